@@ -157,7 +157,6 @@ def test_bindings_that_lay_in_a_proxy_until_another_led_are_not_carried_out(stag
 
 def test_controllers_stopped_for_longer_than_their_lease_make_no_pods_when_they_wake(stage):
     a_way, b_way = stage.proxy(), stage.proxy()
-    a_way.delay_s = 0.2  # so that many are asked for and not yet made
     flags = [f"--leader-elect-{name}" for name in ("lease-duration=3s", "renew-deadline=2s", "retry-period=500ms")]
     command = ("controllers", "--secure-port", "0", "--leader-elect", *flags)
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -167,6 +166,7 @@ def test_controllers_stopped_for_longer_than_their_lease_make_no_pods_when_they_
     }
     a = stage.start("a", a_way, *command)
     assert a.readline() == "ready\n"
+    a_way.delay_s = 0.2  # so that many are asked for and not yet made; before, a new connection would outlast its time
     assert stage.server.post("/apis/apps/v1/namespaces/default/replicasets", wanted).code == 201
     eventually(lambda: stage.pods() >= 3)
     a.send_signal(signal.SIGSTOP)

@@ -14,8 +14,8 @@ from typing import Final
 
 import yaml
 
-from tonnage.documents.access.user import AUTHENTICATED, MASTERS, User
 from tonnage.errors import TonnageError
+from tonnage.objects.users import AUTHENTICATED, MASTERS, User
 from tonnage.private_files import read_given, read_own, write_private
 
 ADMIN: Final = User("admin", groups=(MASTERS, AUTHENTICATED))

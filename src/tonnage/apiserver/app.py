@@ -51,7 +51,6 @@ from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.impersonation import impersonate, names_another, wanted_user
 from tonnage.documents.access.refusals import forbidden
 from tonnage.documents.access.request_attributes import attributes_of
-from tonnage.documents.access.user import NOBODY, User
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
@@ -59,6 +58,7 @@ from tonnage.objects import names
 from tonnage.objects.api_verbs import AUTHORIZATION_REVIEWS, REVIEW_GROUPS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
 from tonnage.objects.coordination_v1 import LEASE_HEADER
 from tonnage.objects.document import encode
+from tonnage.objects.users import NOBODY, User
 from tonnage.store import FenceBroken, StoreError
 from tonnage.store.fence import fenced
 

@@ -29,7 +29,6 @@ from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
 from tonnage.documents.access.attributes import AllowAll, Authorizer
 from tonnage.documents.access.escalation import is_guarded
-from tonnage.documents.access.user import User
 from tonnage.documents.admission import Admission, objects_read_for
 from tonnage.documents.compilation import compile_schemas
 from tonnage.documents.creation import Creator
@@ -44,6 +43,7 @@ from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, decode, encode
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
+from tonnage.objects.users import User
 from tonnage.store import KeyDamaged, KeyExists, KeyMissing, Record, StaleRevision, Store, StoreError
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tonnage.documents.access.attributes import Attributes
-from tonnage.documents.access.user import NOBODY, User
 from tonnage.objects.api_verbs import BINDINGS, REVIEWS_BY_PATH, verbs_of
 from tonnage.objects.resources import BY_PATH, Resource
+from tonnage.objects.users import NOBODY, User
 
 _PODS = BY_PATH["", "v1", "pods"]
 _NAMESPACES = BY_PATH["", "v1", "namespaces"]

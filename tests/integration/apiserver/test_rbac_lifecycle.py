@@ -10,9 +10,9 @@ from tonnage.apiserver.authorization.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.server import Server, Settings, serve
 from tonnage.documents.access.attributes import Attributes
-from tonnage.documents.access.user import User
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL
+from tonnage.objects.users import User
 from tonnage.testing.eventually import eventually_async
 
 OPTIONS = WriteOptions(manager="test")

@@ -12,7 +12,7 @@ from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.covering import compacted, single_rights, uncovered
 from tonnage.documents.access.policy import Policy
 from tonnage.documents.access.rules import Rule, document_of, rule_of
-from tonnage.documents.access.user import User
+from tonnage.objects.users import User
 
 Doc = dict[str, Any]
 

@@ -11,9 +11,9 @@ from tonnage.apiserver.authorization.modes import authorization_mode
 from tonnage.apiserver.authorization.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RbacAuthorizer
 from tonnage.cli.apiserver import apiserver
 from tonnage.documents.access.attributes import Attributes
-from tonnage.documents.access.user import User
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc, encode
+from tonnage.objects.users import User
 from tonnage.store import Store
 
 JANE, ROOT = User("jane"), User("root", groups=("system:masters",))

@@ -11,11 +11,11 @@ from scripted_reviews import ScriptedServer, answer
 from tonnage.client.delegated_access.authentication import TokenAuthenticator, bearer_token
 from tonnage.client.delegated_access.authorization import Authorizer, OpenPaths
 from tonnage.client.delegated_access.expiring_cache import ExpiringCache
-from tonnage.client.delegated_access.remote_user import ANONYMOUS, RemoteUser
 from tonnage.client.delegated_access.reviews import ReviewFailed, Reviews
 from tonnage.client.errors import Disconnected
 from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
+from tonnage.objects.users import NOBODY, User
 
 PROM = {"username": "prom", "uid": "u1", "groups": ["system:authenticated"], "extra": {"scope": ["a"]}}
 CUT = Disconnected("POST", "https://scripted", "cut", in_doubt=True)
@@ -34,7 +34,7 @@ class Rig:
 
 async def test_a_token_review_tells_the_user():
     rig = Rig()
-    assert await rig.reviews.user_of("good") == RemoteUser("prom", "u1", ("system:authenticated",), {"scope": ("a",)})
+    assert await rig.reviews.user_of("good") == User("prom", "u1", ("system:authenticated",), {"scope": ("a",)})
     assert await rig.reviews.user_of("bad") is None
     assert rig.server.asked[0]["spec"] == {"token": "good"}
 
@@ -126,7 +126,7 @@ async def test_a_status_with_an_error_is_a_failure():
 
 async def test_who_may_read_is_asked_with_path_and_verb_and_remembered():
     rig = Rig()
-    user = RemoteUser("prom", "u1", ("g",), {"scope": ("a",)})
+    user = User("prom", "u1", ("g",), {"scope": ("a",)})
     for _ in range(3):
         assert (await rig.authorizer.may(user, "get", "/metrics")).allowed
         assert not (await rig.authorizer.may(user, "put", "/metrics")).allowed
@@ -148,7 +148,7 @@ async def test_who_may_read_is_asked_with_path_and_verb_and_remembered():
 
 async def test_administrators_are_not_asked_about():
     rig = Rig()
-    assert (await rig.authorizer.may(RemoteUser("root", groups=("system:masters",)), "get", "/x")).allowed
+    assert (await rig.authorizer.may(User("root", groups=("system:masters",)), "get", "/x")).allowed
     assert rig.server.asked == []
 
 
@@ -156,18 +156,18 @@ async def test_both_yes_and_no_is_an_error():
     rig = Rig()
     rig.server.next_answers = [answer(201, {"status": {"allowed": True, "denied": True}})]
     with pytest.raises(ReviewFailed, match="both allow and deny"):
-        await rig.authorizer.may(ANONYMOUS, "get", "/metrics")
+        await rig.authorizer.may(NOBODY, "get", "/metrics")
 
 
 async def test_long_questions_are_not_kept():
     rig = Rig()
-    await rig.authorizer.may(ANONYMOUS, "get", "/" + "x" * 20_000)
+    await rig.authorizer.may(NOBODY, "get", "/" + "x" * 20_000)
     assert len(rig.authorizer._known) == 0
 
 
 async def test_without_a_server_nobody_may_anything():
     authorizer = Authorizer(None, allow_ttl_s=1, deny_ttl_s=1, clock=VirtualClock())
-    assert not (await authorizer.may(ANONYMOUS, "get", "/metrics")).allowed
+    assert not (await authorizer.may(NOBODY, "get", "/metrics")).allowed
 
 
 def test_a_cache_holds_so_many_and_forgets_who_was_asked_for_longest_ago():

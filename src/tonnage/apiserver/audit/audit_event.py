@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from tonnage.clock import rfc3339_micro
 from tonnage.documents.access.attributes import Attributes, Decision
-from tonnage.documents.access.user import User
 from tonnage.objects.document import Doc
+from tonnage.objects.users import User
 
 API_VERSION: Final = "audit.k8s.io/v1"
 MAX_USER_AGENT: Final = 1024

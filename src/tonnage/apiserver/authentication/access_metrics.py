@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 
 from tonnage.documents.access.attributes import Decision
-from tonnage.documents.access.user import ANONYMOUS, User
+from tonnage.objects.users import ANONYMOUS, User
 
 _BUCKETS_S: Final = tuple(0.001 * 2**i for i in range(15))
 _TOLD_BY_NAME: Final = frozenset(

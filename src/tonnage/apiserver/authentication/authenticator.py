@@ -17,8 +17,8 @@ from dataclasses import replace
 from tonnage.apiserver.authentication.client_certificates import ClientCertificates
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.documents.access.service_account_tokens import InvalidToken
-from tonnage.documents.access.user import AUTHENTICATED, UNAUTHENTICATED, User
 from tonnage.errors import Unauthorized
+from tonnage.objects.users import AUTHENTICATED, UNAUTHENTICATED, User
 from tonnage.serving.certificate_judging import InvalidCertificate
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from tonnage.documents.access.user import CREDENTIAL_ID, User
+from tonnage.objects.users import CREDENTIAL_ID, User
 from tonnage.serving.any_certificate import ask_for_any
 from tonnage.serving.certificate_judging import InvalidCertificate, Validity, judged, may_sign, read
 

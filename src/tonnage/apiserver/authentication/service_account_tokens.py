@@ -27,10 +27,10 @@ from tonnage.documents.access.service_account_tokens import (
     claims_of,
     user_of,
 )
-from tonnage.documents.access.user import User
 from tonnage.documents.go_text import quoted_list
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.objects.users import User
 from tonnage.store import KeyDamaged, Record, Store
 
 MAX_REMEMBERED: Final = 4096

@@ -6,10 +6,10 @@ from tonnage.apiserver.authorization.rbac import RbacAuthorizer
 from tonnage.apiserver.registry import Guard
 from tonnage.documents.access.attributes import AllowAll, Authorizer
 from tonnage.documents.access.escalation import refuse_escalation
-from tonnage.documents.access.user import User
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
+from tonnage.objects.users import User
 from tonnage.store import Store
 
 RBAC_MODE, ALWAYS_ALLOW = "RBAC", "AlwaysAllow"

@@ -20,12 +20,12 @@ from tonnage.documents.access.reviews import (
     validate_subject_review,
 )
 from tonnage.documents.access.rules import Rule
-from tonnage.documents.access.user import User
 from tonnage.documents.object_metadata import track_managed_fields
 from tonnage.errors import BadRequest
 from tonnage.objects.api_verbs import ACCESS_REVIEWS, LOCAL_ACCESS_REVIEWS, RULES_REVIEWS, SUBJECT_ACCESS_REVIEWS
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import invalid_object
+from tonnage.objects.users import User
 
 _VALIDATE = {
     ACCESS_REVIEWS: validate_self_review,

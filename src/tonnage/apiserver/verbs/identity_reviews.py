@@ -10,9 +10,9 @@ from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.documents.access.service_account_tokens import InvalidToken
-from tonnage.documents.access.user import User
 from tonnage.errors import BadRequest
 from tonnage.objects.document import Doc
+from tonnage.objects.users import User
 
 
 async def review_token(authenticator: Authenticator, registry: Registry, call: Call) -> Response:

@@ -27,13 +27,13 @@ from tonnage.client.config.connection import Connection
 from tonnage.client.delegated_access.authentication import Authenticator, TokenAuthenticator, Unauthenticated
 from tonnage.client.delegated_access.authorities import AuthoritySources, FollowedAuthorities
 from tonnage.client.delegated_access.authorization import OPEN_PATHS, Authorizer, OpenPaths
-from tonnage.client.delegated_access.remote_user import RemoteUser
 from tonnage.client.delegated_access.reviews import ReviewFailed, Reviews
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
 from tonnage.clock import Clock
 from tonnage.health import recognised
 from tonnage.objects.document import encode
+from tonnage.objects.users import User
 
 _CONNECTIONS: Final = 8
 _HEADERS: Final = {"Cache-Control": "no-cache, private"}
@@ -133,7 +133,7 @@ class DelegatedAccess:
         return None if answer.allowed else _forbidden(user, verb, path, answer.reason)
 
 
-def _forbidden(user: RemoteUser, verb: str, path: str, reason: str) -> web.Response:
+def _forbidden(user: User, verb: str, path: str, reason: str) -> web.Response:
     message = _sanitised(f"User {_quoted(user.name)} cannot {verb} path {_quoted(path)}")
     message = f"forbidden: {message}: {reason}" if reason else f"forbidden: {message}"
     return _status(403, "Forbidden", message)

@@ -22,9 +22,9 @@ from multidict import CIMultiDictProxy
 from tonnage.client.delegated_access.authorities import Authorities, FrontProxies
 from tonnage.client.delegated_access.expiring_cache import ExpiringCache
 from tonnage.client.delegated_access.peer_certificates import PeerCertificate, certificates_of, peer_certificate
-from tonnage.client.delegated_access.remote_user import ANONYMOUS, RemoteUser
 from tonnage.client.delegated_access.reviews import ReviewFailed, Reviews
 from tonnage.clock import Clock
+from tonnage.objects.users import NOBODY, User
 from tonnage.serving.certificate_judging import InvalidCertificate
 
 _CACHE_SIZE: Final = 4096
@@ -47,10 +47,10 @@ class TokenAuthenticator:
         self._reviews = reviews
         self._ttl_s = ttl_s
         self._key = secrets.token_bytes(32)
-        self._known: ExpiringCache[bytes, tuple[RemoteUser | None]] = ExpiringCache(_CACHE_SIZE, clock=clock)
-        self._asked: dict[bytes, asyncio.Task[RemoteUser | None]] = {}
+        self._known: ExpiringCache[bytes, tuple[User | None]] = ExpiringCache(_CACHE_SIZE, clock=clock)
+        self._asked: dict[bytes, asyncio.Task[User | None]] = {}
 
-    async def user_of(self, token: str) -> RemoteUser | None:
+    async def user_of(self, token: str) -> User | None:
         """Whose token it is; None for nobody's. Raises ReviewFailed."""
         digest = hmac.new(self._key, token.encode(errors="surrogateescape"), hashlib.sha256).digest()
         known = self._known.get(digest)
@@ -68,12 +68,12 @@ class TokenAuthenticator:
             asking.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
 
-    async def _ask(self, digest: bytes, token: str) -> RemoteUser | None:
+    async def _ask(self, digest: bytes, token: str) -> User | None:
         found = await self._reviews.user_of(token)
         self._known.put(digest, (found,), for_s=self._ttl_s)
         return found
 
-    def _answered(self, digest: bytes, done: asyncio.Task[RemoteUser | None]) -> None:
+    def _answered(self, digest: bytes, done: asyncio.Task[User | None]) -> None:
         self._asked.pop(digest, None)
         if not done.cancelled():
             done.exception()  # whoever waited has it; when all have hung up, nobody needs it
@@ -89,7 +89,7 @@ class Authenticator:
         self._tokens = tokens
         self._clock = clock
 
-    async def user_of(self, request: web.BaseRequest) -> RemoteUser:
+    async def user_of(self, request: web.BaseRequest) -> User:
         """Raises Unauthenticated."""
         problems: list[str] = []
         try:
@@ -113,11 +113,11 @@ class Authenticator:
                 problems.append(exc.message)
         if problems:
             raise Unauthenticated("; ".join(problems))
-        return ANONYMOUS
+        return NOBODY
 
     def _by_certificate(
         self, peer: PeerCertificate, headers: CIMultiDictProxy[str], problems: list[str]
-    ) -> RemoteUser | None:
+    ) -> User | None:
         authorities, now = self._authorities(), self._clock.now()
         proxies = authorities.front_proxies
         if proxies.ca_pem:
@@ -146,7 +146,7 @@ def bearer_token(header: str) -> str:
     return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
 
 
-def user_of_headers(proxies: FrontProxies, headers: CIMultiDictProxy[str]) -> RemoteUser | None:
+def user_of_headers(proxies: FrontProxies, headers: CIMultiDictProxy[str]) -> User | None:
     """Whom a front proxy says a request is from; None when it does not say. Mirrors headerrequest."""
 
     def first(names: tuple[str, ...]) -> str:
@@ -162,4 +162,4 @@ def user_of_headers(proxies: FrontProxies, headers: CIMultiDictProxy[str]) -> Re
             if prefix and header.lower().startswith(prefix):
                 key = unquote(header.lower()[len(prefix) :])
                 extra[key] = (*extra.get(key, ()), value)
-    return RemoteUser(name, first(proxies.uid_headers), tuple(groups), extra)
+    return User(name, first(proxies.uid_headers), tuple(groups), extra)

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from tonnage.client.delegated_access.expiring_cache import ExpiringCache
-from tonnage.client.delegated_access.remote_user import MASTERS, RemoteUser
 from tonnage.client.delegated_access.reviews import AccessAnswer, Reviews
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
+from tonnage.objects.users import User
 
 OPEN_PATHS: Final = ("/healthz", "/readyz", "/livez")
 """What probes ask, which have no token: upstream's default of --authorization-always-allow-paths."""
@@ -50,9 +50,9 @@ class Authorizer:
         self._deny_ttl_s = deny_ttl_s
         self._known: ExpiringCache[bytes, AccessAnswer] = ExpiringCache(_CACHE_SIZE, clock=clock)
 
-    async def may(self, user: RemoteUser, verb: str, path: str) -> AccessAnswer:
+    async def may(self, user: User, verb: str, path: str) -> AccessAnswer:
         """Raises ReviewFailed when the API server does not say."""
-        if MASTERS in user.groups:
+        if user.is_master:
             return AccessAnswer(True)
         if self._reviews is None:
             return AccessAnswer(False)

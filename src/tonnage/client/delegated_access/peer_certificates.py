@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from tonnage.client.delegated_access.remote_user import RemoteUser
+from tonnage.objects.users import User
 from tonnage.serving.certificate_judging import MOST_BETWEEN, judged, read
 
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
@@ -44,7 +44,7 @@ class PeerCertificate:
         """Raises InvalidCertificate unless it leads to one of these, is one of a client's, and is valid now."""
         judged(self.leaf, authorities, shown_beside=self.shown_beside).check(now)
 
-    def user(self) -> RemoteUser | None:
+    def user(self) -> User | None:
         """Name, groups and uid that stand in it. Mirrors x509.CommonNameUserConversion; None when it names nobody."""
         name, uids = self.common_name, _texts(self.leaf.subject, _UID)
         if not name or len(uids) > 1:
@@ -52,7 +52,7 @@ class PeerCertificate:
         fingerprint = hashlib.sha256(self.leaf.public_bytes(Encoding.DER)).hexdigest()
         extra = {CREDENTIAL_ID: (f"X509SHA256={fingerprint}",)}
         groups = _texts(self.leaf.subject, NameOID.ORGANIZATION_NAME)
-        return RemoteUser(name, "".join(uids), tuple(groups), extra)
+        return User(name, "".join(uids), tuple(groups), extra)
 
 
 def peer_certificate(request: web.BaseRequest) -> PeerCertificate | None:

@@ -17,12 +17,12 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.backoff import exponential_s, jittered
-from tonnage.client.delegated_access.remote_user import RemoteUser
 from tonnage.client.errors import Disconnected
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.transport.wire import Request, Response, Transport
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
+from tonnage.objects.users import User
 
 TIMEOUT_S: Final = 10.0
 _TRIES: Final = 5
@@ -83,13 +83,13 @@ class Reviews:
         self._rng = rng
         self._limit = TokenBucket(_QPS, _BURST, clock=clock)
 
-    async def user_of(self, token: str) -> RemoteUser | None:
+    async def user_of(self, token: str) -> User | None:
         """Whose token it is; None for nobody's. Raises ReviewFailed."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         status = (await self._ask(_TOKEN_REVIEWS, body, _TokenReview)).status
         if status.authenticated:
             user, extra = status.user, {name: tuple(values) for name, values in status.user.extra.items()}
-            return RemoteUser(user.username, user.uid, tuple(user.groups), extra)
+            return User(user.username, user.uid, tuple(user.groups), extra)
         if status.error:
             raise ReviewFailed(status.error)
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from tonnage.documents.access.user import User
+from tonnage.objects.users import User
 
 
 @dataclass(frozen=True, slots=True)

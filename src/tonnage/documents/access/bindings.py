@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tonnage.documents.access.user import User, service_account_user
 from tonnage.documents.go_text import quoted
 from tonnage.objects.document import Doc
+from tonnage.objects.users import User, service_account_user
 
 
 @dataclass(frozen=True, slots=True)

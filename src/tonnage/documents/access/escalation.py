@@ -17,11 +17,11 @@ from tonnage.documents.access.bindings import RoleRef, role_ref_of
 from tonnage.documents.access.covering import compacted, uncovered
 from tonnage.documents.access.policy import RoleMissing, Sheet
 from tonnage.documents.access.rules import Rule, Rules, rules_of
-from tonnage.documents.access.user import User
 from tonnage.documents.go_text import quoted, quoted_list
 from tonnage.errors import ApiError, BadRequest
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import RBAC, Resource
+from tonnage.objects.users import User
 
 _FULL_AUTHORITY: Rules = (Rule(("*",), ("*",), ("*",)), Rule(("*",), non_resource_urls=("*",)))
 _ROLES = frozenset({(RBAC, "roles"), (RBAC, "clusterroles")})

@@ -24,7 +24,10 @@ from urllib.parse import unquote_to_bytes
 
 from tonnage.documents.access.attributes import Attributes, Authorizer
 from tonnage.documents.access.refusals import forbidden
-from tonnage.documents.access.user import (
+from tonnage.documents.go_text import quoted
+from tonnage.errors import BadRequest, Forbidden
+from tonnage.objects import field_errors, names
+from tonnage.objects.users import (
     ANONYMOUS,
     AUTHENTICATED,
     MASTERS,
@@ -34,9 +37,6 @@ from tonnage.documents.access.user import (
     service_account_groups,
     split_service_account,
 )
-from tonnage.documents.go_text import quoted
-from tonnage.errors import BadRequest, Forbidden
-from tonnage.objects import field_errors, names
 
 _PREFIX: Final = "impersonate-"
 _USER, _UID, _GROUP, _EXTRA = "impersonate-user", "impersonate-uid", "impersonate-group", "impersonate-extra-"

@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 
 from tonnage.documents.access.service_account_tokens import InvalidToken
-from tonnage.documents.access.user import User, service_account_user, split_service_account
 from tonnage.objects.document import Doc
+from tonnage.objects.users import User, service_account_user, split_service_account
 
 ISSUER: Final = "kubernetes/serviceaccount"
 SECRET_TYPE: Final = "kubernetes.io/service-account-token"

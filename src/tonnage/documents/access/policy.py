@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from tonnage.documents.access.attributes import Attributes, Decision
 from tonnage.documents.access.bindings import Binding, RoleRef, binding_of
 from tonnage.documents.access.rules import Rule, Rules, rules_of
-from tonnage.documents.access.user import User
 from tonnage.documents.go_text import quoted
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import RBAC
+from tonnage.objects.users import User
 
 MAX_SHEETS, MAX_ANSWERS = 2_048, 2_048
 """Reviews can ask about users and resources that nobody ever heard of: beyond so many, what is kept is forgotten."""

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Final
 
 from tonnage.documents.access.attributes import Attributes
-from tonnage.documents.access.user import User
 from tonnage.objects import names
 from tonnage.objects.selectors import FieldSelector, InvalidSelector
+from tonnage.objects.users import User
 
 _VERBS: Final = {
     "POST": "create",

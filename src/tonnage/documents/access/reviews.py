@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 
 from tonnage.documents.access.attributes import Attributes, Decision
 from tonnage.documents.access.rules import Rule
-from tonnage.documents.access.user import User
 from tonnage.documents.validation.internal_form import internal
 from tonnage.objects import names
 from tonnage.objects.document import Doc
@@ -17,6 +16,7 @@ from tonnage.objects.field_errors import Errors, forbidden, invalid, required
 from tonnage.objects.field_rules import validate_label_name
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelSelector
+from tonnage.objects.users import User
 
 _RESOURCE = "spec.resourceAttributes"
 _NEEDS_VALUES, _NEEDS_NONE = ("In", "NotIn"), ("Exists", "DoesNotExist")

@@ -19,9 +19,9 @@ from typing import Final
 import msgspec
 
 from tonnage.clock import parse_rfc3339
-from tonnage.documents.access.user import CREDENTIAL_ID, User, service_account_user
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.objects.users import CREDENTIAL_ID, User, service_account_user
 
 MIN_SECONDS: Final = 600
 MAX_SECONDS: Final = 1 << 32

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from tonnage.apiserver.audit.audit_event import Asked, Outcome, cut, event_of, source_ips
 from tonnage.documents.access.attributes import Attributes, Decision
-from tonnage.documents.access.user import User, service_account_user
+from tonnage.objects.users import User, service_account_user
 
 AT = datetime(2026, 11, 15, 2, 29, 13, tzinfo=UTC)
 NODE = service_account_user("kube-system", "tonnage-node", "u-1")

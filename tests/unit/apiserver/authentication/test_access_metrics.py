@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 
 from tonnage.apiserver.authentication.access_metrics import AccessMetrics
 from tonnage.documents.access.attributes import Decision
-from tonnage.documents.access.user import User
 from tonnage.errors import Unauthorized
 from tonnage.metrics import exposition
+from tonnage.objects.users import User
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.apiserver.admin_credentials import ADMIN, read_tokens
-from tonnage.documents.access.user import User
 from tonnage.errors import TonnageError
+from tonnage.objects.users import User
 
 
 def users(folder: Path, content: str | bytes) -> dict[str, User]:

@@ -8,9 +8,9 @@ import pytest
 
 from tonnage.documents.access.escalation import refuse_escalation
 from tonnage.documents.access.policy import Policy
-from tonnage.documents.access.user import User
 from tonnage.errors import ApiError, Forbidden, NotFound
 from tonnage.objects.resources import BY_PLURAL, RBAC
+from tonnage.objects.users import User
 
 Doc = dict[str, Any]
 JANE = User("jane", groups=("dev", "system:authenticated"))

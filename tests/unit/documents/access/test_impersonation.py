@@ -6,8 +6,8 @@ import pytest
 
 from tonnage.documents.access.attributes import AllowAll, Attributes, Decision
 from tonnage.documents.access.impersonation import impersonate, wanted_user
-from tonnage.documents.access.user import MASTERS, User
 from tonnage.errors import BadRequest, Forbidden
+from tonnage.objects.users import MASTERS, User
 
 BOB = User("bob", groups=("system:authenticated",))
 LIST_PODS = Attributes(BOB, "list", "", "v1", "pods", "", "shop")

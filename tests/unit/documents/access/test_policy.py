@@ -6,7 +6,7 @@ from typing import Any
 
 from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.policy import MAX_SHEETS, Policy
-from tonnage.documents.access.user import User, service_account_user
+from tonnage.objects.users import User, service_account_user
 
 READ_PODS = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
 JANE = User("jane", groups=("dev",))

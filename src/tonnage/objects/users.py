@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from tonnage.objects import names
 
@@ -32,6 +32,27 @@ class User:
     @property
     def is_master(self) -> bool:
         return MASTERS in self.groups
+
+    @property
+    def is_anonymous(self) -> bool:
+        return UNAUTHENTICATED in self.groups
+
+    def authenticated(self) -> User:
+        """The same, known to be somebody. Mirrors group.AuthenticatedGroupAdder."""
+        if AUTHENTICATED in self.groups or self.is_anonymous:
+            return self
+        return replace(self, groups=(*self.groups, AUTHENTICATED))
+
+    def review_spec(self) -> dict[str, Any]:
+        """The part of a SubjectAccessReview's spec that says who asks."""
+        spec: dict[str, Any] = {"user": self.name}
+        if self.uid:
+            spec["uid"] = self.uid
+        if self.groups:
+            spec["groups"] = list(self.groups)
+        if self.extra:
+            spec["extra"] = {name: list(values) for name, values in sorted(self.extra.items())}
+        return spec
 
 
 def service_account_user(namespace: str, name: str, uid: str = "") -> User:
