@@ -18,4 +18,5 @@ def own_command() -> list[str]:
     folder = Path(tonnage.__file__).parent.parent
     if (folder / "__main__.py").is_file():
         return [sys.executable, str(folder)]
-    return [sys.executable, "-m", "tonnage"]
+    # As ./tonnage does: what happens to lie in the folder one is in is not imported.
+    return [sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", "tonnage"]
