@@ -20,6 +20,7 @@ from tonnage.cli.output import echo, say
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.printable import printable
+from tonnage.serving.tls_buffers import bound_tls_buffers
 from tonnage.store import Report, back_up, check_folder
 
 
@@ -177,6 +178,7 @@ turn by a loop that never rests, can starve a commit for seconds; this costs not
 
 async def _run(settings: Settings) -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    bound_tls_buffers()
     told_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

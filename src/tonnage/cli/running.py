@@ -17,6 +17,7 @@ from tonnage.cli.flags.go_flags import FILE
 from tonnage.cli.output import echo
 from tonnage.client.config import in_cluster, kubeconfig
 from tonnage.client.config.connection import Cluster, Connection
+from tonnage.serving.tls_buffers import bound_tls_buffers
 
 
 def connection_of(wanted: Path | None, master: str = "") -> Connection:
@@ -37,6 +38,7 @@ def connection_of(wanted: Path | None, master: str = "") -> Connection:
 
 async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
     """Run the work; SIGTERM or Ctrl-C cancels it and lets it end in order."""
+    bound_tls_buffers()
     running = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -14,8 +14,8 @@ from tonnage.private_files import write_private
 
 LVM_NAMESPACE: Final = "openebs"
 """Where the driver keeps LVMNode objects, with --one-number."""
-PROGRAMS: Final = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
-"""What runs beside the API server, in the order in which it is started."""
+PROGRAMS: Final = ("csi-driver", "node", "provisioner", "controllers", "scheduler")
+"""What runs beside the API server, in the order in which it is started (and loaded, by `cli/forkserver.py`)."""
 STATE_DIR: Final = "driver"
 """Where the driver keeps volumes and what is known of them, in the data folder."""
 SERVING: Final = ("controllers", "scheduler", "provisioner", "node")

@@ -30,7 +30,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -52,21 +52,26 @@ def command() -> list[str]:
 class Forkserver:
     """Children by name. Everything happens in `run`, in one thread.
 
-    A child sets `sys.argv` and calls `main`. The modules to `preload` are named in the order in which they are wanted
-    and loaded one by one while nobody asks for anything: the API server is on its way while the scheduler is still
-    being loaded.
+    A child sets `sys.argv` and calls `main`. The modules of each command are named in the order in which they are
+    wanted and loaded one by one while nobody asks for anything: the API server is on its way while the scheduler is
+    still being loaded. A command that is asked for before its turn is loaded here and then forked: a child that loaded
+    it by itself would have a copy of its own, and so would the next one.
+
+    The garbage collector is off here, and whatever was loaded is frozen before each fork: a collection, here or in a
+    child, would write into every page that they share.
     """
 
-    def __init__(self, main: Callable[[], object], preload: Sequence[str]) -> None:
+    def __init__(self, main: Callable[[], object], preload: Mapping[str, Sequence[str]]) -> None:
         self._main = main
         self._selector = selectors.DefaultSelector()
         self._pids: dict[str, int] = {}
         self._pipes: dict[str, int] = {}
         self._unread = b""
-        self._to_load = list(preload)
+        self._to_load = {command: list(modules) for command, modules in preload.items()}
 
     def run(self) -> None:
         """Serve until standard input ends; then stop every child and return."""
+        gc.disable()
         set_title("forkserver", ["tonnage", "forkserver"])
         woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -78,7 +83,7 @@ class Forkserver:
         while True:
             found = self._selector.select(timeout=0 if self._to_load else None)
             if not found:
-                self._load_next()
+                self._load_next(next(iter(self._to_load)))
             for key, _ in found:
                 if key.data == "requests":
                     data = os.read(0, 65536)
@@ -93,11 +98,12 @@ class Forkserver:
                     self._forward(key.fd, key.data)
             self._reap()
 
-    def _load_next(self) -> None:
-        import_module(self._to_load.pop(0))
-        if not self._to_load:
-            gc.collect()
-            gc.freeze()  # what is loaded stays shared between parent and children
+    def _load_next(self, command: str) -> None:
+        """Load the next module of a command; it is off the list with its last."""
+        modules = self._to_load[command]
+        import_module(modules.pop(0))
+        if not modules:
+            del self._to_load[command]
 
     def _take(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
@@ -110,9 +116,13 @@ class Forkserver:
                     os.kill(self._pids[request["signal"]], request["number"])
 
     def _start(self, name: str, args: list[str], log: Path) -> None:
+        while args and args[0] in self._to_load:
+            self._load_next(args[0])
         ours, theirs = os.pipe()
+        gc.freeze()
         pid = os.fork()
         if pid == 0:
+            gc.enable()
             os.close(ours)
             _become(self._main, theirs, name, args, log)
         os.close(theirs)
