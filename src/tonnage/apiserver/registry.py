@@ -13,17 +13,18 @@ owns which field, `deletion` for what a deletion does.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from tonnage.apiserver import request_errors
+from tonnage.apiserver.admission.quota_admission import Charge, QuotaAdmission
+from tonnage.apiserver.admission.store_lister import StoreLister
 from tonnage.apiserver.custom.definitions import Definitions
 from tonnage.apiserver.event_loop import workers
 from tonnage.apiserver.event_loop.workers import Workers, on_loop
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.quota_admission import Charge, QuotaAdmission
 from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
@@ -102,7 +103,7 @@ class Registry:
         self._guard = guard
         self.definitions = Definitions(store)
         self._names = NameGenerator(rng)
-        self._admission = Admission(_StoreLister(store), generate_name=self._names.generate_name)
+        self._admission = Admission(StoreLister(store), generate_name=self._names.generate_name)
         self._quotas = QuotaAdmission(store, clock, self.work)
         self._creator = Creator(gates=gates, clock=clock, names=self._names, admission=self._admission)
 
@@ -410,19 +411,3 @@ def _refuse_while_terminating(resource: Resource, name: str) -> None:
     if isinstance(resource, CustomResource) and resource.is_terminating:
         why = "create not allowed while custom resource definition is terminating"
         raise api_errors.forbidden(resource, name, why)
-
-
-class _StoreLister:
-    """The store's objects, for admission. The store is read on the loop, wherever admission runs."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
-        record = on_loop(lambda: self._store.get(resource.key(namespace, name)))
-        return decode(record.document) if record is not None else None
-
-    def list(self, resource: Resource, namespace: str = "") -> Iterator[Doc]:
-        prefix = f"{resource.store_prefix}{namespace}/" if namespace else resource.store_prefix
-        for record in on_loop(lambda: self._store.list(prefix)):
-            yield decode(record.document)

@@ -205,8 +205,20 @@ def _paths(tree: Tree, above: Path) -> Iterator[Path]:
         yield from _paths(tree[step], (*above, step))
 
 
+class OrderedTree(dict[str, Tree]):
+    """A tree with sorted keys at every depth, marked as such: one that many documents share is sorted once."""
+
+    __slots__ = ()
+
+
+def ordered(tree: Tree) -> OrderedTree:
+    return OrderedTree(_in_order(tree))
+
+
 def _in_order(tree: Tree) -> Tree:
     """The same tree with sorted keys, at every depth; the very tree where it is in order, as stored ones are."""
+    if type(tree) is OrderedTree:
+        return tree
     steps = sorted(tree, key=_order)
     ordered = {step: _in_order(tree[step]) if tree[step] else tree[step] for step in steps}
     if steps == list(tree) and all(ordered[step] is tree[step] for step in steps):

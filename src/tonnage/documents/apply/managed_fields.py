@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 from tonnage.documents.apply.field_set import FieldSet
 from tonnage.documents.apply.field_shapes import UnnamedItem
-from tonnage.documents.apply.field_walk import compare
+from tonnage.documents.apply.field_walk import Comparison, compare
+from tonnage.documents.apply.new_fields import new_fields
 from tonnage.documents.schema import ShapedResource, Struct
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.resources import Resource
@@ -169,7 +170,7 @@ def record_update(
 
     Raises UnnamedItem.
     """
-    difference = compare(struct, old, new)
+    difference = compare(struct, old, new) if old else Comparison(new_fields(struct, new), NOTHING, NOTHING)
     changed = difference.added.union(difference.modified).without(reset_fields).difference(NEVER_OWNED)
     removed = difference.removed.without(reset_fields)
     take_away(managed, changed.union(removed), api_versions=api_versions or (owner.version,))

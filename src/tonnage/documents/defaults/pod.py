@@ -33,7 +33,8 @@ def default_pod(pod: Doc) -> None:
         for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
             for port in container.get("ports", ()):
                 port.setdefault("hostPort", port.get("containerPort", 0))
-    default_pod_spec(spec)
+        drop_zeros(spec)  # of a port without a number
+    _default_written(spec)
     if spec["terminationGracePeriodSeconds"] < 0:
         spec["terminationGracePeriodSeconds"] = 1
     if "status" in pod:
@@ -43,6 +44,11 @@ def default_pod(pod: Doc) -> None:
 def default_pod_spec(spec: Doc) -> None:
     """Fill in a pod's spec, in a Pod or in a template. Mirrors SetDefaults_PodSpec and what it is generated with."""
     drop_zeros(spec)
+    _default_written(spec)
+
+
+def _default_written(spec: Doc) -> None:
+    """Fill in a spec without zeros."""
     for field, value in (("dnsPolicy", "ClusterFirst"), ("restartPolicy", "Always")):
         if not spec.get(field):
             spec[field] = value

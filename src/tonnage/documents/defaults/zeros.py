@@ -82,14 +82,19 @@ _CLOSED = frozenset(
 def drop_zeros(value: Any) -> None:
     """Remove, in place and at any depth of a pod spec, the zero values a server would not write."""
     if isinstance(value, dict):
-        for field in [field for field, item in value.items() if _is_unwritten(field, item)]:
-            del value[field]
+        unwritten = []
         for field, item in value.items():
-            if field not in _CLOSED:
+            if not item:
+                if _is_unwritten(field, item):
+                    unwritten.append(field)
+            elif isinstance(item, (dict, list)) and field not in _CLOSED:
                 drop_zeros(item)
+        for field in unwritten:
+            del value[field]
     elif isinstance(value, list):
         for item in value:
-            drop_zeros(item)
+            if isinstance(item, (dict, list)):
+                drop_zeros(item)
 
 
 def _is_unwritten(field: str, item: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from tonnage.documents.known_pod_specs import KnownSpecs, depends_on_its_pod, text_of_spec
 from tonnage.documents.pod_resources import aggregate, amounts_of, is_pod_level_resource
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
 from tonnage.documents.validation.pods.containers import (
@@ -65,7 +66,23 @@ def validate_pod(pod: Doc, *, allow_invalid_values: bool = False) -> Errors:
     """What holds for a pod at any time. Mirrors validatePodMetadataAndSpec."""
     metadata, spec = pod["metadata"], pod["spec"]
     errors = validate_pod_annotations(metadata.get("annotations", {}), spec, "metadata.annotations")
-    errors += validate_pod_spec(spec, "spec", metadata=metadata, is_pod=True, allow_invalid_values=allow_invalid_values)
+    if depends_on_its_pod(spec):
+        return errors + _validate_spec_of_pod(spec, metadata, allow_invalid_values=allow_invalid_values)
+    text = text_of_spec(spec)
+    if _legal.get(text):
+        return errors
+    wrong = _validate_spec_of_pod(spec, metadata, allow_invalid_values=allow_invalid_values)
+    if not wrong and not allow_invalid_values:
+        _legal.keep(text, True)
+    return errors + wrong
+
+
+_legal: KnownSpecs[bool] = KnownSpecs()
+"""Specs of pods that nothing is wrong with, judged strictly."""
+
+
+def _validate_spec_of_pod(spec: Doc, metadata: Doc, *, allow_invalid_values: bool) -> Errors:
+    errors = validate_pod_spec(spec, "spec", metadata=metadata, is_pod=True, allow_invalid_values=allow_invalid_values)
     if not spec.get("serviceAccountName"):
         for idx, volume in enumerate(spec.get("volumes", ())):
             for number, source in enumerate(volume.get("projected", {}).get("sources", ())):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from itertools import islice
 
+from tonnage.documents.known_pod_specs import KnownSpecs, text_of_spec
 from tonnage.documents.validation.claims import claim_spec_warnings
 from tonnage.documents.validation.pods.pod_placement import PREFERRED, REQUIRED
 from tonnage.documents.validation.selectors import DEPRECATED_NODE_LABELS, node_selector_term_warnings
@@ -42,7 +43,17 @@ def pod_warnings(pod: Doc) -> list[str]:
         "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
         f"a DNS label is recommended: [{' '.join(wrong)}]"
     ]
-    return (told if wrong else []) + spec_warnings(pod["spec"], "spec")
+    text = text_of_spec(pod["spec"])
+    if _without_warnings.get(text):
+        return told if wrong else []
+    about_spec = spec_warnings(pod["spec"], "spec")
+    if not about_spec:
+        _without_warnings.keep(text, True)
+    return (told if wrong else []) + about_spec
+
+
+_without_warnings: KnownSpecs[bool] = KnownSpecs()
+"""Specs of pods that there is nothing to say about."""
 
 
 def workload_name_warnings(name: str) -> list[str]:

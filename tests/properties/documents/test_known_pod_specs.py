@@ -1,0 +1,101 @@
+"""A spec that is known is judged, warned about and owned as if it were new.
+
+The specs are those whose answers were read off a real server, legal and illegal ones, merged two by two, with names of
+claims, hostnames and names of pods drawn at random: few enough that the same text comes again and again. Each is asked
+twice, so that what the first left behind is what the second gets.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage.documents import known_pod_specs
+from tonnage.documents.apply import new_fields
+from tonnage.documents.apply.field_shapes import UnnamedItem
+from tonnage.documents.apply.field_walk import compare
+from tonnage.documents.defaults.pod import default_pod
+from tonnage.documents.known_pod_specs import KnownSpecs
+from tonnage.documents.schema import schema_of
+from tonnage.documents.validation.pods import pod as pod_rules
+from tonnage.documents.validation.pods import pod_warnings as warnings_of_pods
+from tonnage.objects.document import Doc, copy, encode
+
+POD = schema_of("", "v1", "Pod")
+_FILE = Path(__file__).parents[2] / "parity" / "pod_rules_1_36.yaml"
+SPECS: list[Doc] = [case["spec"] for case in yaml.load(_FILE.read_text(), yaml.CSafeLoader)["create"]]
+
+claim_names = st.sampled_from(["", "data-0", "data-1", "p-scratch", "Not A Name"])
+hostnames = st.sampled_from([None, "", "db-0", "db-1", "Not A Label", "a.b", "x" * 64])
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Doc:
+    spec: Doc = {"containers": [{"name": "c", "image": "x"}]}
+    for part in draw(st.lists(st.sampled_from(SPECS), max_size=2)):
+        spec |= copy(part)
+    volumes = spec.setdefault("volumes", [])
+    for name in draw(st.lists(claim_names, max_size=2)):
+        source: Doc = {"claimName": name} if name else {}
+        volumes.append({"name": f"v{len(volumes)}", "persistentVolumeClaim": source})
+    if (hostname := draw(hostnames)) is not None:
+        spec["hostname"] = hostname
+    pod = {"metadata": {"name": draw(st.sampled_from(["p", "q", "p" * 250])), "labels": {"app": "x"}}, "spec": spec}
+    if draw(st.booleans()):
+        default_pod(pod)
+    return pod
+
+
+def told(errors: list[Any]) -> list[str]:
+    return [str(error) for error in errors]
+
+
+@settings(max_examples=120, deadline=None)
+@given(pods(), st.booleans())
+def test_a_known_spec_is_judged_as_a_new_one(pod: Doc, is_lenient: bool) -> None:
+    metadata, spec = pod["metadata"], pod["spec"]
+    twin = pod_rules.validate_pod_annotations({}, spec, "metadata.annotations")
+    twin += pod_rules._validate_spec_of_pod(spec, metadata, allow_invalid_values=is_lenient)
+    for _ in range(2):
+        assert told(pod_rules.validate_pod(pod, allow_invalid_values=is_lenient)) == told(twin)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pods())
+def test_a_known_spec_is_warned_about_as_a_new_one(pod: Doc) -> None:
+    twin = warnings_of_pods.spec_warnings(pod["spec"], "spec")
+    for _ in range(2):
+        found = warnings_of_pods.pod_warnings(pod)
+        assert found[len(found) - len(twin) :] == twin
+        assert len(found) - len(twin) == (1 if len(pod["metadata"]["name"]) > 63 else 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pods())
+def test_the_fields_of_a_known_spec_are_those_of_a_new_one(pod: Doc) -> None:
+    try:
+        twin = compare(POD, {}, pod)
+    except UnnamedItem:
+        return
+    whole = twin.added.union(twin.modified).to_fields_v1()
+    for _ in range(2):
+        assert encode(new_fields.new_fields(POD, pod).to_fields_v1()) == encode(whole)  # the order of steps as well
+
+
+def test_what_is_known_has_an_end() -> None:
+    known: KnownSpecs[int] = KnownSpecs()
+    for number in range(known_pod_specs.MAX_SPECS + 1):
+        known.keep(b"%d" % number, number)
+    assert known.get(b"0") is None
+    assert known.get(b"1") == 1
+    assert known.get(b"%d" % known_pod_specs.MAX_SPECS) == known_pod_specs.MAX_SPECS
+
+
+def test_long_specs_and_such_that_cannot_be_written_down_are_not_kept() -> None:
+    long = {"containers": [{"name": "c", "image": "x" * known_pod_specs.MAX_TEXT_BYTES}]}
+    assert known_pod_specs.text_of_spec(long) is None
+    assert known_pod_specs.text_of_spec({"nodeName": "\ud800"}) is None
