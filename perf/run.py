@@ -32,6 +32,7 @@ SCRIPTS = (
     ("preemption", ()),
     ("scheduler_live", ()),
     ("volumes_live", ()),
+    ("peers", ()),
     ("cluster", ()),
     ("csinode_updates", ()),
     ("simulate", ()),

@@ -73,6 +73,12 @@ class Client:
 
         await asyncio.gather(*(delete(name) for name in names))
 
+    async def delete_collection(self, path: str) -> None:
+        """Delete all that is there and nobody holds, in one request."""
+        options = json.dumps({"gracePeriodSeconds": 0})
+        async with self._session.delete(self._url + path, data=options) as answer:
+            assert answer.status == 200, await answer.text()
+
     async def version(self, path: str) -> str:
         async with self._session.get(f"{self._url}{path}?limit=1") as answer:
             return str((await answer.json())["metadata"]["resourceVersion"])

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
@@ -145,9 +145,9 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._wire = transport
+        wire = cast(asyncio.WriteTransport, transport)  # other loops have transports of their own
+        wire.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._wire = wire
         tls = transport.get_extra_info("ssl_object")
         self.certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         self._budget.shook_hands(self)

@@ -18,6 +18,7 @@ import select
 import socket
 import ssl
 from collections.abc import Callable
+from typing import cast
 
 from tonnage.client.transport.answer_reader import Answer, AnswerReader, NotHttp
 
@@ -176,8 +177,7 @@ class _Connection(asyncio.Protocol):
     # -- what the loop calls ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # other loops have transports of their own
         self.is_open = True
         connected = transport.get_extra_info("socket")
         if connected is not None:

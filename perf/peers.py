@@ -1,0 +1,284 @@
+"""`tonnage scheduler` and kube-scheduler on the same kube-apiserver, with the same pods, one after the other.
+
+    KUBEBUILDER_ASSETS=FOLDER python perf/peers.py        with etcd, kube-apiserver and kube-scheduler there
+    python perf/peers.py --only claims-1000 --ours        one case; without kube-scheduler
+
+Every node has a CSINode and a capacity object, and in two of the three cases every pod a claim of its own. Both
+programs read the same configuration file, in which the limits of their clients are too high to be felt. A decision is
+what a watch sees: the node written to the claim (selected-node) where the pod has one, else the binding. Rates are from
+the first to the last of them; kube-scheduler, which takes seconds for a pod with a claim, is watched for some seconds
+and not to the end. No provisioner answers, so that none is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from apiserver import node
+from budgets import figure, not_measured
+from scheduler_live import CONFIGURATION, peak_mb
+from volumes_live import CAPACITIES, CLAIMS, CLASS, DRIVER, PODS, SCHEDULER, SELECTED, Client, cpu_seconds
+from volumes_live import pod as pod_with_claim
+
+from tonnage.testing.api_servers import kube_apiserver
+
+STORAGE = "/apis/storage.k8s.io/v1"
+KEYS = ("live-claims-1000-ratio", "live-claims-5000", "live-plain-5000-ratio")
+_START_S = 60.0
+"""How long a scheduler may take to its first decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """So many nodes and pods, with a claim each or without; kube-scheduler is followed for so long."""
+
+    name: str
+    nodes: int
+    pods: int
+    has_claims: bool
+    kube_s: float
+
+
+CASES = (
+    Case("claims-1000", 1000, 1500, True, 12.0),
+    Case("claims-5000", 5000, 3000, True, 10.0),
+    Case("plain-5000", 5000, 4000, False, 15.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a scheduler did: decisions a second, its CPU time for each in µs, its largest resident size."""
+
+    rate: float
+    cpu_us: float
+    memory_mb: int
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    annotations: dict[str, str] = {}
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+
+
+class _Event(msgspec.Struct):
+    object: _Object
+
+
+_read = msgspec.json.Decoder(_Event).decode
+"""The watcher shares two cores with whom it watches: it reads no more than it needs."""
+
+
+def nodes_to_make(first: int, end: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Collections, and what is made in them for the nodes of these numbers."""
+    names = [f"perf-{number}" for number in range(first, end)]
+    yield "/api/v1/nodes", [node(name) for name in names]
+    host = "kubernetes.io/hostname"
+    driver = {"name": DRIVER, "topologyKeys": [host]}
+    yield (
+        f"{STORAGE}/csinodes",
+        [{"metadata": {"name": name}, "spec": {"drivers": [{**driver, "nodeID": name}]}} for name in names],
+    )
+    room = {"storageClassName": CLASS, "capacity": "1000Gi"}
+    yield (
+        CAPACITIES,
+        [{"metadata": {"name": name}, "nodeTopology": {"matchLabels": {host: name}}, **room} for name in names],
+    )
+
+
+def pods_to_make(case: Case) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    names = [f"perf-{number}" for number in range(case.pods)]
+    pods = [pod_with_claim(name, 100) for name in names]
+    if case.has_claims:
+        asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}
+        yield CLAIMS, [{"metadata": {"name": name}, "spec": {**asked, "storageClassName": CLASS}} for name in names]
+    else:
+        for pod in pods:
+            del pod["spec"]["volumes"]
+    yield PODS, pods
+
+
+@contextlib.asynccontextmanager
+async def pods_of(client: Client, case: Case) -> AsyncIterator[None]:
+    """The case's pods, unplaced; afterwards they are gone."""
+    for path, bodies in pods_to_make(case):
+        await client.post_all(path, bodies)
+    try:
+        yield
+    finally:
+        await client.delete_collection(PODS)
+        await client.delete_collection(CLAIMS)
+
+
+async def decisions(client: Client, path: str, after: str) -> AsyncIterator[str]:
+    """The names of claims, or of pods, that have a node, as a watch tells them."""
+    mark = SELECTED.encode() if path == CLAIMS else b'"nodeName":'
+    async with client.stream(f"{path}?watch=true&resourceVersion={after}") as answer:
+        async for line in answer.content:
+            if mark not in line:
+                continue
+            told = _read(line).object
+            if told.spec.node_name or SELECTED in told.metadata.annotations:
+                yield told.metadata.name
+
+
+async def measured(client: Client, case: Case, command: Sequence[str], most_s: float) -> Run:
+    """Start a scheduler and follow it, to the last pod or for so long after its first decision."""
+    path = CLAIMS if case.has_claims else PODS
+    newest = await client.version(path)
+    scheduler = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+    )
+    seen: set[str] = set()
+    first_at = last_at = cpu_s = 0.0
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_S) as limit:
+                async for name in decisions(client, path, newest):
+                    last_at = time.perf_counter()
+                    if not seen:
+                        first_at, cpu_s = last_at, cpu_seconds(scheduler.pid)
+                        limit.reschedule(asyncio.get_running_loop().time() + most_s)
+                    seen.add(name)
+                    if len(seen) == case.pods:
+                        break
+        if len(seen) < 2:
+            raise SystemExit(f"error: {command[0]} decided {len(seen)} pods of {case.name} in {most_s:g} s")
+        steps = len(seen) - 1
+        cpu_us = (cpu_seconds(scheduler.pid) - cpu_s) / steps * 1e6
+        return Run(steps / (last_at - first_at), cpu_us, peak_mb(scheduler.pid))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            scheduler.terminate()
+        await scheduler.wait()
+
+
+class Peers:
+    """The two programs, on one server and with one configuration."""
+
+    def __init__(self, client: Client, folder: Path, kubeconfig: Path, kube_scheduler: Path | None) -> None:
+        self._client = client
+        self._made_nodes = 0
+        config = folder / "scheduler.json"
+        limits = {**CONFIGURATION["clientConnection"], "kubeconfig": str(kubeconfig)}
+        profiles = [{"schedulerName": SCHEDULER}]
+        config.write_text(json.dumps({**CONFIGURATION, "clientConnection": limits, "profiles": profiles}))
+        flags = ["--config", str(config), "--secure-port", "0"]
+        self._ours = [sys.executable, "-m", "tonnage", "scheduler", *flags]
+        self._kube = [str(kube_scheduler), *flags] if kube_scheduler is not None else []
+
+    async def compared(self, case: Case) -> tuple[Run, Run | None]:
+        """Ours, and kube-scheduler's if it is there."""
+        await self._grow_to(case.nodes)
+        async with pods_of(self._client, case):
+            ours = await measured(self._client, case, self._ours, 120.0)
+        told = f"{case.pods:,} pods {'with a claim each' if case.has_claims else 'without volumes'}"
+        print(f"live: {told} on {case.nodes:,} nodes")
+        print(f"  tonnage         {_told(ours)}", flush=True)
+        if not self._kube:
+            return ours, None
+        async with pods_of(self._client, case):
+            kube = await measured(self._client, case, self._kube, case.kube_s)
+        print(f"  kube-scheduler  {_told(kube)}\n  ratio           {ours.rate / kube.rate:,.1f} times", flush=True)
+        return ours, kube
+
+    async def _grow_to(self, nodes: int) -> None:
+        if not self._made_nodes:
+            waits = {"provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
+            await self._client.post(f"{STORAGE}/storageclasses", {"metadata": {"name": CLASS}, **waits})
+            driver = {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}
+            await self._client.post(f"{STORAGE}/csidrivers", driver)
+        for path, bodies in nodes_to_make(self._made_nodes, nodes):
+            await self._client.post_all(path, bodies)
+        self._made_nodes = nodes
+
+
+def _told(run: Run) -> str:
+    rate = f"{run.rate:8,.0f}" if run.rate >= 100 else f"{run.rate:8.2f}"
+    return f"{rate} decisions/s  {run.cpu_us:10,.0f} µs of its CPU each  peak memory {run.memory_mb} MB"
+
+
+def tell(case: Case, ours: Run, kube: Run | None) -> None:
+    """The budget's figure of a case."""
+    beside = f"{ours.rate:,.0f}/s" + (f" and {kube.rate:,.1f}/s" if kube is not None else "")
+    if case.name == "claims-5000":
+        note = f"{ours.rate / kube.rate:,.0f} times kube-scheduler" if kube is not None else ""
+        figure("live-claims-5000", ours.rate, note)
+    elif kube is not None:
+        figure(f"live-{case.name}-ratio", ours.rate / kube.rate, beside)
+    else:
+        not_measured(f"live-{case.name}-ratio", f"no kube-scheduler in KUBEBUILDER_ASSETS; ours {beside}")
+
+
+def kubeconfig_of(url: str, token: str, folder: Path) -> Path:
+    file = folder / "kubeconfig"
+    cluster = {"server": url, "insecure-skip-tls-verify": True}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }
+    file.touch(mode=0o600)
+    file.write_text(json.dumps(document))
+    return file
+
+
+async def measure(kubeconfig: Path, folder: Path, kube_scheduler: Path | None, cases: Sequence[Case]) -> None:
+    client = Client(kubeconfig)
+    try:
+        peers = Peers(client, folder, kubeconfig, kube_scheduler)
+        for case in cases:
+            tell(case, *await peers.compared(case))
+    finally:
+        await client.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=[case.name for case in CASES], help="may be given again")
+    parser.add_argument("--ours", action="store_true", help="without kube-scheduler")
+    options = parser.parse_args()
+    assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or "/nowhere")
+    missing = [name for name in ("etcd", "kube-apiserver") if not (assets / name).exists()]
+    if missing:
+        why = f"KUBEBUILDER_ASSETS names no folder with {' and '.join(missing)}"
+        print(f"not measured: {why}")
+        for key in KEYS:
+            not_measured(key, why)
+        return
+    beside = assets / "kube-scheduler"
+    kube_scheduler = beside if beside.exists() and not options.ours else None
+    cases = [case for case in CASES if not options.only or case.name in options.only]
+    # What the server would hold back is not what is measured.
+    flags = {"max-requests-inflight": "0", "max-mutating-requests-inflight": "0", "delete-collection-workers": "16"}
+    flags["enable-priority-and-fairness"] = "false"
+    with tempfile.TemporaryDirectory() as name, kube_apiserver(Path(name), assets, flags=flags) as api:
+        kubeconfig = kubeconfig_of(api.url, api.token, Path(name))
+        asyncio.run(measure(kubeconfig, Path(name), kube_scheduler, cases))
+
+
+if __name__ == "__main__":
+    main()
