@@ -3,6 +3,9 @@
 PY := .venv/bin/python
 UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examples_run.py,$(wildcard tests/test_*.py))
 
+# Tests start programs hundreds of times, and every worker loads every test: with bytecode kept, that takes a third less.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup test test-unit test-all soak check fix package manifests try-install proto demo fuzz properties perf reports pictures reference docs ci
 
 help:  ## list the targets
@@ -28,7 +31,7 @@ soak: setup  ## a cluster under load, faults and restarts for MINUTES=60; prints
 check: setup  ## format, lint, types (src and tests), layers
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
-	$(PY) -m mypy
+	$(PY) -m mypy --num-workers 2
 	$(PY) -m pytest -q tests/test_layers.py
 
 fix: setup  ## apply what can be applied

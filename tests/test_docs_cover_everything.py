@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tonnage.cli import COMMANDS
 from tonnage.gates import Gates
+from tonnage_command import tonnage
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -128,11 +127,5 @@ def test_the_commands_on_files_of_the_documents_answer():
     )
     assert {command.split()[0] for command in commands} >= {"explain", "drain-preview"}
     for command in commands:
-        done = subprocess.run(
-            [sys.executable, "-m", "tonnage", *shlex.split(command)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = tonnage(*shlex.split(command), cwd=ROOT)
         assert done.returncode == 0 and done.stdout, f"{command}: {done.stderr}"

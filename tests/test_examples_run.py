@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tonnage_command import tonnage
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -39,14 +39,7 @@ def test_the_readmes_of_the_examples_show_what_commands_print():
 
 @pytest.mark.parametrize(("example", "command", "output"), SHOWN)
 def test_a_command_prints_what_its_readme_shows(example, command, output):
-    done = subprocess.run(
-        [sys.executable, "-m", "tonnage", *shlex.split(command)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = tonnage(*shlex.split(command), cwd=ROOT)
     # What doctor finds is in its exit code.
     assert done.returncode in ((0, 4, 5) if command.startswith("doctor ") else (0,)), done.stderr
     *parts, last = output.split(ELIDED)

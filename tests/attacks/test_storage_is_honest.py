@@ -30,14 +30,10 @@ from tonnage.clock import SystemClock
 from tonnage.plane.status import storage_of
 from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Cluster, start_cluster
+from tonnage_command import tonnage
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 HEALTH = ("/readyz", "/livez", "/healthz")
-
-
-def tonnage(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tonnage", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
 def config_map(name: str, size: int = 10, **metadata: Any) -> dict[str, Any]:

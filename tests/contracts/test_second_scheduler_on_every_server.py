@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import signal
 import ssl
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -25,6 +23,7 @@ from tonnage.testing.eventually import eventually
 from tonnage.testing.http import free_port, unverified_tls
 from tonnage.testing.pki import Authority
 from tonnage.testing.programs import spawn
+from tonnage_command import tonnage
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -103,11 +102,6 @@ def second(api: Api, folder: Path, name: str, *flags: str) -> Iterator[Second]:
     finally:
         process.kill()
         process.wait(timeout=30)
-
-
-def tonnage(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tonnage", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def is_serving(made: Second) -> bool:

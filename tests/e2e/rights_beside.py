@@ -20,6 +20,7 @@ from tonnage.csi.driver_capabilities import ControllerRpc
 from tonnage.stories.objects import claim, pod
 from tonnage.testing.http import ApiClient, free_port
 from tonnage.testing.scripted_driver import ScriptedDriver
+from tonnage_command import tonnage
 
 Doc = dict[str, Any]
 OTHER = "csi.example"
@@ -259,12 +260,6 @@ def people_look(stage: RightsStage) -> None:
         ("doctor",),
         ("shadow", "--for", "2s"),
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "tonnage", command[0], *reader, *command[1:]],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = tonnage(command[0], *reader, *command[1:])
         assert "forbidden" not in (done.stdout + done.stderr).lower(), done.stdout + done.stderr
         assert not done.stderr.startswith("error:"), done.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from scene import Scene, whole_cluster
 
 from tonnage.stories.objects import stateful_set
 from tonnage.testing.processes import Up
+from tonnage_command import tonnage
 
 pytestmark = pytest.mark.kubectl
 REPLICAS = 8
@@ -33,9 +32,8 @@ def simulated(up: Up, folder: Path, doc: dict[str, Any], seed: int) -> Any:
     manifest.write_text(yaml.safe_dump(doc))
     event = {"at": "0s", "arrive": f"StatefulSet/{doc['metadata']['namespace']}/db"}
     scenario.write_text(yaml.safe_dump({"apiVersion": "tonnage.dev/v1alpha1", "kind": "Scenario", "events": [event]}))
-    command = [sys.executable, "-m", "tonnage", "simulate", "--kubeconfig", str(up.folder / "kubeconfig")]
-    command += ["-f", str(manifest), "--scenario", str(scenario), "--seed", str(seed), "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    reader = ("--kubeconfig", str(up.folder / "kubeconfig"), "-f", str(manifest))
+    done = tonnage("simulate", *reader, "--scenario", str(scenario), "--seed", str(seed), "-o", "json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["runs"]["default"]
 

@@ -16,11 +16,7 @@ import pytest
 import yaml
 
 from tonnage.testing.processes import Cluster, start_cluster
-
-
-def tonnage(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tonnage", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+from tonnage_command import tonnage
 
 
 def config_map(name: str) -> dict[str, Any]:

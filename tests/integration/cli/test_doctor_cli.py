@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,14 @@ from tonnage.testing.http import free_port
 from tonnage.testing.recording_proxy import RecordingProxy
 from tonnage.testing.refusing_proxy import RefusingProxy
 from tonnage.whatif.doctor.permissions import scheduler_permissions
+from tonnage_command import tonnage
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 EXAMPLE = Path(__file__).parents[3] / "examples" / "16-doctor"
 
 
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tonnage", "doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return tonnage("doctor", *arguments)
 
 
 def names_in(done: subprocess.CompletedProcess[str]) -> set[str]:

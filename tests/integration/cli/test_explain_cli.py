@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from tonnage_command import tonnage
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "02-explain"
 
 
-def tonnage(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tonnage", "explain", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+def explain(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return tonnage("explain", *arguments, stdin=stdin)
 
 
 def node(name: str, cpu: str = "4", **spec: Any) -> dict[str, Any]:
@@ -37,14 +38,14 @@ def pod(name: str, namespace: str, cpu: str = "1", **spec: Any) -> dict[str, Any
 def test_the_example_says_what_its_readme_says():
     readme = (EXAMPLE / "README.md").read_text()
     for name in ("web-1", "report", "migration"):
-        done = tonnage("-f", str(EXAMPLE), "--pod", f"shop/{name}")
+        done = explain("-f", str(EXAMPLE), "--pod", f"shop/{name}")
         assert done.returncode == 0, done.stderr
         assert done.stdout in readme, done.stdout
 
 
 def test_the_examples_configuration_packs():
     options = ("-f", str(EXAMPLE), "--pod", "shop/web-1", "-o", "json")
-    spread, packed = tonnage(*options), tonnage(*options, "--config", str(EXAMPLE / "config" / "packed.yaml"))
+    spread, packed = explain(*options), explain(*options, "--config", str(EXAMPLE / "config" / "packed.yaml"))
     assert json.loads(spread.stdout)["node"] == "shop-b2"
     assert json.loads(packed.stdout)["node"] == "shop-b1"
 
@@ -54,12 +55,12 @@ def test_the_examples_configuration_packs():
 
 def test_manifests_come_through_a_pipe():
     listed = {"apiVersion": "v1", "kind": "List", "items": [node("a"), pod("web", "shop")]}
-    done = tonnage("-f", "-", "--pod", "shop/web", "-o", "json", stdin=json.dumps(listed))
+    done = explain("-f", "-", "--pod", "shop/web", "-o", "json", stdin=json.dumps(listed))
     assert json.loads(done.stdout)["node"] == "a"
 
 
 def test_a_failure_is_two_lines_and_exit_1():
-    done = tonnage("-f", str(EXAMPLE), "--pod", "shop/wbe-1")
+    done = explain("-f", str(EXAMPLE), "--pod", "shop/wbe-1")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-2:] == [
         'error: there is no pod "shop/wbe-1" among the 5 of the manifests',
@@ -86,7 +87,7 @@ def test_an_exec_plugin_that_fails_ends_it_with_the_plugins_words(tmp_path):
             }
         )
     )
-    done = tonnage("--kubeconfig", str(kubeconfig), "--pod", "shop/web")
+    done = explain("--kubeconfig", str(kubeconfig), "--pod", "shop/web")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         f"error: getting credentials: exec: executable {plugin} failed with exit code 3: you are not logged in",
@@ -96,7 +97,7 @@ def test_an_exec_plugin_that_fails_ends_it_with_the_plugins_words(tmp_path):
 
 def test_a_broken_manifest_is_one_line_and_exit_1():
     bad = pod("web", "shop", cpu="1 core")
-    done = tonnage("-f", "-", "--pod", "shop/web", stdin=json.dumps(bad))
+    done = explain("-f", "-", "--pod", "shop/web", stdin=json.dumps(bad))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(
         "error: standard input, document 1 (Pod shop/web): spec.containers[0].resources.requests.cpu="
@@ -114,7 +115,7 @@ def test_a_broken_manifest_is_one_line_and_exit_1():
     ],
 )
 def test_wrong_usage_is_exit_2(arguments):
-    done = tonnage(*arguments)
+    done = explain(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-2].startswith("error: ")
     assert done.stderr.endswith("tonnage explain --help' lists what there is\n")
@@ -158,8 +159,8 @@ def test_a_live_cluster_and_its_dump_get_the_same_answer(cluster, namespace, tmp
 
     for name, chosen in (("web-1", "b1"), ("web-2", None), ("web-0", "a2")):
         key = f"{namespace}/{name}"
-        live = tonnage("--kubeconfig", str(cluster.kubeconfig), "--pod", key, "-o", "json")
-        filed = tonnage("-f", str(dump), "--pod", key, "-o", "json")
+        live = explain("--kubeconfig", str(cluster.kubeconfig), "--pod", key, "-o", "json")
+        filed = explain("-f", str(dump), "--pod", key, "-o", "json")
         assert live.returncode == 0, live.stderr
         assert json.loads(live.stdout) == json.loads(filed.stdout)
         assert json.loads(live.stdout)["node"] == chosen
@@ -190,20 +191,20 @@ def test_a_live_cluster_tells_its_storage(cluster, namespace):
         (f"/api/v1{mine}/pods", pod("db", namespace, volumes=volumes)),
     ):
         assert cluster.post(path, each).code == 201, path
-    done = tonnage("--kubeconfig", str(cluster.kubeconfig), "--pod", f"{namespace}/db", "-o", "json")
+    done = explain("--kubeconfig", str(cluster.kubeconfig), "--pod", f"{namespace}/db", "-o", "json")
     (told,) = json.loads(done.stdout)["volumes"]["st-a"]
     assert (told["capacity"], told["pools"]) == (f"{namespace}/st-a", ["80Gi", "60Gi"])
     assert told["miss"] == "largest free pool 80Gi, needs 120Gi"
 
 
 def test_a_pod_that_the_cluster_does_not_have_is_exit_1(cluster):
-    done = tonnage("--kubeconfig", str(cluster.kubeconfig), "--pod", "nowhere/web")
+    done = explain("--kubeconfig", str(cluster.kubeconfig), "--pod", "nowhere/web")
     assert (done.returncode, done.stdout) == (1, "")
     assert cluster.url in done.stderr
 
 
 def test_a_cluster_that_is_not_there_is_exit_1(tmp_path):
-    done = tonnage("--kubeconfig", str(tmp_path / "none"), "--pod", "a/b")
+    done = explain("--kubeconfig", str(tmp_path / "none"), "--pod", "a/b")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"error: {tmp_path / 'none'}: cannot be read: No such file or directory\nhint: ")
 
@@ -270,16 +271,16 @@ def test_a_live_workload_a_filed_one_and_one_laid_over_are_decided_alike(cluster
     file.write_text(json.dumps(db))
     live = ("--kubeconfig", str(cluster.kubeconfig))
     name = f"sts/{namespace}/db"
-    unknown = tonnage(*live, "--workload", name)
+    unknown = explain(*live, "--workload", name)
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert f"there is no StatefulSet {namespace}/db among the" in unknown.stderr
-    over = tonnage(*live, "-f", str(file), "-o", "json", "--exit-code")
+    over = explain(*live, "-f", str(file), "-o", "json", "--exit-code")
     assert over.returncode == 3, over.stderr
     first, second = json.loads(over.stdout)
     assert (first["pod"], first["node"], first["state"]) == (f"{namespace}/db-0", "w1", "new")
     assert second["schedulable"] is False and f"60Gi promised to {namespace}/db-0" in json.dumps(second["nodes"])
     assert cluster.post(storage, db).code == 201
-    asked = tonnage(*live, "--workload", name, "-o", "json")
+    asked = explain(*live, "--workload", name, "-o", "json")
     assert decisions(json.loads(asked.stdout)) == decisions((first, second))
     # More room is laid over the live cluster, and everything fits.
     more = {
@@ -291,7 +292,7 @@ def test_a_live_workload_a_filed_one_and_one_laid_over_are_decided_alike(cluster
         "availableCapacities": ["100Gi", "60Gi"],
     }
     file.write_text(json.dumps(more))
-    helped = tonnage(*live, "-f", str(file), "--workload", name, "--exit-code")
+    helped = explain(*live, "-f", str(file), "--workload", name, "--exit-code")
     assert helped.returncode == 0, helped.stdout + helped.stderr
     assert helped.stdout.startswith(f"StatefulSet/{namespace}/db: 2 pods, all of which fit\n")
 
@@ -309,11 +310,11 @@ def test_pending_pods_of_a_live_cluster_are_grouped_with_what_would_help(cluster
         assert cluster.post(claims, {"metadata": {"name": f"c{number}"}, "spec": wanted}).code == 201
         assert cluster.post(pods, pod(f"p{number}", namespace, volumes=volumes, nodeSelector=zone)).code == 201
     live = ("--kubeconfig", str(cluster.kubeconfig), "--pending")
-    done = tonnage(*live, "-o", "json", "--exit-code")
+    done = explain(*live, "-o", "json", "--exit-code")
     assert done.returncode == 3, done.stderr
     mine = [each for each in json.loads(done.stdout) if each["pod"].startswith(f"{namespace}/")]
     assert [each["pod"] for each in mine] == [f"{namespace}/p0", f"{namespace}/p1"]
     assert {each["cause"]["message"] for each in mine} == {"2 pods wait for 240Gi of class ws in zone w"}
     assert {"change": "one more pool of 240Gi of class ws on w1", "pods": 2} in mine[0]["wouldHelp"]
-    shown = tonnage(*live)
+    shown = explain(*live)
     assert "2 pods wait for 240Gi of class ws in zone w" in shown.stdout

@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tonnage_command import tonnage
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "03-replay"
 CLUSTER, BURST = str(EXAMPLE / "cluster.yaml"), str(EXAMPLE / "steps" / "burst.yaml")
 OBJECT = ("--config", str(EXAMPLE / "config" / "object.yaml"))
-
-
-def tonnage(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tonnage", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
 
 
 def replayed(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Cluster
 from tonnage.testing.recording_proxy import RecordingProxy
+from tonnage_command import tonnage
 
 PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -170,8 +171,7 @@ def test_a_time_ends_it_with_a_table(cluster: Cluster, tmp_path: Path) -> None:
 def test_a_cluster_that_cannot_be_reached_is_one_line(tmp_path: Path, cluster: Cluster) -> None:
     config = tmp_path / "kubeconfig"
     config.write_text(cluster.kubeconfig.read_text().replace(cluster.url, "https://127.0.0.1:1"))
-    command = [sys.executable, "-m", "tonnage", "shadow", "--kubeconfig", str(config), "--for", "1s"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = tonnage("shadow", "--kubeconfig", str(config), "--for", "1s")
     assert done.returncode == 1 and not done.stdout
     assert done.stderr.startswith("error: ") and "127.0.0.1:1" in done.stderr
     assert len(done.stderr.splitlines()) <= 2

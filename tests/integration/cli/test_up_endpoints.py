@@ -6,7 +6,6 @@ import json
 import shutil
 import ssl
 import subprocess
-import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator
@@ -20,11 +19,7 @@ from tonnage.stories.objects import claim, pod
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Up, start_up
-
-
-def tonnage(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tonnage", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+from tonnage_command import tonnage
 
 
 @pytest.fixture(scope="module")
