@@ -28,6 +28,7 @@ SCRIPTS = (
     ("apiserver", ()),
     ("scheduling", ()),
     ("volumes", ()),
+    ("volume_binding", ()),
     ("nominations", ()),
     ("preemption", ()),
     ("scheduler_live", ()),

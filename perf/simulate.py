@@ -20,6 +20,8 @@ import sys
 import time
 from typing import Any
 
+from budgets import figure
+
 from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.meta import Object
@@ -157,6 +159,8 @@ def main() -> None:
             flush=True,
         )
         if nodes == SIZES[-1]:
+            figure("simulate-seconds", found["seconds"])
+            figure("simulate-memory", found["megabytes"])
             is_kept = found["seconds"] <= SECONDS and found["megabytes"] <= MEGABYTES
             print(f"budget of {SECONDS:.0f} s and {MEGABYTES:,} MB: {'kept' if is_kept else 'NOT KEPT'}")
 

@@ -24,16 +24,15 @@ _MOST_TIMES_FULL = MOST_BYTES // _FULL
 def class_scores(shape: Shape, requested: Ints | int, capacity: Ints) -> Ints:
     """The score of one class on each row: `requested` bytes of `capacity` bytes, which may be plain integers of any
     size (`added`)."""
-    asked = np.broadcast_to(np.asarray(requested), capacity.shape)
-    is_over = (capacity == 0) | (asked > capacity)
-    whole = np.where(is_over, 1, capacity)
+    is_over = (capacity == 0) | (requested > capacity)
     # Go's division truncates toward zero; a negative capacity is always over, so that only positive ones are divided.
-    counted = np.where(is_over, 0, asked)
-    if counted.max(initial=0) > _MOST_TIMES_FULL:  # beyond 80 PiB the product needs more than 64 bits
-        percent = counted.astype(object) * _FULL // whole.astype(object)
-    else:
-        percent = counted * _FULL // whole
-    return _table(shape)[np.where(is_over, _FULL, percent).astype(np.int64)]
+    if np.result_type(requested, capacity).kind == "i" and np.max(requested, initial=0) <= _MOST_TIMES_FULL:
+        with np.errstate(divide="ignore"):
+            percent = requested * _FULL // capacity
+    else:  # beyond 80 PiB the product needs more than 64 bits
+        whole = np.where(is_over, 1, capacity).astype(object)
+        percent = np.where(is_over, 0, requested).astype(object) * _FULL // whole
+    return _table(shape)[np.where(is_over, _FULL, percent).astype(np.int64, copy=False)]
 
 
 def added(first: Ints, second: Ints | int) -> Ints:

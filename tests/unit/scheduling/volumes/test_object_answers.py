@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,16 +28,17 @@ class Asked:
         self.changes = Changes(OBJECTS)
         self.search = SearchBudget()
         self.of_all: list[Sizes] = []
+        self.of_some: list[Sizes] = []
         self.of_one: list[int] = []
-        self.answers = ObjectAnswers(np.bool_, self.changes, self.search, ask_all=self._of_all, ask_one=self._of_one)
+        self.answers = ObjectAnswers(np.bool_, self.changes, self.search, ask=self._of_all, ask_one=self._of_one)
 
     def change(self, number: int, size: int) -> None:
         self.sizes[number] = size
         self.changes.note(number)
 
-    def _of_all(self, objects: int, sizes: Sizes) -> Mask:
-        self.of_all.append(sizes)
-        return np.array(self.sizes[:objects]) >= sizes[0]
+    def _of_all(self, numbers: slice | npt.NDArray[np.intp], sizes: Sizes, objects: int) -> Mask:
+        (self.of_all if isinstance(numbers, slice) else self.of_some).append(sizes)
+        return np.array(self.sizes[:objects])[numbers] >= sizes[0]
 
     def _of_one(self, number: int, sizes: Sizes) -> bool:
         self.of_one.append(number)
@@ -75,11 +77,11 @@ def test_an_answer_that_was_left_open_is_not_kept():
     asked = Asked()
     asked.search.undecided = 0
 
-    def of_all(objects: int, sizes: Sizes) -> Mask:
+    def of_all(numbers: object, sizes: Sizes, objects: int) -> Mask:
         asked.search.undecided += 1
         return np.zeros(objects, dtype=np.bool_)
 
-    asked.answers = ObjectAnswers(np.bool_, asked.changes, asked.search, ask_all=of_all, ask_one=lambda *_: False)
+    asked.answers = ObjectAnswers(np.bool_, asked.changes, asked.search, ask=of_all, ask_one=lambda *_: False)
     asked.answers.of((10,), OBJECTS)
     asked.answers.of((10,), OBJECTS)
     assert asked.search.undecided == 2
@@ -92,6 +94,17 @@ def test_the_groups_asked_about_latest_are_kept():
     asked.answers.of((1,), OBJECTS)  # kept
     asked.answers.of((0,), OBJECTS)  # not any more
     assert asked.of_all == [*((size,) for size in range(REMEMBERED + 1)), (0,)]
+
+
+def test_few_objects_are_asked_alone_until_somebody_asks_the_same():
+    asked = Asked()
+    few, many = np.array([3, 7]), np.arange(OBJECTS)
+    asked.change(3, 5)
+    for size in (10, 9, 9, 9):  # the third will not be the last
+        assert asked.answers.of_some(few, (size,), OBJECTS).tolist() == [False, True]
+    assert (asked.of_some, asked.of_all) == ([(10,), (9,)], [(9,)])
+    assert asked.answers.of_some(many, (8,), OBJECTS).tolist() == [number != 3 for number in range(OBJECTS)]
+    assert asked.of_all == [(9,), (8,)]
 
 
 amounts = st.integers(0, 6)
@@ -129,8 +142,15 @@ def test_what_is_kept_is_what_objects_say_now(
         for sizes in groups:
             every = slice(0, len(now))
             fits = reading.fits(every, sizes)
+            assert fits.tolist() == [reading.fits_one(number, sizes) for number in range(len(now))]
             assert reading.fitting(sizes, len(now)).tolist() == [*fits.tolist(), False]
             grades = np.where(fits, reading.grades(every, sizes), Grade.NONE)
+            assert grades.tolist() == [
+                reading.grade_of(number, sizes) if fits[number] else Grade.NONE for number in range(len(now))
+            ]
+            some = np.arange(len(now))[::2]
+            assert reading.fits(some, sizes).tolist() == fits[some].tolist()
+            assert np.where(fits[some], reading.grades(some, sizes), Grade.NONE).tolist() == grades[some].tolist()
             assert reading.graded(sizes, len(now)).tolist() == [*grades.tolist(), Grade.NONE]
 
 

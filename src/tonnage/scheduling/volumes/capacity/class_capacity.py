@@ -216,9 +216,8 @@ class ClassCapacity:
 
     def grades(self, policy: Policy, sizes: Sizes, rows: Rows) -> Grades:
         """How sure a group's fit is on each row, of the object that would hold it there; NONE where none would."""
-        found = self._reading(policy).graded(sizes, len(self.entries))
         numbers = self.layers[0][rows] if len(self.layers) == 1 else self.choices(policy, sizes, rows)
-        return found[numbers]
+        return self._reading(policy).graded_of(numbers, sizes, len(self.entries))
 
     def grade_of(self, policy: Policy, sizes: Sizes, number: int) -> Grade:
         return self._reading(policy).grade_of(number, sizes)

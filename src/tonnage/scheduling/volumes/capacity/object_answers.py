@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.scheduling.cluster.changes import Changes
 from tonnage.scheduling.cluster.columns import row_count, row_numbers
@@ -29,7 +30,7 @@ _FEW: Final = 16
 
 
 class ObjectAnswers(Generic[T]):
-    """Answers by group and object. `ask_all` gives those of all objects in use, `ask_one` that of one."""
+    """Answers by group and object. `ask` gives those of many, of so many objects in use; `ask_one` that of one."""
 
     def __init__(
         self,
@@ -37,14 +38,16 @@ class ObjectAnswers(Generic[T]):
         changes: Changes,
         search: SearchBudget,
         *,
-        ask_all: Callable[[int, Sizes], np.ndarray[tuple[int], np.dtype[T]]],
+        ask: Callable[[slice | npt.NDArray[np.intp], Sizes, int], np.ndarray[tuple[int], np.dtype[T]]],
         ask_one: Callable[[int, Sizes], bool | int],
     ) -> None:
         self._dtype = dtype
         self._changes = changes
         self._search = search
-        self._ask_all = ask_all
+        self._ask = ask
         self._ask_one = ask_one
+        self._asked_before: Sizes = ()
+        """The group that some objects were asked about last."""
         self._kept: OrderedDict[Sizes, tuple[int, np.ndarray[tuple[int], np.dtype[T]]]] = OrderedDict()
 
     def clear(self) -> None:
@@ -60,14 +63,14 @@ class ObjectAnswers(Generic[T]):
         known = self._kept.get(sizes)
         if known is None or len(known[1]) != objects + 1:
             found = np.zeros(objects + 1, dtype=self._dtype)
-            found[:-1] = self._ask_all(objects, sizes)
+            found[:-1] = self._ask(slice(0, objects), sizes, objects)
         elif known[0] == tick:
             return known[1]
         else:
             asked_at, found = known
             changed = self._changes.since(asked_at, objects)
             if row_count(changed) > _FEW:
-                found[:-1] = self._ask_all(objects, sizes)
+                found[:-1] = self._ask(slice(0, objects), sizes, objects)
             else:
                 for number in row_numbers(changed).tolist():
                     found[number] = self._ask_one(number, sizes)
@@ -79,3 +82,13 @@ class ObjectAnswers(Generic[T]):
         if len(self._kept) > REMEMBERED:
             self._kept.popitem(last=False)
         return found
+
+    def of_some(self, numbers: npt.NDArray[np.intp], sizes: Sizes, objects: int) -> np.ndarray[tuple[int], np.dtype[T]]:
+        """The answers of some objects by number; for number -1 what `ask` says of it.
+
+        Of few objects it is not worth asking all, unless somebody asked the same before: then others will.
+        """
+        if len(numbers) * 4 < objects and sizes not in self._kept and sizes != self._asked_before:
+            self._asked_before = sizes
+            return self._ask(numbers, sizes, objects)
+        return self.of(sizes, objects)[numbers]

@@ -78,7 +78,7 @@ class Reading:
         self.pool_policy = PoolPolicy.UNKNOWN
         """Which pool the driver takes for a volume."""
         self.rooms: list[Room] = [Room(())] * objects
-        self.pools: Ints = np.full((objects, 1), NO_POOL, dtype=np.int64)
+        self.pools = _no_pools(objects, 1)
         self.is_unbounded: Mask = np.zeros(objects, dtype=np.bool_)
         """Objects with a pool that never fills up; its column says `MOST_BYTES`, for want of more."""
         self.has_unbounded = False
@@ -101,19 +101,17 @@ class Reading:
             np.bool_,
             self._changes,
             search,
-            ask_all=lambda objects, sizes: self.fits(slice(0, objects), sizes),
+            ask=lambda numbers, sizes, _: self.fits(numbers, sizes),
             ask_one=self.fits_one,
         )
         self._graded = ObjectAnswers(
-            np.int8, self._changes, search, ask_all=self._grades_of_fitting, ask_one=self._grade_if_fitting
+            np.int8, self._changes, search, ask=self._grades_of_fitting, ask_one=self._grade_if_fitting
         )
 
     def grow(self, objects: int) -> None:
         self.told += [0] * (objects - len(self.told))
         self.rooms += [Room(())] * (objects - len(self.rooms))
-        wider = np.full((objects, self.pools.shape[1]), NO_POOL, dtype=np.int64)
-        wider[: len(self.pools)] = self.pools
-        self.pools = wider
+        self._widen_pools(objects, self.pools.shape[1])
         self.limits, self.scored = grown(self.limits, objects), grown(self.scored, objects)
         self.limits_beside = grown(self.limits_beside, objects)
         self.is_reserved, self.is_unbounded = grown(self.is_reserved, objects), grown(self.is_unbounded, objects)
@@ -121,12 +119,16 @@ class Reading:
         self.largest_promised = grown(self.largest_promised, objects)
         self._changes.grow(objects)
 
+    def _widen_pools(self, objects: int, pools: int) -> None:
+        wider = _no_pools(objects, pools)
+        wider[: self.pools.shape[0], : self.pools.shape[1]] = self.pools
+        self.pools = wider
+
     def write(self, number: int, capacity: CSIStorageCapacity | None) -> None:
         """Bring one object's row to what it says; None blanks it."""
         room = self.policy.room_of(capacity) if capacity is not None else Room(())
         if len(room.pools) > self.pools.shape[1]:
-            more = np.full((len(self.pools), len(room.pools) - self.pools.shape[1]), NO_POOL, dtype=np.int64)
-            self.pools = np.hstack((self.pools, more))
+            self._widen_pools(len(self.pools), len(room.pools))
         self.rooms[number] = room
         self.pools[number] = NO_POOL
         self.pools[number, : len(room.pools)] = [max(min(pool, MOST_BYTES), NO_POOL) for pool in room.pools]
@@ -184,9 +186,13 @@ class Reading:
         """How sure a group's fit is on each of them; NONE for those that do not hold it, and for number -1."""
         return self._graded.of(sizes, objects)
 
-    def _grades_of_fitting(self, objects: int, sizes: Sizes) -> Grades:
-        found = self.grades(slice(0, objects), sizes)
-        found[~self.fitting(sizes, objects)[:-1]] = Grade.NONE
+    def graded_of(self, numbers: npt.NDArray[np.intp], sizes: Sizes, objects: int) -> Grades:
+        """The same of some objects."""
+        return self._graded.of_some(numbers, sizes, objects)
+
+    def _grades_of_fitting(self, numbers: Numbers, sizes: Sizes, objects: int) -> Grades:
+        found = self.grades(numbers, sizes)
+        found[~self.fitting(sizes, objects)[numbers]] = Grade.NONE
         return found
 
     def _grade_if_fitting(self, number: int, sizes: Sizes) -> Grade:
@@ -216,23 +222,29 @@ class Reading:
 
     def fits(self, numbers: Numbers, sizes: Sizes, others: HeldByOthers | None = None) -> Mask:
         """Which of these objects hold a group, beside what is held of them, or of that only what is by `others`."""
-        pools = self.pools[numbers]
         fits = self._fits_room(numbers, sizes, self.limits_beside if others is None else self.limits)
         if self.policy.is_reserved is not None:
             fits &= ~self._is_reserved(numbers, fits, others)
         if self.policy.must_be is Grade.GUARANTEED and len(sizes) > 1:
             self._keep_guaranteed(numbers, sizes, fits)
         if self.promised:
-            is_open = fits & (self.promised_bytes[numbers] > 0)
-            if others is None:
-                is_sure = self._is_sure(numbers, sizes)
-                # Of a single pool, promises are plain subtraction: what is not sure does not fit.
-                fits &= ~is_open | is_sure
-                is_many = (pools[:, 1] != NO_POOL) if pools.shape[1] > 1 else np.False_
-                is_open &= ~is_sure & (is_many | (self.promised_bytes[numbers] >= MOST_BYTES))
-            for place in np.flatnonzero(is_open).tolist():
-                fits[place] = self.fits_one(_number_at(numbers, place), sizes, others)
+            self._keep_beside_promises(numbers, sizes, fits, others)
         return fits
+
+    def _keep_beside_promises(self, numbers: Numbers, sizes: Sizes, fits: Mask, others: HeldByOthers | None) -> None:
+        """Leave out objects that do not hold a group beside what is promised; those without promises are not looked at.
+
+        Promises are few beside the objects there are: what is promised was asked for since the last refresh.
+        """
+        open_idx = np.flatnonzero(fits & (self.promised_bytes[numbers] > 0))
+        if others is None:
+            promised_of = _numbers_at(numbers, open_idx)
+            is_sure = fits[open_idx] = self._is_sure(promised_of, sizes)
+            # Of a single pool, promises are plain subtraction: what is not sure does not fit.
+            is_many = (self.pools[promised_of, 1] != NO_POOL) if self.pools.shape[1] > 1 else np.False_
+            open_idx = open_idx[~is_sure & (is_many | (self.promised_bytes[promised_of] >= MOST_BYTES))]
+        for place, number in zip(open_idx.tolist(), _numbers_at(numbers, open_idx).tolist(), strict=True):
+            fits[place] = self.fits_one(number, sizes, others)
 
     def fits_unheld(self, numbers: Numbers, sizes: Sizes) -> Mask:
         """Which of these objects would hold a group if nothing were held of them."""
@@ -280,30 +292,53 @@ class Reading:
         if self.has_unbounded:
             found[self.is_unbounded[numbers]] = Grade.GUARANTEED
         if self.promised:
-            is_sure, is_open = self._is_sure(numbers, sizes), self.promised_bytes[numbers] > 0
-            found[is_open & is_sure] = Grade.GUARANTEED
-            for place in np.flatnonzero(is_open & ~is_sure).tolist():
-                found[place] = self.grade_of(_number_at(numbers, place), sizes)
+            open_idx = np.flatnonzero(self.promised_bytes[numbers] > 0)
+            promised_of = _numbers_at(numbers, open_idx)
+            is_sure = self._is_sure(promised_of, sizes)
+            found[open_idx[is_sure]] = Grade.GUARANTEED
+            for place, number in zip(open_idx[~is_sure].tolist(), promised_of[~is_sure].tolist(), strict=True):
+                found[place] = self.grade_of(number, sizes)
         return found
 
-    def _is_sure(self, numbers: Numbers, sizes: Sizes) -> Mask:
+    def _is_sure(self, numbers: npt.NDArray[np.intp], sizes: Sizes) -> Mask:
         """Which objects hold a group and all that is promised, whatever the driver does. A no decides nothing.
 
         With T bytes in all and c the largest claim, either of these is enough (`pool_grades.py` says why):
 
             largest pool >= T          sum over pools of max(pool - c + 1, 0) > T
+
+        The first is seen at a glance and settles nearly all; the second is asked of the others.
         """
-        pools, promised, asked = self.pools[numbers], self.promised_bytes[numbers], sum(sizes)
+        promised, asked = self.promised_bytes[numbers], sum(sizes)
         # A sum of promises that stopped at 64 bits may be more than it says. Of less, differences stay within 64 bits.
-        is_sure: Mask = (pools[:, 0] - promised >= asked) & (promised < MOST_BYTES)
-        if pools.shape[1] > 1 and asked < _HALF:
-            largest = np.maximum(self.largest_promised[numbers], sizes[0])
-            # Less than there is, is safe: so sums of pools stay below what sums of claims are cut to.
-            counted = np.minimum(pools, _HALF // 2 // pools.shape[1])
-            together = np.minimum(promised, _HALF) + asked
-            is_sure |= np.maximum(counted - (largest[:, None] - 1), 0).sum(axis=1) > together
-        return is_sure | self.is_unbounded[numbers] if self.has_unbounded else is_sure
+        is_sure: Mask = (self.pools[numbers, 0] - promised >= asked) & (promised < MOST_BYTES)
+        if self.has_unbounded:
+            is_sure |= self.is_unbounded[numbers]
+        if self.pools.shape[1] > 1 and asked < _HALF:
+            left_idx = np.flatnonzero(~is_sure)
+            if left_idx.size:
+                is_sure[left_idx] = self._has_room_to_spare(numbers[left_idx], sizes)
+        return is_sure
+
+    def _has_room_to_spare(self, numbers: npt.NDArray[np.intp], sizes: Sizes) -> Mask:
+        pools = self.pools[numbers]
+        largest = np.maximum(self.largest_promised[numbers], sizes[0])
+        # Less than there is, is safe: so sums of pools stay below what sums of claims are cut to.
+        counted = np.minimum(pools, _HALF // 2 // pools.shape[1])
+        together = np.minimum(self.promised_bytes[numbers], _HALF) + sum(sizes)
+        spares: Mask = np.maximum(counted - (largest[:, None] - 1), 0).sum(axis=1) > together
+        return spares
+
+
+def _no_pools(objects: int, pools: int) -> Ints:
+    """[O, P] in the order of columns: the largest pools of all objects are asked about most, and lie together."""
+    return np.full((objects, pools), NO_POOL, dtype=np.int64, order="F")
 
 
 def _number_at(numbers: Numbers, place: int) -> int:
     return numbers.start + place if isinstance(numbers, slice) else int(numbers[place])
+
+
+def _numbers_at(numbers: Numbers, places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    found: npt.NDArray[np.intp] = numbers.start + places if isinstance(numbers, slice) else numbers[places]
+    return found
