@@ -20,7 +20,8 @@ from rich.table import Table
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.objects.core_v1 import Pod
-from tonnage.plane import Plane, PlaneSettings
+from tonnage.plane.cluster import Plane
+from tonnage.plane.settings import PlaneSettings
 from tonnage.stories.objects import claim, pod
 
 LEDGER = """\

@@ -22,7 +22,8 @@ from tonnage.driver.names import DRIVER_NAME
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.storage_v1 import CSIDriver, VolumeAttachment, VolumeError
-from tonnage.plane import Plane, PlaneSettings
+from tonnage.plane.cluster import Plane
+from tonnage.plane.settings import PlaneSettings
 from tonnage.stories import attach_limits
 from tonnage.stories.attach_limits import LIMIT, counted, period
 from tonnage.stories.objects import claim, pod

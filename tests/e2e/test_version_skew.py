@@ -22,7 +22,8 @@ from tonnage.clock import SystemClock
 from tonnage.driver.names import DRIVER_NAME
 from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES
-from tonnage.plane import Plane, PlaneSettings
+from tonnage.plane.cluster import Plane
+from tonnage.plane.settings import PlaneSettings
 from tonnage.stories import gates_off, pools
 from tonnage.stories.objects import claim, pod
 from tonnage.stories.story_runner import StoryRunner

@@ -21,7 +21,8 @@ from tonnage.cli.options import start_logging
 from tonnage.cli.output import echo
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
-from tonnage.plane import Plane, PlaneSettings
+from tonnage.plane.cluster import Plane
+from tonnage.plane.settings import PlaneSettings
 from tonnage.printable import text
 from tonnage.stories.story_runner import StoryRunner
 from tonnage.stories.suites import PROFILES, SUITES, Suite

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tonnage.printable import printable
+from tonnage.printable import printable, text
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended, as a shell has it; what was known is written before."""
@@ -35,6 +35,18 @@ def progress(description: str, total: float | None = None) -> Iterator[Step]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(printable(description), total=total)
         yield lambda amount: shown.advance(task, amount)
+
+
+@contextmanager
+def status(step: str) -> Iterator[Callable[[str], object]]:
+    """Show what is being done while the block runs; call what is yielded with each next step."""
+    if not sys.stderr.isatty():
+        yield lambda step: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text(step)) as shown:
+        yield lambda step: shown.update(text(step))
 
 
 @contextmanager

@@ -9,15 +9,16 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tonnage.cli.flags.go_flags import FILE
 from tonnage.cli.output import echo
-from tonnage.client.config import in_cluster, kubeconfig
-from tonnage.client.config.connection import Cluster, Connection
 from tonnage.serving.tls_buffers import bound_tls_buffers
+
+if TYPE_CHECKING:
+    from tonnage.client.config.connection import Connection
 
 
 def connection_of(wanted: Path | None, master: str = "") -> Connection:
@@ -25,6 +26,9 @@ def connection_of(wanted: Path | None, master: str = "") -> Connection:
 
     `master` is another address of the server; with it, and nothing else, nobody says who we are.
     """
+    from tonnage.client.config import in_cluster, kubeconfig
+    from tonnage.client.config.connection import Cluster, Connection
+
     if master:
         try:
             found = connection_of(wanted)

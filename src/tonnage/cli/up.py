@@ -6,23 +6,23 @@ import asyncio
 import random
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from tonnage.cli.driver.pool_options import COUNT, POOLS, by_node, pools_by_node
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import BYTES, feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
+from tonnage.cli.progress import status
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.per_node import PerNode
 from tonnage.gates import Gates
-from tonnage.objects.document import Doc
-from tonnage.plane import Plane, PlaneSettings
-from tonnage.plane.settings import MAX_CLASSES, MAX_NODES
-from tonnage.printable import text
-from tonnage.whatif.manifests import documents_in
+from tonnage.plane.settings import MAX_CLASSES, MAX_NODES, PlaneSettings
+
+if TYPE_CHECKING:
+    from tonnage.objects.document import Doc
 
 
 @click.command()
@@ -139,7 +139,15 @@ def up(
         max_log_bytes=max_log_bytes,
     )
     _check(settings)
-    asyncio.run(run_until_signalled(_run(settings, [doc for _, _, doc in documents_in(files)])))
+    asyncio.run(run_until_signalled(_run(settings, _manifests(files))))
+
+
+def _manifests(files: tuple[str, ...]) -> list[Doc]:
+    if not files:
+        return []
+    from tonnage.whatif.manifests import documents_in
+
+    return [doc for _, _, doc in documents_in(files)]
 
 
 def _check(settings: PlaneSettings) -> None:
@@ -151,12 +159,9 @@ def _check(settings: PlaneSettings) -> None:
 
 
 async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
-    console = Console(stderr=True)
-    with console.status("loading") as status:
+    from tonnage.plane.cluster import Plane
 
-        def show(step: str) -> None:
-            status.update(text(step))
-
+    with status("loading") as show:
         plane = Plane(
             settings,
             clock=SystemClock(),

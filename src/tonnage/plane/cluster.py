@@ -4,9 +4,10 @@
         print(plane.url, plane.settings.kubeconfig)        # nodes are Ready, capacity is published
         await plane.run()                                  # until cancelled, or broken
 
-Start: the API server; the objects that the others need, among them who they are (`identities`); then everything else at
-once. Stop: the other way round, so that no program talks to a server that is gone. In between, a program that ends is
-started again. The folder is locked while a cluster runs on it, and everything in it is taken up again by the next.
+Start: the forkserver, and at once the API server; the objects that the others need, among them who they are
+(`bootstrap`, loaded meanwhile); then everything else at once. Stop: the other way round, so that no program talks to a
+server that is gone. In between, a program that ends is started again. The folder is locked while a cluster runs on it,
+and everything in it is taken up again by the next.
 """
 
 from __future__ import annotations
@@ -15,32 +16,24 @@ import asyncio
 import fcntl
 import os
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
 from tonnage import logs
-from tonnage.client.config import kubeconfig
-from tonnage.client.errors import Disconnected
-from tonnage.client.http import Client
 from tonnage.clock import Clock
-from tonnage.deadline import within
-from tonnage.driver.names import DRIVER_NAME
 from tonnage.endpoints import read_endpoints, write_endpoints
-from tonnage.errors import ApiError, TonnageError
+from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
-from tonnage.objects.core_v1 import Node
-from tonnage.objects.document import Doc
-from tonnage.objects.resources import BY_KIND
-from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane.command_lines import AUTHORITIES, PROGRAMS, SERVING, CommandLines
-from tonnage.plane.identities import Identities
 from tonnage.plane.ports import LOOPBACK, choose_ports
-from tonnage.plane.readiness import expected_nodes, is_ready
 from tonnage.plane.settings import PlaneSettings
-from tonnage.plane.starter_objects import ensure_starter_objects
 from tonnage.plane.supervisor import Supervisor
 from tonnage.private_files import open_lock, own_folder
+
+if TYPE_CHECKING:  # loaded while the API server starts
+    from tonnage.client.http import Client
+    from tonnage.objects.document import Doc
 
 _READY_WITHIN_S: Final = 60.0
 _LOOK_EVERY_S: Final = 0.05
@@ -118,37 +111,26 @@ class Plane:
         await self.supervisor.open(lock=self._lock)
         self._progress("starting the API server")
         self.supervisor.start("apiserver", self._commands.apiserver(self.settings.secure_port))
+        from tonnage.plane.bootstrap import Bootstrap  # half a second's work, done while the forkserver does its own
+
         await self.supervisor.wait_ready("apiserver", timeout_s=_READY_WITHIN_S)
         apiserver = self.supervisor["apiserver"]
         self.url = apiserver.last_line.removeprefix("ready ")
         # A free port was taken: when it has to be started again, it comes back where everybody looks for it.
         apiserver.args = self._commands.apiserver(int(self.url.rpartition(":")[2]))
-        connection = kubeconfig.load(self.settings.kubeconfig)
-        self._client = Client.connect(connection, clock=self._clock, rng=self._rng, user_agent="tonnage-up")
-        for doc in self._manifests:
-            await self._apply(doc)
-        asked = self._asked
+        bootstrap = Bootstrap.connect(self.settings, self._commands, clock=self._clock, rng=self._rng)
+        self._client = bootstrap.client
+        await bootstrap.apply(self._manifests)
         ports = self._serve_at()
         commands = {name: self._commands.of(name, ports.get(name, 0)) for name in PROGRAMS}
-        identities = Identities(
-            self._commands.identities, self._client, ca_pem=connection.cluster.ca_pem, clock=self._clock, rng=self._rng
-        )
-        await asyncio.gather(
-            ensure_starter_objects(self._client, int(asked["classes"]), str(asked["pool_policy"])),
-            identities.ensure(commands),
-        )
+        await bootstrap.prepare(commands)
         self._progress(f"starting {', '.join(PROGRAMS)}")
         for name, command in commands.items():
             self.supervisor.start(name, command)
-        self._keeping = asyncio.create_task(identities.keep(), name="identities")
+        self._keeping = asyncio.create_task(bootstrap.identities.keep(), name="identities")
         await self.supervisor.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
         self._progress(f"waiting for {len(self.node_names)} nodes and their capacity")
-        await self._wait_for_nodes()
-        present = [node.name for node in (await self._client.list(Node)).items]
-        for name in self.settings.former_nodes(self._asked, present):
-            _log.warning(
-                "Nobody plays this node any more; its pods and volumes go elsewhere once it is deleted", node=name
-            )
+        await bootstrap.wait_for_nodes(self.node_names)
 
     def _serve_at(self) -> dict[str, int]:
         """Choose where programs serve, and write it down before they do."""
@@ -202,44 +184,6 @@ class Plane:
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         return lock
-
-    async def _apply(self, doc: Doc) -> None:
-        metadata = doc["metadata"]
-        resource = BY_KIND[doc["apiVersion"], doc["kind"]]
-        key = f"{metadata['namespace']}/{metadata['name']}" if resource.namespaced else metadata["name"]
-        try:
-            await self.client.patch_doc(resource, key, doc, patch_type="apply", field_manager="tonnage-up", force=True)
-        except ApiError as exc:
-            raise TonnageError(f"{doc['kind']} {key} cannot be applied: {exc.message}", hint=exc.hint) from exc
-
-    async def _wait_for_nodes(self) -> None:
-        try:
-            await within(self._clock, _READY_WITHIN_S, self._until(self._are_nodes_ready))
-        except TimeoutError:
-            raise TonnageError(
-                f"the nodes are not ready after {_READY_WITHIN_S:g} s",
-                hint=f"look into {self.settings.data_dir / 'logs'}",
-            ) from None
-
-    async def _until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        while True:
-            try:
-                if await holds():
-                    return
-            except Disconnected as exc:
-                _log.debug("The server is away", error=exc.message)
-            await self._clock.sleep(_LOOK_EVERY_S)
-
-    async def _are_nodes_ready(self) -> bool:
-        """Every node that will come has come, and room is published for as many topologies, of every class."""
-        nodes = {node.name: node for node in (await self.client.list(Node)).items}
-        expected = expected_nodes(self.node_names, FaultFile(self.settings.faults).all())
-        if not all(is_ready(nodes.get(name)) for name in expected):
-            return False
-        published = await self.client.list(
-            CSIStorageCapacity, label_selector=f"csi.storage.k8s.io/drivername={DRIVER_NAME}"
-        )
-        return len(published.items) >= len(expected) * int(self._asked["classes"])
 
 
 def _is_locked(lock: int) -> bool:

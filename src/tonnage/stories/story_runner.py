@@ -30,7 +30,7 @@ from tonnage.objects.document import Doc, encode
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.plane import Plane
+from tonnage.plane.cluster import Plane
 from tonnage.printable import assembled, text
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduler.installed_plugins import foreign_plugins
