@@ -12,6 +12,7 @@ import click
 from tonnage.cli import COMMANDS, main
 from tonnage.plane.forkserver import Forkserver
 from tonnage.plane.process_title import ROOM_FLAG
+from tonnage.serving.lean_aiohttp import import_aiohttp
 
 PROGRAMS: Final = ("apiserver", "csi-driver", "node", "provisioner", "controllers", "scheduler")
 """Commands, in the order in which they are wanted: nodes need most round trips, the scheduler loads longest."""
@@ -21,4 +22,5 @@ PROGRAMS: Final = ("apiserver", "csi-driver", "node", "provisioner", "controller
 @click.option(ROOM_FLAG, "room", default="", help="Room for what ps shows of a child.")
 def forkserver(room: str) -> None:
     """Fork the programs that stdin asks for, until it ends."""
+    import_aiohttp()
     Forkserver(main, {name: [COMMANDS[name].partition(":")[0]] for name in PROGRAMS}).run()

@@ -30,6 +30,7 @@ from tonnage.plane.ports import LOOPBACK, choose_ports
 from tonnage.plane.settings import PlaneSettings
 from tonnage.plane.supervisor import Supervisor
 from tonnage.private_files import open_lock, own_folder
+from tonnage.serving.lean_aiohttp import import_aiohttp
 
 if TYPE_CHECKING:  # loaded while the API server starts
     from tonnage.client.http import Client
@@ -111,7 +112,8 @@ class Plane:
         await self.supervisor.open(lock=self._lock)
         self._progress("starting the API server")
         self.supervisor.start("apiserver", self._commands.apiserver(self.settings.secure_port))
-        from tonnage.plane.bootstrap import Bootstrap  # half a second's work, done while the forkserver does its own
+        import_aiohttp()
+        from tonnage.plane.bootstrap import Bootstrap  # loaded while the forkserver loads and the API server starts
 
         await self.supervisor.wait_ready("apiserver", timeout_s=_READY_WITHIN_S)
         apiserver = self.supervisor["apiserver"]
