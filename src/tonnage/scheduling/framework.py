@@ -368,6 +368,14 @@ class FilterPlugin(Plugin):
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         """Judge rows; None when all of them pass."""
 
+    def surely_passes(self, cycle: Cycle, row: int) -> bool:
+        """Whether one row passes, as far as plain numbers tell; False leaves it to `filter`.
+
+        Between two equal pods one row changes, mostly: the one that took the pod before. It mostly takes the next one
+        too, and a plugin that can see so at once spares the arrays.
+        """
+        return False
+
     def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
         """For a pod that fits nowhere: a sentence for people beyond the reasons that are counted; mostly empty.
 
@@ -437,6 +445,10 @@ class ScorePlugin(Plugin):
     @abstractmethod
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """An integer for each of these rows: 0..100 as it is, or anything when `normalize` brings it there."""
+
+    def score_at(self, cycle: Cycle, row: int) -> int:
+        """The same for one row; worth writing where plain numbers cost less than arrays of one."""
+        return int(self.score(cycle, slice(row, row + 1))[0])
 
     normalizes: ClassVar[bool] = False
     scores_all_rows: ClassVar[bool] = False

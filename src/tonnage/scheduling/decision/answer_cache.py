@@ -19,6 +19,7 @@ import numpy as np
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown, only_row
+from tonnage.scheduling.decision.best_rows import BestRows
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NOBODY, FilterResults
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugin
@@ -78,10 +79,13 @@ class Answer:
         self.raw: dict[str, Ints] = {}
         self.total: Ints = np.full(cluster.capacity, UNFIT, dtype=np.int64)
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
+        self.best = BestRows()
+        """Where the highest totals are."""
 
     def grow(self, capacity: int) -> None:
         self.results.grow(capacity)
-        self.passes, self.total = grown(self.passes, capacity), grown(self.total, capacity)
+        self.passes = grown(self.passes, capacity)
+        self.total = grown(self.total, capacity)
         self.raw = {name: grown(scores, capacity) for name, scores in self.raw.items()}
 
     def raw_scores(self, plugin: str) -> Ints | None:
@@ -167,12 +171,13 @@ class AnswerCache:
     def _judge_rows(self, cycle: Cycle, answer: Answer, rows: Rows) -> None:
         """Ask the plugins that look at more than the node about rows that hold their node_answer's results."""
         cluster = cycle.cluster
-        _judge(cycle, answer.results, answer.judged_by, rows)
         if (row := only_row(rows)) >= 0:  # the row that took the pod before: the usual case, in plain numbers
+            _judge_row(cycle, answer.results, answer.judged_by, row)
             does_pass = answer.results.first.item(row) == NOBODY and cluster.exists.item(row)
             answer.count += does_pass - answer.passes.item(row)
             answer.passes[row] = does_pass
         else:
+            _judge(cycle, answer.results, answer.judged_by, rows)
             passes = (answer.results.first[rows] == NOBODY) & cluster.exists[rows]
             answer.count += int(np.count_nonzero(passes)) - int(np.count_nonzero(answer.passes[rows]))
             answer.passes[rows] = passes
@@ -195,15 +200,29 @@ class AnswerCache:
             rows = cluster.changes.since(answer.scored_at, cluster.size)
         else:
             return
-        total = _scored(cycle, scored_by, answer.raw, rows)
-        if answer.node_answer.total is not None:
-            total = total + answer.node_answer.total[rows]
-        row = only_row(rows)
-        if row >= 0 and not answer.passes.item(row):
-            answer.total[row] = UNFIT
+        if (row := only_row(rows)) >= 0:
+            total_at = answer.total[row] = self._total_at(cycle, answer, row)
+            answer.best.changed(row, total_at)
         else:
-            answer.total[rows] = total if row >= 0 else np.where(answer.passes[rows], total, UNFIT)
+            total = _scored(cycle, scored_by, answer.raw, rows)
+            if answer.node_answer.total is not None:
+                total = total + answer.node_answer.total[rows]
+            answer.total[rows] = np.where(answer.passes[rows], total, UNFIT)
+            answer.best.forget()
         answer.scored_at = cluster.changes.tick
+
+    def _total_at(self, cycle: Cycle, answer: Answer, row: int) -> int:
+        """What one row's total is now."""
+        if not answer.passes.item(row):
+            return UNFIT
+        total = 0 if answer.node_answer.total is None else answer.node_answer.total.item(row)
+        for plugin, weight in answer.scored_by or ():
+            found = cycle.run("Score", plugin, plugin.score_at, cycle, row)
+            if not plugin.normalizes:
+                total += weight * found
+            else:
+                _keep_raw(cycle, answer.raw, plugin.name, slice(row, row + 1), found)
+        return total
 
     def _score_node_answer(self, cycle: Cycle, node_answer: NodeOnlyAnswer) -> None:
         cluster = cycle.cluster
@@ -243,6 +262,15 @@ def _judge(cycle: Cycle, results: FilterResults, filters: Filters, rows: Rows) -
             results.add(position, judgement, rows)
 
 
+def _judge_row(cycle: Cycle, results: FilterResults, filters: Filters, row: int) -> None:
+    for plugin, position in filters:
+        if cycle.run("Filter", plugin, plugin.surely_passes, cycle, row):
+            continue
+        judgement = cycle.run("Filter", plugin, plugin.filter, cycle, slice(row, row + 1))
+        if judgement is not None:
+            results.add(position, judgement, slice(row, row + 1))
+
+
 def _scored(cycle: Cycle, scores: Scores, raw: dict[str, Ints], rows: Rows) -> Ints | int:
     """The weighted sum of the scores that need no normalising; the others are written down in `raw`."""
     total: Ints | int = 0
@@ -250,12 +278,18 @@ def _scored(cycle: Cycle, scores: Scores, raw: dict[str, Ints], rows: Rows) -> I
         found = cycle.run("Score", plugin, plugin.score, cycle, rows)
         if not plugin.normalizes:
             total = total + (found if weight == 1 else weight * found)
-        elif plugin.name in raw:
-            raw[plugin.name][rows] = found
-        elif found.any():
-            kept = raw[plugin.name] = np.zeros(cycle.cluster.capacity, dtype=np.int64)
-            kept[rows] = found
+        else:
+            _keep_raw(cycle, raw, plugin.name, rows, found)
     return total
+
+
+def _keep_raw(cycle: Cycle, raw: dict[str, Ints], plugin: str, rows: Rows, found: Ints | int) -> None:
+    """Write down scores that are yet to be normalised; nothing is kept of a plugin that gave every row 0 so far."""
+    if plugin in raw:
+        raw[plugin][rows] = found
+    elif np.any(found):
+        kept = raw[plugin] = np.zeros(cycle.cluster.capacity, dtype=np.int64)
+        kept[rows] = found
 
 
 class _Latest(Generic[T]):

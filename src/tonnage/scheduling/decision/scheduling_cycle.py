@@ -328,7 +328,8 @@ class Decider:
             else:
                 parts.append((plugin, weight, None))
         if not parts and found == answer.count:
-            return self._drawn(cycle, (total == total.max()).nonzero()[0])
+            is_as_kept = total.base is answer.total  # nothing was added to it
+            return self._drawn(cycle, answer.best.of(total) if is_as_kept else (total == total.max()).nonzero()[0])
         # While every node passes, which is nearly always, nothing has to be gathered.
         rows: Rows = cluster.all_rows if found == cluster.size else cycle.feasible
         total = total[rows]
@@ -338,11 +339,14 @@ class Decider:
         best = (total == total.max()).nonzero()[0]
         return self._drawn(cycle, best if isinstance(rows, slice) else rows[best])
 
-    def _drawn(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> int:
+    def _drawn(self, cycle: Cycle, rows: Sequence[int] | npt.NDArray[np.intp]) -> int:
         """One of the rows with the best total: one that a plugin prefers, else by lot."""
         if len(rows) > 1:
             for plugin in self._tie_breakers:
-                preference = None if plugin.name in cycle.skip_score else plugin.tie_break(cycle, rows)
+                if plugin.name in cycle.skip_score:
+                    continue
+                rows = np.asarray(rows)
+                preference = plugin.tie_break(cycle, rows)
                 if preference is not None:
                     rows = rows[preference == preference.max()]
         return int(rows[0] if len(rows) == 1 else rows[self._rng.randrange(len(rows))])

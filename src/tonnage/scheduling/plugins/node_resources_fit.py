@@ -88,11 +88,14 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         had = amounts(old.status.allocatable)
         return QUEUE if any(has.get(name, 0) > had.get(name, 0) for name in (*guarded, PODS)) else NO_HELP
 
+    def surely_passes(self, cycle: Cycle, row: int) -> bool:
+        return _has_room(cycle.cluster, self.asked(cycle.pod), row)
+
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster = cycle.cluster
         asked = self.asked(cycle.pod)
         if (few := few_rows(rows, FEW_ROWS)) and all(_has_room(cluster, asked, row) for row in few):
-            return None  # the row that took the pod before takes this one too: the usual case
+            return None  # the rows that took the pods before take this one too: the usual case
         short: dict[int, Mask] = {}
         hopeless: Mask | bool = False
         for place, (name, amount) in enumerate(asked):
@@ -132,6 +135,11 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         if not self._ignored and not self._ignored_groups:
             return False
         return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
+
+    def score_at(self, cycle: Cycle, row: int) -> int:
+        if self._strategy != "LeastAllocated":
+            return super().score_at(cycle, row)
+        return _least(uses_at(cycle, self._resources, row, scored=True))
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         if self._strategy == "LeastAllocated" and (few := few_rows(rows, FEW_ROWS)):

@@ -119,12 +119,16 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         cycle.state[self.name] = brought
         return None
 
+    def surely_passes(self, cycle: Cycle, row: int) -> bool:
+        brought: _Brought | str = cycle.state[self.name]
+        return not isinstance(brought, str) and _takes(brought, row)
+
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         brought: _Brought | str = cycle.state[self.name]
         if isinstance(brought, str):
             return refuse(np.ones(row_count(rows), dtype=np.bool_), brought, unresolvable=True)
         if (row := only_row(rows)) >= 0 and _takes(brought, row):
-            return None  # the row that took the pod before takes this one too: the usual case
+            return None
         bits = _exceeded(cycle.cluster, brought, rows).astype(np.int64)
         limits = brought.view.limits
         # Told of instead of a full node: the first of the pod's drivers that is not there.

@@ -209,6 +209,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
                     loose.setdefault(each.key, each)
         return demand._replace(loose=tuple(loose.values()), rebuilds=tuple(rebuilds.values()))
 
+    def surely_passes(self, cycle: Cycle, row: int) -> bool:
+        notes: Notes = cycle.state[self.name]
+        return notes.is_plain and not notes.fit.refusal_at(notes.provisioning, row)
+
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         notes: Notes = cycle.state[self.name]
         if not notes.is_plain:
@@ -250,6 +254,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """Nothing is scored without KEP-4049's gate, or for a pod whose volumes are all there."""
         notes: Notes | None = cycle.state.get(self.name)
         return SKIP if self._scores is None or notes is None or notes.demand.is_settled else None
+
+    def score_at(self, cycle: Cycle, row: int) -> int:
+        notes: Notes | None = cycle.state.get(self.name)
+        if self._scores is None or notes is None or not notes.is_plain:
+            return super().score_at(cycle, row)
+        return self._scores.at(notes.fit, notes.provisioning, row)
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         notes: Notes | None = cycle.state.get(self.name)
