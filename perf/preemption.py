@@ -13,7 +13,7 @@ one has to leave room for it.
     in vain    pods of a priority that nobody is below
 
 "decide" is the search that fails, "preempt" what is made of it, both the median; "first" is the first preemption of
-all, which reads every pod once. Times are CPU time. Budget (issue 5): 50 ms for decide and preempt at 5,000 nodes.
+all, which puts every node's pods in order. Times are CPU time. Budget: 50 ms for each of them at 5,000 nodes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from budgets import figure
 
 from tonnage.objects.codec import convert
 from tonnage.objects.policy_v1 import PodDisruptionBudget
@@ -38,6 +40,8 @@ from tonnage.testing.builders import info, node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 
 KINDS = ("equal", "unlike", "budgets", "claims", "burst", "in vain", "ports")
+FIRST_KINDS = ("equal", "unlike", "budgets", "claims")
+"""Those whose first preemption is held to the budget; "burst" is as "equal", and "ports" tries every node."""
 BUDGETS = 500
 NOMINATED = 100
 CPU_OF_NODE_M = 64_000
@@ -144,13 +148,19 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--pods", type=int, default=20)
     options = parser.parse_args()
+    firsts: dict[str, float] = {}
     for nodes in options.nodes:
         print(f"{nodes:,} nodes              first      decide     preempt")
         for kind in options.kinds:
             found = figures_of(nodes, kind, 4 if kind == "ports" else options.pods)
+            if nodes == 5000 and kind in FIRST_KINDS:
+                firsts[kind] = found.first_ms
             print(
                 f"  {kind:<14}{found.first_ms:9.1f} ms{found.decide_ms:9.2f} ms{found.preempt_ms:9.2f} ms", flush=True
             )
+    if firsts:
+        worst = max(firsts, key=lambda kind: firsts[kind])
+        figure("preemption-first", firsts[worst], f"worst: {worst}")
 
 
 if __name__ == "__main__":

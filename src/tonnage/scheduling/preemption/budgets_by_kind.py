@@ -64,7 +64,7 @@ class BudgetsByKind:
         for key, number in self._keys.items():
             disrupted = self._budgets[key].status.disrupted_pods
             for pair in np.flatnonzero(budget == number).tolist() if disrupted else ():
-                found[pair] = self._ranked.pods[rows[places[pair]]][slots[pair]].pod.name not in disrupted
+                found[pair] = self._ranked.pod_at(int(slots[pair]), int(rows[places[pair]])).pod.name not in disrupted
         return found
 
     def _read_kinds(self) -> None:

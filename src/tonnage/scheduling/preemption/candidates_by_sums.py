@@ -85,7 +85,7 @@ class CandidatesBySums:
         row = int(self.rows[place])
         there = self._cluster.residents[row]
         going = np.flatnonzero(self._victims[:, place]).tolist()
-        victims = tuple(there[self._ranked.pods[row][slot].uid] for slot in going)
+        victims = tuple(there[self._ranked.pod_at(slot, row).uid] for slot in going)
         return Candidate(row, victims, int(self._violations[place]))
 
     def drop(self, row: int) -> None:

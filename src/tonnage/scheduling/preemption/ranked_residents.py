@@ -8,35 +8,29 @@
 The pods below some priority are the last ones of each column, so that one pass over the slots meets them in order of
 importance. `NOBODY` in a slot has a priority that nothing is above.
 
-`catch_up` rewrites the rows that changed; it costs nothing to a cluster where nobody preempts, and the first time it
-costs all rows. Amounts are kept for the resources that were asked for. Pods that no selector can tell apart are `kin`,
-so that a selector is asked about each kind once (`budgets_by_kind.py`).
+What pods say lies in columns by pod already (`resident_columns.py`); `catch_up` puts the rows that changed in order,
+all of them at once. Amounts are kept for the resources that were asked for. Pods that no selector can tell apart are
+`kin`, so that a selector is asked about each kind once (`budgets_by_kind.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.scheduling.cluster.amounts import PODS
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Scalar
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.preemption.candidates import NOT_STARTED, importance
+from tonnage.scheduling.preemption.candidates import NOT_STARTED
+from tonnage.scheduling.preemption.resident_columns import Floats, Kind, ResidentColumns
 
 RowNumbers = npt.NDArray[np.intp]
-Floats = npt.NDArray[np.float64]
-Kind = tuple[str, tuple[tuple[str, str], ...]]
-"""Pods that no selector can tell apart: their namespace and labels."""
 
 NOBODY = np.iinfo(np.int64).max
 """The priority in a slot without a pod: lower than no pod's."""
-_UNKNOWN = -1
+_NO_NUMBER = -1
 _SLOTS_STEP = 8
-_LEAST_KINDS = 4096
-"""So many kinds of pods are kept in any case; more, while there are as many pods."""
+_PRIORITY_BITS = 33
 
 
 class RankedResidents:
@@ -44,39 +38,66 @@ class RankedResidents:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._seen_at = -1
-        self._starts_seen_at = -1
+        self._columns = ResidentColumns(cluster)
         self._lowest: int | None = None
-        self.pods: list[list[PodInfo]] = []
-        """By row. How they stand to a decision is kept up to date, not what they say of themselves otherwise."""
         self.priorities: Ints = np.full((0, cluster.capacity), NOBODY, dtype=np.int64)
         self.starts: Floats = np.zeros((0, cluster.capacity))
+        self._numbers: Ids = np.zeros((0, cluster.capacity), dtype=np.int32)
+        """The pods by their numbers in the columns."""
         self._amounts: dict[str, Ints] = {}
-        self._kin: Ids = np.zeros((0, cluster.capacity), dtype=np.int32)
-        self._kind_numbers: dict[Kind, int] = {}
-        self.kinds: list[Kind] = []
+
+    @property
+    def kinds(self) -> list[Kind]:
         """Kinds of pods that were met, by number."""
-        self.kinds_forgotten = 0
+        return self._columns.kinds
+
+    @property
+    def kinds_forgotten(self) -> int:
         """Moves when the numbers are given out anew."""
+        return self._columns.kinds_forgotten
 
     def catch_up(self) -> None:
-        """Rewrite the rows where pods came, went, or told when they started."""
-        cluster = self._cluster
-        if (self._seen_at, self._starts_seen_at) == (cluster.changes.tick, cluster.start_changes.tick):
-            return
-        self._lowest = None
+        """Put the rows in order where pods came, went, or told when they started."""
+        columns, cluster = self._columns, self._cluster
         if self.priorities.shape[1] < cluster.capacity:
             self._reshape(len(self.priorities), cluster.capacity)
-        size = cluster.size
-        self.pods.extend([] for _ in range(size - len(self.pods)))
-        touched = cluster.changes.version[:size] > self._seen_at
-        touched |= cluster.start_changes.version[:size] > self._starts_seen_at
-        for row in np.flatnonzero(touched).tolist():
-            there, known = cluster.residents[row], self.pods[row]
-            # Most rows that are touched between two preemptions were merely asked about.
-            if len(there) != len(known) or any(there.get(pod.uid) is not pod for pod in known):
-                self._write(row, there.values())
-        self._seen_at, self._starts_seen_at = cluster.changes.tick, cluster.start_changes.tick
+        touched = columns.take_touched()
+        if not len(touched):
+            return
+        self._lowest = None
+        numbers = self._by_importance(columns.on_rows(touched))
+        rows = columns.rows[numbers]
+        slots = np.arange(len(rows)) - np.searchsorted(rows, rows)  # how many of its row come before
+        most = int(slots.max(initial=-1)) + 1
+        if most > len(self.priorities):
+            self._reshape(-(-most // _SLOTS_STEP) * _SLOTS_STEP, self.priorities.shape[1])
+        self.priorities[:, touched] = NOBODY
+        self.priorities[slots, rows] = columns.priorities[numbers]
+        self.starts[slots, rows] = columns.starts[numbers]
+        self._numbers[:, touched] = _NO_NUMBER
+        self._numbers[slots, rows] = numbers
+        for resource, amounts in self._amounts.items():
+            amounts[:, touched] = 0
+            amounts[slots, rows] = columns.amounts(resource)[numbers]
+
+    def _by_importance(self, numbers: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """Pods by row, and those of a row by `candidates.importance`."""
+        columns = self._columns
+        # One key for the row and, within it, the priority, which is 32 bits: each key costs a sort.
+        place = (columns.rows[numbers].astype(np.int64) << _PRIORITY_BITS) - columns.priorities[numbers]
+        starts = columns.starts[numbers]
+        order = np.lexsort((starts, place))
+        numbers, place, starts = numbers[order], place[order], starts[order]
+        is_other = (place[1:] != place[:-1]) | (starts[1:] != starts[:-1])
+        # Equals go by name, in plain text: few pods of a node began within the same second.
+        ends = np.concatenate(([0], np.flatnonzero(is_other) + 1, [len(numbers)]))
+        several = np.flatnonzero(np.diff(ends) > 1)
+        for start, end in zip(ends[several].tolist(), ends[several + 1].tolist(), strict=True):
+            alike = [
+                (pod.key, pod.uid, number) for number in numbers[start:end].tolist() if (pod := columns.pods[number])
+            ]
+            numbers[start:end] = [number for _, _, number in sorted(alike)]
+        return numbers
 
     @property
     def lowest(self) -> int:
@@ -89,11 +110,16 @@ class RankedResidents:
         """What each pod takes of a resource, by slot and row; of "pods" it is itself one."""
         found = self._amounts.get(resource)
         if found is None:
-            found = self._amounts[resource] = np.zeros(self.priorities.shape, dtype=np.int64)
-            for row, pods in enumerate(self.pods):
-                if pods:
-                    found[: len(pods), row] = _amounts_of(pods, resource)
+            of_pods = self._columns.amounts(resource)
+            found = self._amounts[resource] = np.where(self._numbers >= 0, of_pods[self._numbers], 0)
         return found
+
+    def pod_at(self, slot: int, row: int) -> PodInfo:
+        """The pod in a slot that has one, of a row whose pods have not been thought away since `catch_up`."""
+        pod = self._columns.pods[self._numbers.item(slot, row)]
+        if pod is None:
+            raise LookupError(f"no pod is in slot {slot} of row {row}")
+        return pod
 
     def depth(self, rows: RowNumbers) -> int:
         """How many slots it takes to see all pods of these rows."""
@@ -102,47 +128,14 @@ class RankedResidents:
 
     def kin(self, rows: RowNumbers, asked: Mask) -> Ids:
         """The numbers in `kinds` of pods by slot and place in `rows`, where they are asked for; elsewhere anything."""
-        if len(self.kinds) > max(_LEAST_KINDS, sum(map(len, self.pods))):
-            self.kinds, self._kind_numbers = [], {}
-            self._kin[:] = _UNKNOWN
-            self.kinds_forgotten += 1
-        found = self._kin[: len(asked), rows]
-        slots, places = np.nonzero(asked & (found == _UNKNOWN))
-        if len(slots):
-            unknown = zip(slots.tolist(), rows[places].tolist(), strict=True)
-            numbers = [self._number_of(self.pods[row][slot]) for slot, row in unknown]
-            found[slots, places] = self._kin[slots, rows[places]] = numbers
-        return np.maximum(found, 0)
-
-    def _number_of(self, pod: PodInfo) -> int:
-        kind = (pod.namespace, tuple(pod.labels.items()))
-        number = self._kind_numbers.get(kind)
-        if number is None:
-            number = self._kind_numbers[kind] = len(self.kinds)
-            self.kinds.append(kind)
-        return number
-
-    # -- writing ------------------------------------------------------------------------------------------------------
-
-    def _write(self, row: int, there: Iterable[PodInfo]) -> None:
-        ranked = sorted([(*importance(pod), pod) for pod in there])
-        pods = [each[-1] for each in ranked]
-        if len(pods) > len(self.priorities):
-            self._reshape(-(-len(pods) // _SLOTS_STEP) * _SLOTS_STEP, self.priorities.shape[1])
-        end, known = len(pods), len(self.pods[row])
-        self.pods[row] = pods
-        self.priorities[end:known, row] = NOBODY
-        self.priorities[:end, row] = [-each[0] for each in ranked]
-        self.starts[:end, row] = [each[1] for each in ranked]
-        self._kin[:end, row] = _UNKNOWN
-        for resource, amounts in self._amounts.items():
-            amounts[:end, row] = _amounts_of(pods, resource)
-            amounts[end:known, row] = 0
+        numbers = self._numbers[: len(asked), rows]
+        self._columns.read_kin(numbers[asked])
+        return np.maximum(self._columns.kin[numbers], 0)
 
     def _reshape(self, slots: int, capacity: int) -> None:
         self.priorities = _wider(self.priorities, slots, capacity, NOBODY)
         self.starts = _wider(self.starts, slots, capacity, NOT_STARTED)
-        self._kin = _wider(self._kin, slots, capacity, _UNKNOWN)
+        self._numbers = _wider(self._numbers, slots, capacity, _NO_NUMBER)
         self._amounts = {name: _wider(each, slots, capacity, 0) for name, each in self._amounts.items()}
 
 
@@ -151,7 +144,3 @@ def _wider(array: npt.NDArray[Scalar], slots: int, capacity: int, blank: float) 
     wider = np.full((slots, capacity), blank, dtype=array.dtype)
     wider[: array.shape[0], : array.shape[1]] = array
     return wider
-
-
-def _amounts_of(pods: Sequence[PodInfo], resource: str) -> list[int]:
-    return [1] * len(pods) if resource == PODS else [pod.requests.get(resource, 0) for pod in pods]

@@ -1,0 +1,110 @@
+"""The columns that preemption adds up are the pods of each row in order of importance, whatever came and went."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.indexes import add_indexes
+from tonnage.scheduling.preemption.candidates import importance, started_at
+from tonnage.scheduling.preemption.ranked_residents import NOBODY, RankedResidents
+from tonnage.testing.builders import info, node
+
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+GPU = "example.com/gpu"
+NODES = ("a", "b", "c")
+
+put = st.tuples(
+    st.just("put"),
+    st.integers(0, 12),
+    st.sampled_from(NODES),
+    st.integers(-1, 1),  # priority
+    st.integers(-1, 2),  # start, none at all for -1
+    st.integers(1, 3),  # what it asks for
+)
+gone = st.tuples(st.just("gone"), st.integers(0, 12))
+lost = st.tuples(st.just("lost"), st.sampled_from(NODES))
+back = st.tuples(st.just("back"), st.sampled_from(NODES))
+asked = st.tuples(st.just("asked"))
+
+
+def pod(number: int, priority: int, start: int, amount: int) -> PodInfo:
+    at = (FIRST + timedelta(seconds=start)).isoformat().replace("+00:00", "Z")
+    return info(
+        f"p{number}",
+        cpu=f"{amount}",
+        memory=f"{amount}Gi",
+        priority=priority,
+        labels={"amount": str(amount)},
+        status={"startTime": at} if start >= 0 else {},
+        **{GPU: str(amount)},
+    )
+
+
+def told(ranked: RankedResidents, row: int) -> list[tuple[object, ...]]:
+    slots = [slot for slot in range(len(ranked.priorities)) if ranked.priorities[slot, row] != NOBODY]
+    assert slots == list(range(len(slots)))
+    assert all(ranked.amounts(name)[len(slots) :, row].sum() == 0 for name in (PODS, CPU, MEMORY, GPU))
+    return [
+        (
+            ranked.pod_at(slot, row).uid,
+            ranked.priorities[slot, row],
+            ranked.starts[slot, row],
+            *(ranked.amounts(name)[slot, row] for name in (PODS, CPU, MEMORY, GPU)),
+        )
+        for slot in slots
+    ]
+
+
+def expected(cluster: Cluster, row: int) -> list[tuple[object, ...]]:
+    there = sorted(cluster.residents[row].values(), key=importance)
+    return [
+        (each.uid, each.priority, started_at(each), 1, *(each.requests.get(name, 0) for name in (CPU, MEMORY, GPU)))
+        for each in there
+    ]
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(st.one_of(put, put, put, gone, lost, back, asked), max_size=40))
+def test_ranked_residents_are_the_pods_by_importance(steps):
+    cluster = Cluster()
+    for name in NODES:
+        cluster.put_node(node(name))
+    cluster.put_pod(pod(0, 0, 0, 1), "a")  # before anybody observes
+    ranked = add_indexes(cluster).index(RankedResidents)
+    for step in (*steps, ("asked",)):
+        match step:
+            case ("put", number, where, priority, start, amount):
+                cluster.put_pod(pod(number, priority, start, amount), where)
+            case ("gone", number):
+                cluster.remove_pod(pod(number, 0, 0, 1).uid)
+            case ("lost", name):
+                cluster.remove_node(name)
+            case ("back", name):
+                cluster.put_node(node(name))
+            case _:
+                ranked.catch_up()
+                for row in range(cluster.size):
+                    assert told(ranked, row) == expected(cluster, row)
+                lowest = min((each.priority for each in cluster.pods()), default=NOBODY)
+                assert ranked.lowest == lowest
+
+
+def test_pods_of_one_kind_have_one_number():
+    cluster = Cluster()
+    cluster.put_node(node("a"))
+    for number in range(100):  # more than the columns begin with
+        cluster.put_pod(pod(number, 0, 0, 1 + number % 2), "a")
+    ranked = add_indexes(cluster).index(RankedResidents)
+    ranked.catch_up()
+    rows = np.array([0])
+    kin = ranked.kin(rows, ranked.priorities[:, rows] < 1)[:100, 0]
+    by_kin = {(int(kin[slot]), ranked.pod_at(slot, 0).labels["amount"]) for slot in range(100)}
+    assert len(by_kin) == 2
+    assert len(ranked.kinds) == 2
