@@ -18,7 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tonnage.client.http import Client
+from tonnage.client.informers import Informers
 from tonnage.clock import SystemClock
+from tonnage.deadline import within
 from tonnage.objects.core_v1 import Pod
 from tonnage.plane.cluster import Plane
 from tonnage.plane.settings import PlaneSettings
@@ -37,17 +39,23 @@ _AT_A_TIME = 16
 _PATIENCE_S = 300.0
 
 
-async def measure(nodes: int, pods: int, reservation: str, folder: Path) -> tuple[float, float, float]:
-    """Seconds until ready, until ready again on the same folder, and until all pods run."""
+def settings_for(nodes: int, reservation: str, folder: Path, *, audit_log_path: str = "") -> PlaneSettings:
+    """A cluster in that folder, whose scheduler reserves in that way."""
     config = folder / "scheduler.yaml"
-    await asyncio.to_thread(config.write_text, LEDGER)
-    settings = PlaneSettings(
+    config.write_text(LEDGER)
+    return PlaneSettings(
         data_dir=folder / "data",
         nodes=nodes,
         max_volumes=("128",),
         secure_port=0,
         scheduler_config=config if reservation == "Ledger" else None,
+        audit_log_path=audit_log_path,
     )
+
+
+async def measure(nodes: int, pods: int, reservation: str, folder: Path) -> tuple[float, float, float]:
+    """Seconds until ready, until ready again on the same folder, and until all pods run."""
+    settings = settings_for(nodes, reservation, folder)
     clock = SystemClock()
     times_s = []
     for _ in range(2):
@@ -64,6 +72,20 @@ async def measure(nodes: int, pods: int, reservation: str, folder: Path) -> tupl
 async def run_pods(client: Client, count: int, clock: SystemClock) -> None:
     """Make pods with a claim of 1Gi each, and wait until they run."""
     slots = asyncio.Semaphore(_AT_A_TIME)
+    informers = Informers(client)
+    running: set[str] = set()
+    done = asyncio.Event()
+
+    def seen(found: Pod) -> None:
+        if found.status.phase == "Running":
+            running.add(found.name)
+            if len(running) == count:
+                done.set()
+
+    # Watched, not listed again and again: who measures should not be a load.
+    informers.of(Pod, namespace="default").on_change(seen)
+    informers.start()
+    await informers.wait_synced()
 
     async def make(number: int) -> None:
         for doc in (claim(f"data-{number}", "1Gi"), pod(f"db-{number}", [f"data-{number}"])):
@@ -71,14 +93,12 @@ async def run_pods(client: Client, count: int, clock: SystemClock) -> None:
                 await client.create_doc({**doc, "metadata": {**doc["metadata"], "namespace": "default"}})
 
     await asyncio.gather(*(make(number) for number in range(count)))
-    give_up_at = clock.monotonic() + _PATIENCE_S
-    while True:
-        found = (await client.list(Pod, namespace="default")).items
-        if sum(each.status.phase == "Running" for each in found) == count:
-            return
-        if clock.monotonic() > give_up_at:
-            raise SystemExit(f"after {_PATIENCE_S:g} s not all of {count} pods run")
-        await clock.sleep(0.1)
+    try:
+        await within(clock, _PATIENCE_S, done.wait())
+    except TimeoutError:
+        raise SystemExit(f"after {_PATIENCE_S:g} s not all of {count} pods run") from None
+    finally:
+        await informers.stop()
 
 
 def main() -> None:
