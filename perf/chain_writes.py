@@ -32,8 +32,11 @@ from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.plane import Plane
 
-STAGES = ("node selected", "asked for", "held", "volume bound", "claim bound", "pod bound", "attached", "Running")
-"""In the order in which a pod comes to them, each from the creation of its pod."""
+STAGES = (
+    *("created", "node selected", "asked for", "held", "volume made", "volume bound", "claim bound", "pod bound"),
+    *("attaching", "attached", "Running"),
+)
+"""In the order in which a pod comes to them."""
 _QUIET_S = 1.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -131,7 +134,10 @@ def _stages(lines: Iterable[Doc], names: Mapping[str, str], created: datetime) -
         if line["verb"] not in ("create", "patch", "update") or line["responseStatus"]["code"] >= 400:
             continue
         stage = {
+            ("up", "pods"): "created",
             ("scheduler", "persistentvolumeclaims"): "node selected",
+            ("provisioner", "persistentvolumes"): "volume made",
+            ("controllers", "volumeattachments"): "attaching",
             ("controllers", "persistentvolumes/status"): "volume bound",
             ("controllers", "persistentvolumeclaims/status"): "claim bound",
             ("scheduler", "pods/binding"): "pod bound",
@@ -144,6 +150,8 @@ def _stages(lines: Iterable[Doc], names: Mapping[str, str], created: datetime) -
         if (who, what) == ("provisioner", "persistentvolumeclaims") and number not in found["held"]:
             stage = "held"
         if stage:
+            # What is created is not named in an audit log, and need not be: each comes once.
+            number = number or str(len(found[stage]))
             found[stage][number] = at_s  # the last of its kind: a status may be written more than once
     return {stage: sorted(each.values()) for stage, each in found.items()}
 

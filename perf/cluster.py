@@ -1,6 +1,6 @@
 """How long a whole cluster takes: to be ready, to take up its state again, and from pods with claims to pods that run.
 
-    python perf/cluster.py [--nodes 3 --nodes 100] [--pods 100]
+    python perf/cluster.py [--nodes 3] [--pods 100]
 
 Every number is one run of real programs: `tonnage up` in its own processes, claims made, volumes provisioned over CSI,
 attached, mounted. The machine's load is part of it: compare lines of one run.
@@ -14,6 +14,7 @@ import random
 import tempfile
 from pathlib import Path
 
+from budgets import figure
 from rich.console import Console
 from rich.table import Table
 
@@ -103,17 +104,24 @@ async def run_pods(client: Client, count: int, clock: SystemClock) -> None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--nodes", type=int, action="append", help="3 and 100, unless told")
+    options.add_argument("--nodes", type=int, help="one cluster of so many; 3 and 100, unless told")
     options.add_argument("--pods", type=int, default=100, help="pods with one claim each")
     given = options.parse_args()
-    table = Table("nodes", "reservation", "ready s", "ready again s", f"{given.pods} pods run s", "pods/s")
-    for nodes in given.nodes or [3, 100]:
-        for reservation in ("Object", "Ledger"):
-            with tempfile.TemporaryDirectory(prefix="t") as name:
-                ready_s, again_s, pods_s = asyncio.run(measure(nodes, given.pods, reservation, Path(name)))
-            row = (str(nodes), reservation, f"{ready_s:.1f}", f"{again_s:.1f}", f"{pods_s:.1f}")
-            table.add_row(*row, f"{given.pods / pods_s:.0f}")
+    runs = ((3, 100, "Object"), (3, 100, "Ledger"), (100, 1000, "Object"))
+    if given.nodes:
+        runs = ((given.nodes, given.pods, "Object"), (given.nodes, given.pods, "Ledger"))
+    table = Table("nodes", "reservation", "ready s", "ready again s", "pods", "run after s", "pods/s")
+    took_s: dict[tuple[int, int, str], float] = {}
+    for nodes, pods, reservation in runs:
+        with tempfile.TemporaryDirectory(prefix="t") as name:
+            ready_s, again_s, pods_s = asyncio.run(measure(nodes, pods, reservation, Path(name)))
+        took_s[nodes, pods, reservation] = pods_s
+        times = (f"{ready_s:.1f}", f"{again_s:.1f}", str(pods), f"{pods_s:.2f}", f"{pods / pods_s:.0f}")
+        table.add_row(str(nodes), reservation, *times)
     Console().print(table)
+    if not given.nodes:
+        figure("chain-100", took_s[3, 100, "Object"], f"Ledger {took_s[3, 100, 'Ledger']:.2f}")
+        figure("chain-1000", took_s[100, 1000, "Object"])
 
 
 if __name__ == "__main__":

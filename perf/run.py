@@ -35,6 +35,7 @@ SCRIPTS = (
     ("volumes_live", ()),
     ("peers", ()),
     ("cluster", ()),
+    ("chain_writes", ()),
     ("csinode_updates", ()),
     ("simulate", ()),
 )

@@ -56,6 +56,8 @@ class WriteGuard(Protocol):
 
 _RETRIES = 4
 _PAUSE_S, _MAX_PAUSE_S = 0.2, 5.0
+_QUIET_S = 0.25
+"""So long after its last write a program counts as one that writes: the next is on its way."""
 _MAX_RETRY_AFTER_S = 30
 """A server that wants to be left alone for longer is not waited for: the caller should know."""
 
@@ -96,6 +98,13 @@ class Caller:
         self.limit = limit
         self._on_request = on_request
         self._warned: set[str] = set()
+        self._writing = 0
+        self._wrote_at_s = float("-inf")
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is under way, or was a moment ago."""
+        return self._writing > 0 or self._clock.monotonic() - self._wrote_at_s < _QUIET_S
 
     async def send(self, call: Call) -> bytes:
         """The body of a good answer. Raises ApiError, Disconnected, NoCredentials."""
@@ -163,11 +172,16 @@ class Caller:
 
     async def _counted(self, call: Call, request: Request) -> Response:
         started_at, code = self._clock.monotonic(), 0
+        writes = 0 if call.is_read else 1
+        self._writing += writes
         try:
             response = await self.transport.send(request)
             code = response.code
             return response
         finally:
+            if writes:
+                self._writing -= 1
+                self._wrote_at_s = self._clock.monotonic()
             self._count(call, code, started_at)
 
     async def _wait_for_limit(self) -> None:

@@ -9,8 +9,9 @@
     telling    events, conditions: what people read              a quarter of that, of what work leaves   8
 
 A lease that is renewed late ends the program, so that nothing may stand before it: neither a limit nor a request that
-hangs. An event that comes late, or not at all, harms nobody: it goes last. Work and telling together send no more than
-`qps` a second. Without a limit (`qps` 0), telling has one all the same, `TELLING_QPS`.
+hangs. An event that comes late, or not at all, harms nobody: it goes last, and while the program writes anything else
+few are sent (`throttle.SpareTokens`). Work and telling together send no more than `qps` a second. Without a limit
+(`qps` 0), telling has one all the same, `TELLING_QPS`.
 
 All three show the same credentials, fetched once.
 """
@@ -90,7 +91,7 @@ class Clients:
             )
 
         limit = TokenBucket(qps, burst or math.ceil(qps), clock=clock) if qps else None
-        return cls(
+        clients = cls(
             work=Client(
                 transport(MAX_CONNECTIONS, unacknowledged_s=window_s),
                 clock=clock,
@@ -115,6 +116,8 @@ class Clients:
                 timeout_s=lease_timeout_s,
             ),
         )
+        clients.telling.give_way_while(lambda: clients.work.is_writing)
+        return clients
 
     async def __aenter__(self) -> Self:
         return self

@@ -116,10 +116,15 @@ class Client:
         await self._caller.transport.close()
 
     def give_way_while(self, is_busy: Callable[[], bool]) -> None:
-        """For a client whose requests may wait (`clients.Clients.telling`): send few while `is_busy` says so."""
+        """For a client whose requests may wait (`clients.Clients.telling`): send few while `is_busy` says so too."""
         limit = self._caller.limit
         if isinstance(limit, SpareTokens):
-            limit.is_busy = is_busy
+            limit.busy.append(is_busy)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is under way, or was a moment ago: who has less urgent things to send gives way."""
+        return self._caller.is_writing
 
     @property
     def server(self) -> str:

@@ -44,8 +44,8 @@ from tonnage.objects.names import dns_subdomain
 
 EventType = Literal["Normal", "Warning"]
 
-MAX_PENDING = 1000
-"""Events that may wait to be written."""
+MAX_PENDING = 5000
+"""Events that may wait to be written, about 8 MB: those of a thousand pods that come at once."""
 NOTE_BYTES = 1024
 """The longest note that the API accepts."""
 _TRUNCATION_MARK = " ..."

@@ -15,9 +15,11 @@ from tonnage.clock import Clock
 PATIENCE_S = 10.0
 """How long a request that may wait is passed by others; after that it has its turn like them, so that a program which
 is busy all the time still says something."""
-BUSY_QPS = 50.0
+BUSY_QPS = 20.0
 BUSY_BURST = 8
 """Requests that may wait, a second and at once, of a program that has more urgent work to do."""
+_LOOK_EVERY_S = 0.05
+"""How often a request that gives way looks whether the work is done."""
 _SHORTEST_WAIT_S = 0.001
 """Sums of fractions end a hair's breadth before the token is whole, and time would stand still."""
 
@@ -41,6 +43,14 @@ class TokenBucket:
         self._clock = clock
         self._tokens = float(burst)
         self._filled_at = clock.monotonic()
+
+    def take_now(self) -> bool:
+        """Take a token if one is there."""
+        self._fill()
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
 
     async def take(self) -> None:
         """Return when one more request may be sent. A cancelled wait gives its token back."""
@@ -74,7 +84,8 @@ class SpareTokens:
     """A limit of its own, within what another leaves over: the two together send no more than that one allows.
 
     Half of the other's burst is not touched, so that whoever comes there with many requests at once finds it. While
-    `is_busy` says so, few are sent: what they cost is taken from who has work to do.
+    one of `busy` says so, few are sent: what they cost is taken from who has work to do. The others follow as soon as
+    nobody says so any more, and at the latest after `PATIENCE_S`.
     """
 
     def __init__(self, own: TokenBucket, of: TokenBucket | None, *, clock: Clock) -> None:
@@ -82,18 +93,32 @@ class SpareTokens:
         self._of = of
         self._clock = clock
         self._while_busy = TokenBucket(BUSY_QPS, BUSY_BURST, clock=clock)
-        self.is_busy: Callable[[], bool] = lambda: False
+        self._first = asyncio.Lock()
+        self.busy: list[Callable[[], bool]] = []
 
     async def take(self) -> None:
+        gives_up_at = self._clock.monotonic() + PATIENCE_S
+        await self._give_way(gives_up_at)
         await self._own.take()
-        if self.is_busy():
-            await self._while_busy.take()
         if self._of is None:
             return
-        gives_up_at = self._clock.monotonic() + PATIENCE_S
         while (wait_s := self._of.take_spare()) > 0.0:
             left_s = gives_up_at - self._clock.monotonic()
             if left_s <= 0.0:
                 await self._of.take()
                 return
             await self._clock.sleep(max(min(wait_s, left_s), _SHORTEST_WAIT_S))
+
+    async def _give_way(self, gives_up_at: float) -> None:
+        """Wait until nobody is busy, or for one of the few that are sent meanwhile. Only the first in line looks."""
+        if not self._first.locked() and not self._is_busy():
+            return
+        async with self._first:
+            while self._is_busy() and not self._while_busy.take_now():
+                left_s = gives_up_at - self._clock.monotonic()
+                if left_s <= 0.0:
+                    return
+                await self._clock.sleep(max(min(_LOOK_EVERY_S, left_s), _SHORTEST_WAIT_S))
+
+    def _is_busy(self) -> bool:
+        return any(says() for says in self.busy)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from tonnage.client.http import Client
 from tonnage.client.informer_scope import InformerFactory
 from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
+from tonnage.objects.core_v1 import PersistentVolume
+
+
+class AttacherHere(Protocol):
+    """The attacher of a driver that runs in this program."""
+
+    async def finalizers(self, volume: PersistentVolume, node: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """Put its finalizer on the volume; the finalizers and annotations that an attachment of it should have then."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +34,6 @@ class ControllerContext:
     rng: random.Random
     queues: WorkQueueMetrics | None = None
     """For `Reconciler(metrics=…)`."""
+    attachers: dict[str, AttacherHere] = field(default_factory=dict)
+    """By the driver's name. Shared by all controllers: who creates an attachment does the attacher's first write with
+    it."""

@@ -32,7 +32,7 @@ from tonnage.client.metrics.watches import show_watches
 from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
-from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.controller_context import AttacherHere, ControllerContext
 from tonnage.controllers.registry import (
     Controller,
     ControllerDescriptor,
@@ -85,6 +85,7 @@ class ControllerManager:
         count_dropped_events(registry, self._recorders.values)
         show_watches(registry, lambda: self.informers)
         self._queues = WorkQueueMetrics(registry, clock.monotonic)
+        self._attachers: dict[str, AttacherHere] = {}
         self._scopes: dict[str, InformerScope] = {}
         self._controllers: dict[str, Controller] = {each.name: self._build(each) for each in self.descriptors}
         self._restarts = Counter(
@@ -135,7 +136,9 @@ class ControllerManager:
     def _build(self, descriptor: ControllerDescriptor) -> Controller:
         scope = self._scopes[descriptor.name] = InformerScope(self.informers)
         recorder = self._recorders[descriptor.source]
-        context = ControllerContext(self._client, scope, recorder, self._clock, self._rng, self._queues)
+        context = ControllerContext(
+            self._client, scope, recorder, self._clock, self._rng, self._queues, self._attachers
+        )
         return descriptor.build(context, self._configuration)
 
     async def _keep_running(self, descriptor: ControllerDescriptor) -> None:

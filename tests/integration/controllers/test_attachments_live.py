@@ -10,6 +10,7 @@ import grpc
 import pytest
 from storage_harness import DRIVER, StorageHarness, storage_harness
 
+from tonnage.client.informers import Informers
 from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.csi import csi_pb2 as csi
 from tonnage.gates import Gates
@@ -48,6 +49,24 @@ async def test_a_pods_volume_is_attached_to_its_node(harness: StorageHarness) ->
     assert mode == csi.VolumeCapability.AccessMode.SINGLE_NODE_MULTI_WRITER
     assert await harness.told("db-0") == [
         ("Normal", "SuccessfulAttachVolume", 'AttachVolume.Attach succeeded for volume "pv" ')
+    ]
+
+
+async def test_an_attachment_is_created_with_what_the_attacher_of_this_program_would_add(
+    harness: StorageHarness,
+) -> None:
+    await harness.bound("pv", "data")
+    seen: list[VolumeAttachment] = []
+    informers = Informers(harness.client)
+    informers.of(VolumeAttachment).on_change(seen.append)
+    async with harness.driver(), harness.attaching(AttachDetachController), informers:
+        await informers.wait_synced()
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _holds(bool(seen) and seen[-1].status.attached))
+    # Two states: created with the finalizer and the node's id, and attached.
+    assert [(each.metadata.finalizers, each.status.attached) for each in seen] == [
+        ((FINALIZER,), False),
+        ((FINALIZER,), True),
     ]
 
 
@@ -331,6 +350,10 @@ async def test_what_was_detached_behind_everyones_back_is_attached_again(harness
             return driver.attached == {("h-pv", "id-node-1")}
 
         await eventually_async(is_back)
+
+
+async def _holds(what: bool) -> bool:
+    return what
 
 
 async def _is_attached(harness: StorageHarness, where: str) -> bool:

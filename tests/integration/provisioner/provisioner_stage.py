@@ -23,7 +23,7 @@ from tonnage.clock import SystemClock
 from tonnage.csi.client import CsiClient
 from tonnage.errors import NotFound
 from tonnage.metrics import new_registry
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import PV_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import StorageClass
@@ -121,6 +121,10 @@ class Stage:
         await self.phase(volume, "Bound")
 
     async def phase(self, volume: PersistentVolume, phase: str) -> None:
+        """The binder writes a phase; the protection of what is not bound any more is taken off, as it is elsewhere."""
+        if phase != "Bound":
+            patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": [PV_PROTECTION]}}
+            await self.client.patch(PersistentVolume, volume.name, patch, patch_type="strategic")
         await self.client.patch(PersistentVolume, volume.name, {"status": {"phase": phase}}, subresource="status")
 
     async def events(self, name: str, kind: str = "PersistentVolumeClaim") -> list[tuple[str, str, str]]:

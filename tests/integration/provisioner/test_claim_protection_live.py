@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+import pytest
 from provisioner_stage import KEY, Code, Stage, stage
 
 from tonnage.client.http import Client
@@ -12,6 +13,7 @@ from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, StorageClass
 from tonnage.provisioner.options import Options
+from tonnage.provisioner.volumes import provisioning
 from tonnage.provisioner.volumes.claim_protection import FINALIZER, ClaimProtection
 from tonnage.testing.eventually import eventually_async
 
@@ -34,7 +36,8 @@ async def test_a_volume_made_by_a_killed_provisioner_is_found_though_its_claim_w
         assert sum(on.driver.free_bytes.values()) == 200 << 30
 
 
-async def test_a_claim_is_let_go_once_its_volume_is_written() -> None:
+async def test_a_claim_is_let_go_once_its_volume_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provisioning, "BINDER_S", 0.2)
     async with stage() as on:
         on.driver.gate = asyncio.Event()
         claim = await on.claim("data", "20Gi", "node-1")
@@ -46,7 +49,27 @@ async def test_a_claim_is_let_go_once_its_volume_is_written() -> None:
             await eventually_async(lambda: is_let_go(on, "data"))
 
 
-async def test_a_claim_whose_volume_was_written_by_a_killed_provisioner_is_let_go_by_the_next() -> None:
+async def test_the_binder_has_time_to_let_a_claim_go_and_one_that_does_not_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(provisioning, "BINDER_S", 3600.0)
+    async with stage() as on:
+        bound, deleted = await on.claim("data", "20Gi", "node-1"), await on.claim("other", "20Gi", "node-1")
+        async with on.provisioner():
+            volume = await on.provisioned(bound)
+            await on.told("data", "ProvisioningSucceeded")
+            assert FINALIZER in (await on.get_claim("data")).metadata.finalizers
+            await on.bind(bound, volume)  # a binder that knows nothing of the finalizer
+            await eventually_async(lambda: is_let_go(on, "data"))
+            await on.provisioned(deleted)
+            await on.client.delete(PersistentVolumeClaim, deleted.key)
+            await eventually_async(lambda: is_gone(on.client, deleted))
+
+
+async def test_a_claim_whose_volume_was_written_by_a_killed_provisioner_is_let_go_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(provisioning, "BINDER_S", 0.2)
     async with stage() as on:
         claim = await on.claim("data", "20Gi", "node-1")
         async with on.provisioner():

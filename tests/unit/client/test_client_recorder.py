@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from client_wire import MemoryServer, Refused
 
-from tonnage.client import Client, Recorder
-from tonnage.client.recorder import MAX_PENDING, reference_to, truncated
+from tonnage.client import Client, Recorder, recorder
+from tonnage.client.recorder import reference_to, truncated
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, ObjectReference, Pod, PodMeta
 from tonnage.objects.meta import ObjectMeta
@@ -223,9 +223,11 @@ async def test_an_answer_that_was_lost_does_not_make_a_second_event(world):
     assert len(world.events) == 1 and world.events[0]["series"]["count"] == 2 and world.recorder.abandoned == 0
 
 
-async def test_too_many_are_dropped_and_counted_and_nobody_waits(world):
+async def test_too_many_are_dropped_and_counted_and_nobody_waits(world, monkeypatch):
+    most = 1000
+    monkeypatch.setattr(recorder, "MAX_PENDING", most)
     world.server.is_away = True
-    for number in range(MAX_PENDING + 50):
+    for number in range(most + 50):
         world.fail(Pod(metadata=PodMeta(namespace="shop", name=f"p{number}")))
     assert world.recorder.dropped == 50
     await world.run(1.0)
@@ -233,10 +235,10 @@ async def test_too_many_are_dropped_and_counted_and_nobody_waits(world):
     assert world.recorder.dropped == 51
     world.server.is_away = False
     await world.run(30.0)
-    assert len(world.events) == MAX_PENDING
+    assert len(world.events) == most
     world.fail(Pod(metadata=PodMeta(namespace="shop", name="there-is-room-again")))
     await world.run()
-    assert len(world.events) == MAX_PENDING + 1
+    assert len(world.events) == most + 1
 
 
 async def test_the_end_writes_what_is_still_to_be_written(world):

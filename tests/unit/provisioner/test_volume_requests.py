@@ -123,7 +123,7 @@ def test_a_volume_says_what_the_driver_made_of_the_claim() -> None:
                 "volume.kubernetes.io/provisioner-deletion-secret-name": "key",
                 "volume.kubernetes.io/provisioner-deletion-secret-namespace": "default",
             },
-            "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"],
+            "finalizers": ["external-provisioner.volume.kubernetes.io/finalizer", "kubernetes.io/pv-protection"],
         },
         "spec": {
             "capacity": {"storage": "11Gi"},

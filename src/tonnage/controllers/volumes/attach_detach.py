@@ -48,6 +48,8 @@ from tonnage.objects.storage_v1 import (
 
 SYNC_PERIOD_S: Final = 60.0
 """kube-controller-manager's --attach-detach-reconcile-sync-period."""
+_WORKERS: Final = 32
+"""Volumes at a time: most of the time of each goes into waiting for answers."""
 _UNSEEN_S: Final = 5.0
 """After this long the server is asked about an attachment that was created and that the informer does not show."""
 
@@ -74,6 +76,7 @@ class AttachDetachController:
         self._max_wait_s = max_wait_for_unmount_s
         self._force_on_timeout = force_detach_on_timeout
         self._events = AttachmentEvents(context.recorder, context.clock)
+        self._attachers = context.attachers
         self._users = VolumeUsers(informers)
         self._volumes = informers.of(PersistentVolume)
         self._nodes = informers.of(Node)
@@ -86,7 +89,9 @@ class AttachDetachController:
         self._unwanted_since_s: dict[tuple[str, str], float] = {}
         self._created: dict[str, tuple[VolumeAttachment, float]] = {}
         """Attachments that were created and that the informer does not show yet, and when."""
-        self._queue = Reconciler("attachments", self.reconcile, clock=context.clock, metrics=context.queues)
+        self._queue = Reconciler(
+            "attachments", self.reconcile, clock=context.clock, metrics=context.queues, workers=_WORKERS
+        )
         self._queue.follow(self._volumes)
         self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
         self._queue.follow(self._attachments, volume_of_attachment)
@@ -174,8 +179,12 @@ class AttachDetachController:
         if source is None:
             return
         name = attachment_name(source.volume_handle, source.driver, node)
+        metadata = ObjectMeta(name=name)
+        if (attacher := self._attachers.get(source.driver)) is not None:
+            finalizers, annotations = await attacher.finalizers(volume, node)
+            metadata = ObjectMeta(name=name, finalizers=finalizers, annotations=annotations)
         attachment = VolumeAttachment(
-            metadata=ObjectMeta(name=name),
+            metadata=metadata,
             spec=VolumeAttachmentSpec(
                 attacher=source.driver,
                 node_name=node,

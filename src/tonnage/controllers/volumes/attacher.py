@@ -6,8 +6,9 @@
                                                                   an error goes to status.detachError; retried
 
 By the finalizer an attachment's object exists as long as the volume may be attached. The volume has one too, because
-without its object it is not known what to detach. A driver that does not attach is not called: its attachments are
-marked attached at once and need no finalizer.
+without its object it is not known what to detach. An attach/detach controller of this program creates attachments that
+have it already (`finalizers`), which saves a write and a round trip. A driver that does not attach is not called: its
+attachments are marked attached at once and need no finalizer.
 
 How long one call may take is the limit of the `CsiClient` that is handed in. A driver that rebuilds a volume inside
 ControllerPublish (KEP-5925) may need longer than that; the call is then repeated, which CSI allows, until the driver is
@@ -92,6 +93,8 @@ class Attacher:
         self._csi_nodes = context.informers.of(CSINode)
         self._attachments = context.informers.of(VolumeAttachment)
         self._written = MutationCache(self._attachments, clock=context.clock)
+        self._written_volumes = MutationCache(self._volumes, clock=context.clock)
+        self._attachers_here = context.attachers
         self._of_volume = Indexer(self._attachments, volume_of_attachment)
         self._force_sync: set[Key] = set()
         """Attachments that are done again whatever their status says: the driver reports otherwise."""
@@ -121,11 +124,16 @@ class Attacher:
             driver=self._driver_info.name,
             attaches=self._driver_info.controller.publish_unpublish_volume,
         )
-        async with asyncio.TaskGroup() as work:
-            work.create_task(self._queue.run())
-            work.create_task(self._volume_queue.run())
-            if self._driver_info.controller.list_volumes_published_nodes and self._reconcile_sync_s > 0:
-                work.create_task(self._resync())
+        if self._driver_info.controller.publish_unpublish_volume:
+            self._attachers_here[self._driver_info.name] = self
+        try:
+            async with asyncio.TaskGroup() as work:
+                work.create_task(self._queue.run())
+                work.create_task(self._volume_queue.run())
+                if self._driver_info.controller.list_volumes_published_nodes and self._reconcile_sync_s > 0:
+                    work.create_task(self._resync())
+        finally:
+            self._attachers_here.pop(self._driver_info.name, None)
 
     async def reconcile(self, key: Key) -> float | None:
         """Do what one attachment asks for. Raises CsiError, CannotAttach after saying so in its status."""
@@ -178,6 +186,22 @@ class Attacher:
         answer = await self._driver.controller_publish(asked)
         return attachment, dict(answer.publish_context)
 
+    async def finalizers(self, volume: PersistentVolume, node: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """What an attachment that is about to be created needs for us to begin; nothing when we would refuse it.
+
+        First the volume's finalizer, as when we put both on: whoever has to detach must know what. An attachment that
+        goes before we came to it costs a call that detaches nothing.
+        """
+        try:
+            if volume.metadata.is_terminating:
+                return (), {}
+            annotations = {NODE_ID_ANNOTATION: node_id(self._driver_info.name, node, self._csi_nodes.get(node))}
+            await self._add_volume_finalizer(self._written_volumes.get(volume.name) or volume)
+        except CannotAttach as exc:
+            _log.debug("Left to be refused", volume=volume.name, node=node, error=exc.message)
+            return (), {}
+        return (self._finalizer,), annotations
+
     async def _add_volume_finalizer(self, volume: PersistentVolume) -> PersistentVolume:
         """Put the finalizer on a volume, which binder and driver write at the same time."""
         for _ in range(_TRIES):
@@ -185,7 +209,7 @@ class Attacher:
             if patch is None:
                 return volume
             try:
-                return await self._client.patch(PersistentVolume, volume.key, patch)
+                return self._written_volumes.store(await self._client.patch(PersistentVolume, volume.key, patch))
             except Conflict:
                 volume = await self._client.get(PersistentVolume, volume.key)
         raise CannotAttach(f'could not add PersistentVolume finalizer: "{volume.name}" is being changed by others')
@@ -242,7 +266,7 @@ class Attacher:
         name = attachment.spec.source.persistent_volume_name
         if not name:
             raise CannotAttach("neither InlineCSIVolumeSource nor PersistentVolumeName specified in VA source")
-        volume = self._volumes.get(name)
+        volume = self._written_volumes.get(name)
         if volume is None:
             raise CannotAttach(f'persistentvolume "{name}" not found')
         return volume

@@ -12,8 +12,10 @@ from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
+    PROVISIONED_BY,
     PVC_PROTECTION,
     STORAGE_PROVISIONER,
+    VOLUME_PROTECTION,
     PersistentVolume,
     PersistentVolumeClaim,
 )
@@ -66,7 +68,8 @@ def volume_phase(volume: PersistentVolume, phase: str, message: str = "") -> Doc
 def claim_bound(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Doc | None:
     """The claim's side of a binding. Mirrors bindClaimToVolume.
 
-    From here on there is something to protect, and the finalizer comes with the same write (see `protection`).
+    From here on there is something to protect, and the finalizer comes with the same write (see `protection`). That of
+    a provisioner goes with it: it held the claim until the volume that was made for it is written down, as this one is.
     """
     patch = _at(claim)
     annotations: dict[str, str] = {}
@@ -78,10 +81,19 @@ def claim_bound(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Doc |
         annotations[BIND_COMPLETED] = "yes"
     if annotations:
         patch["metadata"]["annotations"] = annotations
-        finalizers = claim.metadata.finalizers
+        before = claim.metadata.finalizers
+        finalizers = [each for each in before if each != VOLUME_PROTECTION or not _is_made_for(volume, claim)]
         if PVC_PROTECTION not in finalizers and not claim.metadata.is_terminating:
-            patch["metadata"]["finalizers"] = [*finalizers, PVC_PROTECTION]
+            finalizers.append(PVC_PROTECTION)
+        if finalizers != list(before):
+            patch["metadata"]["finalizers"] = finalizers
     return _if_more(patch)
+
+
+def _is_made_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a provisioner made the volume for this very claim."""
+    owner = volume.spec.claim_ref
+    return owner is not None and owner.uid == claim.uid and PROVISIONED_BY in volume.metadata.annotations
 
 
 def claim_class(claim: PersistentVolumeClaim, name: str) -> Doc:

@@ -2,15 +2,17 @@
 
 A binding is four writes, and the order is what makes it safe to die between any two of them:
 
-    volume.spec ──► volume.status ──► claim.spec ──► claim.status
-    (whose it is)    (Bound)          (completed)    (Bound, and its size)
+    volume.spec ──┬► volume.status (Bound)
+    (whose it is) └► claim.spec (completed) ──► claim.status (Bound, and its size)
 
 The first decides. It holds the volume's resourceVersion, so that of two claims one gets the volume and the other a
-Conflict; the rest can be made up for by whoever comes next. Mirrors PersistentVolumeController.bind.
+Conflict; the rest can be made up for by whoever comes next. Mirrors PersistentVolumeController.bind, where the volume's
+phase comes before the claim; nobody waits for it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from tonnage import logs
@@ -29,6 +31,8 @@ from tonnage.objects.volume_matching import AVAILABLE
 _log = logs.logger("tonnage.claims")
 
 
+WORKERS: Final = 32
+"""Claims, and volumes, at a time: most of the time of each goes into waiting for answers. Upstream has no limit."""
 _UNBOUND: Final = "unbound"
 """The index key of volumes without a `claimRef`."""
 
@@ -64,9 +68,18 @@ class BindingWriter:
         self.being_bound.add(volume.name)
         try:
             volume = await self.patch_volume(volume, patches.volume_bound(volume, claim))
-            volume = await self.set_phase(volume, "Bound")
-            claim = await self.patch_claim(claim, patches.claim_bound(claim, volume))
-            await self.set_claim_phase(claim, "Bound", volume)
+            # The volume is the claim's from here on. What follows may be cut short anywhere and is completed later, so
+            # that its phase and the claim's side need not wait for each other.
+            said, bound = await asyncio.gather(
+                self.set_phase(volume, "Bound"),
+                self.patch_claim(claim, patches.claim_bound(claim, volume)),
+                return_exceptions=True,
+            )
+            if isinstance(bound, BaseException):
+                raise bound
+            await self.set_claim_phase(bound, "Bound", volume)
+            if isinstance(said, BaseException):
+                raise said
         finally:
             self.being_bound.discard(volume.name)
 

@@ -24,7 +24,7 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import claims_of_pod
 from tonnage.controllers.volumes import binding_patches as patches
-from tonnage.controllers.volumes.binding_writes import BindingWriter
+from tonnage.controllers.volumes.binding_writes import WORKERS, BindingWriter
 from tonnage.controllers.volumes.default_classes import default_class
 from tonnage.controllers.volumes.sync_claim import (
     AssignClass,
@@ -68,7 +68,7 @@ class PersistentVolumeBinder:
         self._classes = context.informers.of(StorageClass)
         pods = context.informers.of(Pod)
         self._pods = Indexer(pods, claims_of_pod)
-        self._queue = Reconciler("claims", self.reconcile, clock=context.clock, metrics=context.queues)
+        self._queue = Reconciler("claims", self.reconcile, clock=context.clock, metrics=context.queues, workers=WORKERS)
         self._volumes = VolumeReconciler(self._bindings, self._queue.add, clock=context.clock, metrics=context.queues)
         self._queue.follow(self._bindings.claim_informer)
         self._queue.follow(self._bindings.volume_informer, self._claims_for_volume)

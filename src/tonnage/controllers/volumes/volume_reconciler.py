@@ -14,7 +14,7 @@ from tonnage import logs
 from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
-from tonnage.controllers.volumes.binding_writes import BindingWriter
+from tonnage.controllers.volumes.binding_writes import WORKERS, BindingWriter
 from tonnage.controllers.volumes.sync_volume import (
     FAILED,
     RELEASED,
@@ -49,7 +49,7 @@ class VolumeReconciler:
     ) -> None:
         self._bindings = bindings
         self._ask_claim = queue_claim
-        self._queue = Reconciler("volumes", self.reconcile, clock=clock, metrics=metrics)
+        self._queue = Reconciler("volumes", self.reconcile, clock=clock, metrics=metrics, workers=WORKERS)
         self._queue.follow(bindings.volume_informer)
         self._queue.follow(bindings.claim_informer, self._volumes_for_claim)
 

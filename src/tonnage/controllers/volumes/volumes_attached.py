@@ -8,6 +8,8 @@ before it mounts it, so that one of the two always sees the other. The answer to
 
 from __future__ import annotations
 
+from typing import Final
+
 from tonnage.client.http import Client
 from tonnage.client.indexer import Indexer
 from tonnage.client.informer_scope import InformerFactory
@@ -20,6 +22,9 @@ from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSI_VOLUME_PREFIX, VolumeAttachment, unique_volume_name
+
+_TOGETHER_S: Final = 0.5
+"""Attachments of a node within this time are listed together. Upstream's reconciler writes ten times a second."""
 
 
 class VolumesAttachedUpdater:
@@ -37,7 +42,7 @@ class VolumesAttachedUpdater:
         self._removed: set[str] = set()
         """Uids of attachments that are about to be deleted."""
         self._queue = Reconciler("attached-reports", self.reconcile, clock=clock, metrics=metrics)
-        self._queue.follow(attachments, node_of_attachment)
+        attachments.on_change(self._attachment_changed)
         attachments.add_handlers(on_delete=lambda old: self._removed.discard(old.uid))
         self._nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)
 
@@ -86,6 +91,12 @@ class VolumesAttachedUpdater:
             if source is not None and attachment.status.attached and not is_going:
                 names.add(unique_volume_name(source.driver, source.volume_handle))
         return names
+
+    def _attachment_changed(self, attachment: VolumeAttachment) -> None:
+        """Not at once: a node that gets many volumes gets them in one write. Nobody mounts by this list here, and what
+        is to be detached is removed from it by `remove`, before anything else."""
+        for node in node_of_attachment(attachment):
+            self._queue.queue.add_after(node, _TOGETHER_S)
 
     def _node_changed(self, old: Node, new: Node) -> None:
         if old.status.volumes_attached != new.status.volumes_attached:

@@ -13,6 +13,7 @@ changes nothing for a driver that has it, and unmounted when it is not. One volu
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -127,7 +128,7 @@ class Mounter:
         staging = self.paths.staging(record)
         try:
             secrets = await self._secrets(to_mount.stage_secret)
-            self._save(self.paths.staging_record(record), record)
+            await self._save(self.paths.staging_record(record), record)
             self._staged[record.volume_id] = record
             _make_folder(staging)
             asked = stage_request(
@@ -147,7 +148,7 @@ class Mounter:
         target = self.paths.target(record)
         try:
             secrets = await self._secrets(to_mount.publish_secret)
-            self._save(self.paths.target_record(record), record)
+            await self._save(self.paths.target_record(record), record)
             self._published[key] = record
             _make_folder(target.parent)
             asked = publish_request(
@@ -210,10 +211,11 @@ class Mounter:
 
     # -- behind them --------------------------------------------------------------------------------------------------
 
-    def _save(self, path: Path, record: MountRecord) -> None:
+    async def _save(self, path: Path, record: MountRecord) -> None:
+        """Have a record on disk. Not on the loop: a disk takes its time, and other pods and nodes have theirs."""
         attachment = attachment_name(record.handle, record.driver, self._node) if record.is_attachable else ""
         try:
-            mount_records.save(path, record, node=self._node, attachment=attachment)
+            await asyncio.to_thread(mount_records.save, path, record, node=self._node, attachment=attachment)
         except OSError as exc:
             raise TonnageError(f"failed to save volume info data: {exc}") from exc
 

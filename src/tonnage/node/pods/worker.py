@@ -12,7 +12,11 @@ have ended or are gone lose their mounts, those that were force-deleted or went 
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from typing import Final
 
 from tonnage import logs
 from tonnage.errors import NotFound
@@ -38,6 +42,10 @@ from tonnage.node.pods.status import (
 from tonnage.node.pods.status_reports import StatusReports
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
+
+_CREATING_S: Final = 1.0
+"""How long a pod's volumes may take before it is said that it is being created. Most pods run by then, and one write
+says both; upstream's status manager, too, writes what is so when it comes to a pod and not what was so before."""
 
 _log = logs.logger(__name__)
 
@@ -99,22 +107,57 @@ class PodWorker:
         plan = plan_mounts(pod, self._lookup)
         progress.volumes_to_mount = plan.volumes_to_mount
         if plan.problems or not all(map(self._mounter.is_mounted, plan.volumes_to_mount)):
-            pod = await self._write(pod, creating_patch(pod, host_ip=self._host_ip, now=now))
-            outcome = await self._pod_mounter.mount(pod, progress, plan)
+            async with self._said_to_be_created(pod, progress) as left_s:
+                outcome = await self._pod_mounter.mount(pod, progress, plan)
+            pod = self._index.pod(pod.uid) or pod  # as it was written meanwhile
             if outcome.rejection:
                 await self._reject(pod, outcome.reason, outcome.rejection)
                 return 0.0
-            if not outcome.is_mounted:
-                return outcome.again_s
-        again_s = await self._start_pod(pod)
+            if outcome.again_s is not None:
+                return min(outcome.again_s, left_s) if left_s > 0 else outcome.again_s
+        again_s = await self._start_pod(pod, progress.came_at)
         for to_mount in plan.volumes_to_mount:
             await self._expander.expand(pod, to_mount)
         return again_s
 
-    async def _start_pod(self, pod: Pod) -> float | None:
+    @asynccontextmanager
+    async def _said_to_be_created(self, pod: Pod, progress: PodProgress) -> AsyncIterator[float]:
+        """Say that the pod is being created, if that was not said and the block ends too late for a pod that is new.
+
+        Yields what is left of that time; 0.0 when it has been said.
+        """
+        left_s = progress.since_s + _CREATING_S - self._clock.monotonic()
+        if pod.status.start_time is not None or left_s <= 0:
+            await self._say_creating(pod, progress)
+            yield 0.0
+            return
+        is_due = False
+
+        async def say_later() -> None:
+            nonlocal is_due
+            await self._clock.sleep(left_s)
+            is_due = True
+            await self._say_creating(pod, progress)
+
+        saying = asyncio.create_task(say_later(), name=f"creating {pod.key}")
+        try:
+            yield left_s
+        finally:
+            if not is_due:
+                saying.cancel()
+            # A write under way is not called off: it might come to the server after the next one.
+            await asyncio.wait((saying,))
+        if not saying.cancelled():
+            await saying  # raises what the server said
+
+    async def _say_creating(self, pod: Pod, progress: PodProgress) -> None:
+        now = self._clock.now()
+        await self._write(pod, creating_patch(pod, host_ip=self._host_ip, now=now, came_at=progress.came_at))
+
+    async def _start_pod(self, pod: Pod, came_at: datetime) -> float | None:
         """See that the pod is said to run, as far as it is ready; when to look again, None when an event will come."""
         ip = self._host_ip if pod.spec.host_network else pod_ip(pod.uid, self._index.ips)
-        patch = running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=self._clock.now())
+        patch = running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=self._clock.now(), came_at=came_at)
         if patch is None:
             self._reports.in_step(pod.uid)
             return await self._end_pod(pod)

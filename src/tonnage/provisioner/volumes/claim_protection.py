@@ -1,11 +1,14 @@
 """A finalizer keeps a claim while a volume may be in the making for it, so that no volume is left that nobody finds.
 
-    protected ──► CreateVolume ──► PersistentVolume written ──► finalizer off
+    protected ──► CreateVolume ──► PersistentVolume written ──► finalizer off, with the binding
                        └──► refused, and the claim is being deleted ──► finalizer off
 
 A volume's name comes from its claim. Were the claim gone when a provisioner comes back from a kill, nobody would know
 that there is something to ask for: upstream's provisioner leaves a volume behind then. Ours puts a finalizer on the
 claim before the first CreateVolume. A claim that is being deleted without it was never asked for, and is not from then.
+
+Our binder takes it off in the write that binds the claim to the volume that was made for it. Under another binder, or
+when the binding takes longer than `BINDER_S`, the provisioner does.
 
 Both patches name one element of the list, so that nobody else's finalizers and changes are in the way.
 """
@@ -13,15 +16,16 @@ Both patches name one element of the list, so that nobody else's finalizers and 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
 
 from tonnage import logs
 from tonnage.client.http import Client
 from tonnage.errors import Conflict, Forbidden, NotFound
-from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.core_v1 import VOLUME_PROTECTION, PersistentVolumeClaim
 from tonnage.objects.document import Doc
 
-FINALIZER: Final = "provisioner.tonnage.dev/volume-protection"
+FINALIZER = VOLUME_PROTECTION
+BINDER_S = 5.0
+"""How long a claim that has its volume is left to the binder, which takes the finalizer off with the binding."""
 
 _log = logs.logger("tonnage.provisioner")
 

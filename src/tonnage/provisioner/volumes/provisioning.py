@@ -23,7 +23,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import ProvisionerContext
-from tonnage.provisioner.volumes.claim_protection import ClaimProtection, is_protected
+from tonnage.provisioner.volumes.claim_protection import BINDER_S, ClaimProtection, is_protected
 from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
 from tonnage.provisioner.volumes.create_volume import VolumeCreator
 from tonnage.provisioner.volumes.node_deployment import Owner, Ownership
@@ -176,11 +176,26 @@ class ProvisionController:
         return saved_at_s is not None and self._clock.monotonic() - saved_at_s < _SEEN_WITHIN_S
 
     async def _done_with(self, claim: PersistentVolumeClaim) -> float | None:
-        """It has its volume, or shall have none; there is nothing to look at again."""
+        """It has its volume, or shall have none; when to look again, while the binder may let it go for us."""
         if is_protected(claim):
+            left_s = self._left_to_binder_s(claim)
+            if left_s > 0:
+                return left_s
             await self._protection.unprotect(claim)
         self._forget(claim.uid)
-        return None
+        left_s = self._left_s(claim, _SEEN_WITHIN_S)
+        return left_s if left_s > 0 else None
+
+    def _left_to_binder_s(self, claim: PersistentVolumeClaim) -> float:
+        """How long the binder still has to bind a claim to the volume that we have written."""
+        return 0.0 if claim.metadata.is_terminating else self._left_s(claim, BINDER_S)
+
+    def _left_s(self, claim: PersistentVolumeClaim, within_s: float) -> float:
+        """What is left of so many seconds since its volume was written; nothing when it is bound."""
+        saved_at_s = self._saved_at_s.get(claim.uid)
+        if saved_at_s is None or claim.spec.volume_name:
+            return 0.0
+        return saved_at_s + within_s - self._clock.monotonic()
 
     def _forget(self, uid: str) -> None:
         self._backoff.forget(uid)
@@ -235,15 +250,11 @@ class ProvisionController:
         self._backoff.forget(claim.uid)
         self._rescheduling.made(claim, volume)
         self._saved_at_s[claim.uid] = self._clock.monotonic()
-        try:
-            await self._protection.unprotect(claim)
-        except TonnageError as exc:
-            _log.debug("The claim is let go later", claim=claim.key, error=exc.message)
         _log.info("Provisioned", claim=claim.key, volume=volume.name)
         told = f"Successfully provisioned volume {volume.name}"
         self._recorder.event(claim, "Normal", "ProvisioningSucceeded", "Provisioning", told)
         await self._rescheduling.send_events(claim)
-        return _SEEN_WITHIN_S if claim.uid in self._keys else None
+        return BINDER_S if claim.uid in self._keys else None
 
     # -- when it fails ------------------------------------------------------------------------------------------------
 

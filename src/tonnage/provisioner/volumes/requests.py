@@ -17,6 +17,7 @@ from tonnage.csi.volume_capabilities import volume_capability
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import (
     PROVISIONED_BY,
+    PV_PROTECTION,
     CSIPersistentVolumeSource,
     ObjectReference,
     PersistentVolume,
@@ -178,7 +179,7 @@ def persistent_volume(
     )
     has_topology = driver_info.plugin.volume_accessibility_constraints and options.topology
     return PersistentVolume(
-        metadata=ObjectMeta(name=asked.name, annotations=annotations, finalizers=(FINALIZER,)),
+        metadata=ObjectMeta(name=asked.name, annotations=annotations, finalizers=(FINALIZER, PV_PROTECTION)),
         spec=PersistentVolumeSpec(
             capacity={"storage": Quantity.from_bytes(made_bytes(asked.request, made))},
             access_modes=claim.spec.access_modes,

@@ -6,7 +6,13 @@ import pytest
 
 from tonnage.controllers.volumes import binding_patches as patches
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import BIND_COMPLETED, BOUND_BY_CONTROLLER, STORAGE_PROVISIONER
+from tonnage.objects.core_v1 import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    PROVISIONED_BY,
+    STORAGE_PROVISIONER,
+    VOLUME_PROTECTION,
+)
 from tonnage.testing.storage_builders import claim, volume
 
 VERSION = {"resourceVersion": "7"}
@@ -66,6 +72,21 @@ def test_a_claim_that_chose_its_volume_is_completed_without_the_binders_mark() -
         "spec": {"volumeName": "v"},
     }
     assert patches.claim_bound(claim("c", volume="v"), volume("v")) is None
+
+
+def test_a_provisioners_hold_goes_with_the_binding_to_the_volume_that_was_made_for_it() -> None:
+    held = claim("c", metadata={**VERSION, "finalizers": ["x", VOLUME_PROTECTION]})
+    made = {"annotations": {PROVISIONED_BY: "pools"}}
+    patch = patches.claim_bound(held, volume("v", claim="default/c", metadata=made))
+    assert patch is not None and patch["metadata"]["finalizers"] == ["x", "kubernetes.io/pvc-protection"]
+    # Another volume says nothing about what a driver may have made: one without an owner, and one that a person chose.
+    for other in (volume("v", metadata=made), volume("v", claim="default/c")):
+        patch = patches.claim_bound(held, other)
+        assert patch is not None and VOLUME_PROTECTION in patch["metadata"]["finalizers"]
+    # A claim that is being deleted is let go as well, and nothing else is put on it.
+    going = {**VERSION, "deletionTimestamp": "2026-11-15T00:00:00Z", "finalizers": [VOLUME_PROTECTION]}
+    patch = patches.claim_bound(claim("c", metadata=going), volume("v", claim="default/c", metadata=made))
+    assert patch is not None and patch["metadata"]["finalizers"] == []
 
 
 def test_a_claim_that_is_being_deleted_gets_no_finalizer_any_more() -> None:

@@ -1,0 +1,82 @@
+"""A pod is said to be created when its volumes take their time, and not when it runs soon: then one write says both."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from node_stage import NodeStage, node_stage
+
+from tonnage.client.informers import Informers
+from tonnage.node.pods import worker
+from tonnage.objects.core_v1 import Pod
+from tonnage.testing.eventually import eventually_async
+from tonnage.testing.scripted_driver import ScriptedDriver
+
+
+async def test_a_pod_that_runs_soon_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "_CREATING_S", 3600.0)
+    async with node_stage() as stage:
+        await _ready_driver(stage)
+        await stage.volume("data")
+        await stage.attach("data")
+        informers, seen = Informers(stage.client), list[Pod]()
+        informers.of(Pod).on_change(seen.append)
+        async with informers:
+            await informers.wait_synced()
+            await stage.pod("db", "data")
+            await eventually_async(lambda: _is(seen and seen[-1].status.phase == "Running"))
+        assert not any(_waits_for(each) for each in seen)
+        # It came before it ran, and says so.
+        status = seen[-1].status
+        started = status.container_statuses[0].state.running
+        assert status.start_time is not None and started is not None and started.started_at is not None
+        assert status.start_time <= started.started_at
+
+
+async def test_a_pod_that_waits_for_its_attachment_is_said_to_be_created() -> None:
+    async with node_stage() as stage:
+        await _ready_driver(stage)
+        await stage.volume("data")
+        await stage.pod("db", "data")
+        await eventually_async(lambda: _is_creating(stage, "db"))
+        await stage.attach("data")
+        await stage.becomes("db", "Running")
+
+
+async def test_a_pod_whose_driver_hangs_is_said_to_be_created_meanwhile() -> None:
+    async with node_stage() as stage:
+        driver = await _ready_driver(stage)
+        gate = asyncio.Event()
+
+        async def hang(method: str) -> None:
+            if method == "NodeStageVolume":
+                await gate.wait()
+
+        driver.before_call = hang
+        await stage.volume("data")
+        await stage.attach("data")
+        await stage.pod("db", "data")
+        await eventually_async(lambda: _is_creating(stage, "db"))
+        gate.set()
+        await stage.becomes("db", "Running")
+
+
+async def _ready_driver(stage: NodeStage) -> ScriptedDriver:
+    driver = await stage.driver()
+    await stage.csi_driver()
+    await stage.start()
+    return driver
+
+
+def _waits_for(pod: Pod) -> str:
+    states = [each.state.waiting for each in pod.status.container_statuses]
+    return next((each.reason for each in states if each is not None), "")
+
+
+async def _is_creating(stage: NodeStage, name: str) -> bool:
+    return _waits_for(await stage.client.get(Pod, f"default/{name}")) == "ContainerCreating"
+
+
+async def _is(holds: object) -> bool:
+    return bool(holds)
