@@ -26,6 +26,7 @@ from rich.table import Table
 FOLDER = Path(__file__).parent
 SCRIPTS = (
     ("apiserver", ()),
+    ("apiserver_restart", ()),
     ("scheduling", ()),
     ("volumes", ()),
     ("volume_binding", ()),

@@ -142,6 +142,7 @@ class StoreMachine(RuleBasedStateMachine):
     def open(self) -> None:
         index = lambda key, document: (key, document)  # noqa: E731  attributes that can be checked
         self.store = self.runner.run(Store.open(Path(self.folder.name), index=index, window_events=3))
+        self.newest_before = 0  # when its clock last struck
 
     def teardown(self) -> None:
         self.runner.run(self.store.close())
@@ -225,6 +226,18 @@ class StoreMachine(RuleBasedStateMachine):
         revision = max(0, self.model.revision - back)
         self.runner.run(self.store.compact(revision))
         self.model.compacted = max(self.model.compacted, revision)
+
+    @rule()
+    def the_clock_strikes(self) -> None:
+        """What was the newest when it last struck is the oldest now."""
+        aged, self.newest_before = self.newest_before, self.model.revision
+
+        async def strike() -> None:
+            self.store._compactor._strike()
+            await self.store.compact(0)  # waits for its turn behind the one that may have begun
+
+        self.runner.run(strike())
+        self.model.compacted = max(self.model.compacted, aged)
 
     @precondition(lambda self: len(self.followers) < 3)
     @rule(prefix=prefixes, back=steps_back)

@@ -186,6 +186,7 @@ async def _run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told_to_stop.set)
+    gc.disable()  # all that is loaded stays, and there is nothing to find in it
     async with serve(settings) as server:
         _spare_what_stays()
         echo(f"kubeconfig {server.kubeconfig}", err=True)
@@ -201,6 +202,7 @@ def _spare_what_stays() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+    gc.enable()
 
 
 def _tell(report: Report, done: str) -> bool:

@@ -11,6 +11,7 @@ its resource.
 
 from tonnage.store.backup import back_up
 from tonnage.store.check import Report, check_folder
+from tonnage.store.compactor import KEEP_BYTES, KEEP_REVISIONS, KEEP_S
 from tonnage.store.errors import (
     BackupExists,
     FenceBroken,
@@ -38,12 +39,13 @@ from tonnage.store.errors import (
 )
 from tonnage.store.health import Health, kind_of
 from tonnage.store.records import Damage, Event, EventType, Record
-from tonnage.store.store import KEEP_BYTES, KEEP_REVISIONS, Store
+from tonnage.store.store import Store
 from tonnage.store.watch import Watch
 
 __all__ = [
     "KEEP_BYTES",
     "KEEP_REVISIONS",
+    "KEEP_S",
     "BackupExists",
     "Damage",
     "Event",

@@ -105,11 +105,10 @@ def _make_directory(folder: Path) -> None:
 
 def _load(log: Log, index: Index) -> tuple[State, Loaded]:
     loaded = log.load()
-    state = State()
-    for key, (revision, document) in loaded.records.items():
-        state.put(Record(key, revision, document, index(key, document)))
-    for revision, key in sorted((revision, key) for key, revision in loaded.tombstones.items()):
-        state.bury(key, revision)
+    state = State.loaded(
+        (Record(key, revision, document, index(key, document)) for key, (revision, document) in loaded.records.items()),
+        loaded.tombstones,
+    )
     loaded.records.clear()  # the state has them
     for damage in loaded.damage:
         _log.error("%s is damaged: %s", log.path, damage)

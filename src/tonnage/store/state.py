@@ -9,6 +9,7 @@ disk.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tonnage.store.log import key_range
@@ -32,6 +33,20 @@ class State:
     def __init__(self) -> None:
         self._buckets: dict[str, _Bucket] = {}
         self._tombstones: dict[str, int] = {}  # in the order of their revisions
+
+    @classmethod
+    def loaded(cls, records: Iterable[Record], tombstones: Mapping[str, int]) -> State:
+        """The state of a log that was read: records in the order of their keys, tombstones in any."""
+        state = cls()
+        for record in records:
+            resource = resource_of(record.key)
+            bucket = state._buckets.get(resource)
+            if bucket is None:
+                bucket = state._buckets[resource] = _Bucket()
+            bucket.keys.append(record.key)
+            bucket.records[record.key] = record
+        state._tombstones.update(sorted(tombstones.items(), key=lambda item: item[1]))
+        return state
 
     def get(self, key: str) -> Record | None:
         bucket = self._buckets.get(resource_of(key))

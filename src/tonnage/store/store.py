@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from tonnage.store.compactor import KEEP_BYTES, KEEP_REVISIONS, KEEP_S, Compactor, Retention
 from tonnage.store.errors import (
     FenceBroken,
     KeyExists,
@@ -59,11 +60,6 @@ class Follower(Protocol):
     def __call__(self, record: Record, *, is_deleted: bool) -> None: ...
 
 
-KEEP_REVISIONS = 100_000
-"""Revisions of history: more than a minute of the fastest writing; an informer that was cut off is back in seconds."""
-KEEP_BYTES = 128 << 20
-"""Bytes of history: 100,000 revisions of 1.3 KB, as pods and leases have them. Large documents get fewer revisions."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -75,8 +71,7 @@ class Store:
         opened: OpenFolder,
         *,
         index: Index,
-        keep_revisions: int,
-        keep_bytes: int,
+        retention: Retention,
         window_events: int,
         window_bytes: int,
         max_lag_events: int,
@@ -85,14 +80,10 @@ class Store:
     ) -> None:
         self.folder = opened.folder
         self.path = opened.log.path
-        self.compacted = max(opened.log.compacted, opened.loaded.floor)  # history with a hole is no history
         self._loop = asyncio.get_running_loop()
         self._lock = opened.lock
         self._state = opened.state
         self._index = index
-        self._keep_revisions = keep_revisions
-        self._keep_bytes = keep_bytes
-        self._history = opened.loaded.history
         self._kept_out = KeptOut(opened.log.path, opened.loaded)
         self.health = Health(self._loop.time(), opened.loaded.damage)
         window = Window(opened.log.revision, max_events=window_events, max_bytes=window_bytes)
@@ -102,7 +93,6 @@ class Store:
         self._assigned = opened.log.revision  # the newest revision given to a write, settled or not
         self._pending: dict[str, Write] = {}  # by key: at most one write of a key is on its way
         self._followers: dict[str, list[Follower]] = {}  # by resource
-        self._automatic: Compaction | None = None
         self._closing: asyncio.Task[None] | None = None
         self._reader = LogReader(opened.log.path, index)
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tonnage-store-reader")
@@ -115,7 +105,15 @@ class Store:
             on_health=self._note_health,
             probe_every_s=probe_every_s,
         )
-        self._compact_if_due()
+        self._compactor = Compactor(
+            retention,
+            opened.loaded.history,
+            compacted=max(opened.log.compacted, opened.loaded.floor),  # history with a hole is no history
+            submit=self._writer.compact,
+            newest=lambda: self._feed.revision,
+            failed=lambda error: self.health.failed(error, self._loop.time()),
+        )
+        self._compactor.look()
 
     @classmethod
     async def open(
@@ -126,6 +124,7 @@ class Store:
         find_problem: FindProblem | None = None,
         keep_revisions: int = KEEP_REVISIONS,
         keep_bytes: int = KEEP_BYTES,
+        keep_s: float = KEEP_S,
         window_events: int = 4_096,
         window_bytes: int = 64 << 20,
         max_lag_events: int = 10_000,
@@ -139,11 +138,11 @@ class Store:
         `index(key, document)` gives a record its `attributes`. It must be a pure function: it runs on the loop for a
         write, before the write is accepted, and in another thread for what is read from disk. What it raises is
         passed on. `find_problem(key, revision, document)` judges rows of files that have no checksums yet. Compaction
-        by itself keeps the last `keep_revisions` revisions and up to `keep_bytes` of what they superseded, whichever is
-        less. The window holds the newest events in memory, by number and by bytes; watches that start further back read
-        the disk. A watch whose consumer lags by more than `max_lag_events` or `max_lag_bytes` is ended. `max_pages`
-        limits the file (pages of 4 KiB); beyond it writes raise StoreFull. `reserve_bytes` are kept back for deletions
-        on a full disk. A cancelled call leaves the folder free.
+        by itself keeps the last `keep_revisions` revisions, up to `keep_bytes` of what they superseded, and what is
+        younger than `keep_s`, whichever is least. The window holds the newest events in memory, by number and by bytes;
+        watches that start further back read the disk. A watch whose consumer lags by more than `max_lag_events` or
+        `max_lag_bytes` is ended. `max_pages` limits the file (pages of 4 KiB); beyond it writes raise StoreFull.
+        `reserve_bytes` are kept back for deletions on a full disk. A cancelled call leaves the folder free.
         """
         opening = asyncio.get_running_loop().run_in_executor(
             None, open_folder, folder, index, max_pages, find_problem, reserve_bytes
@@ -156,8 +155,7 @@ class Store:
         return cls(
             opened,
             index=index,
-            keep_revisions=keep_revisions,
-            keep_bytes=keep_bytes,
+            retention=Retention(keep_revisions, keep_bytes, keep_s),
             window_events=window_events,
             window_bytes=window_bytes,
             max_lag_events=max_lag_events,
@@ -171,9 +169,14 @@ class Store:
         return self._feed.revision
 
     @property
+    def compacted(self) -> int:
+        """History at or before this revision is gone; the state at it is kept."""
+        return self._compactor.compacted
+
+    @property
     def history_bytes(self) -> int:
         """What superseded documents and tombstones take in the log."""
-        return self._history.total
+        return self._compactor.history.total
 
     def get(self, key: str) -> Record | None:
         """The record of a key, None when there is none. Raises KeyDamaged when it cannot be known."""
@@ -276,9 +279,7 @@ class Store:
         self._refuse_if_closed()
         if revision > self.revision:
             raise RevisionInFuture(revision, self.revision)
-        done: asyncio.Future[None] = self._loop.create_future()
-        self._writer.compact(Compaction(revision, done))
-        await done
+        await self._compactor.compact(revision)
 
     async def close(self) -> None:
         """Finish the writes under way, end the watches, free the folder. Closing again waits for the same end.
@@ -287,6 +288,7 @@ class Store:
         Raises StoreError when the file could not be closed in order; the folder is free even so.
         """
         if self._closing is None:
+            self._compactor.close()
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
 
@@ -364,7 +366,7 @@ class Store:
             for turn in write.followers:
                 if not turn.done():
                     turn.set_result(None)
-        self._compact_if_due()
+        self._compactor.look()
 
     def _apply(self, record: Record, before: Record | None, *, deleted: bool) -> Event:
         """Make one durable write visible."""
@@ -375,7 +377,7 @@ class Store:
             before = before or record  # of a damaged key: its last word is all there is
         else:
             self._state.put(record)
-        self._history.add(record.revision, freed)
+        self._compactor.history.add(record.revision, freed)
         for follower in self._followers.get(resource_of(record.key), ()):
             follower(record, is_deleted=deleted)
         return event_of(record, before, deleted=deleted)
@@ -396,35 +398,9 @@ class Store:
         if not self._probed.done():
             self._probed.set_result(None)
 
-    def _compact_if_due(self) -> None:
-        # A tenth on top, so that compaction comes now and then with much to do and not with every write.
-        if self._automatic is not None or self._closing is not None:
-            return
-        target = 0
-        if self.revision >= self.compacted + self._keep_revisions + max(1, self._keep_revisions // 10):
-            target = self.revision - self._keep_revisions
-        if self._history.total > self._keep_bytes + self._keep_bytes // 10:
-            target = max(target, self._history.to_keep(self._keep_bytes))
-        if target > self.compacted:
-            self._automatic = Compaction(target, None)
-            self._writer.compact(self._automatic)
-
     def _note_compaction(self, compaction: Compaction, revision: int, error: StoreError | None) -> None:
-        self.compacted = max(self.compacted, revision)
         self._state.forget_tombstones(revision)
-        self._history.forget(revision)
-        if error is None and revision < compaction.target:
-            return
-        if compaction is self._automatic:
-            self._automatic = None
-            if error is not None and not isinstance(error, StoreClosed):
-                self.health.failed(error, self._loop.time())
-                _log.warning("compaction stopped at revision %d and will be tried again: %s", revision, error)
-        elif compaction.done is not None and not compaction.done.done():
-            if error is None:
-                compaction.done.set_result(None)
-            else:
-                compaction.done.set_exception(error)
+        self._compactor.note(compaction, revision, error)
 
     async def _read_history(self, prefix: str, after: int, upto: int) -> Stretch:
         self._refuse_if_closed()
@@ -438,7 +414,7 @@ class Store:
             if self.health.found(exc.damage):
                 _log.error("%s is damaged: %s", self.path, exc.damage)
             asked = self.compacted
-            self.compacted = max(asked, min(exc.reached, self.revision))
+            self._compactor.give_up(min(exc.reached, self.revision))
             raise RevisionCompacted(min(asked, exc.reached), self.compacted) from exc
 
     def _refuse_if_closed(self) -> None:

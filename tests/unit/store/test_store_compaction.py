@@ -11,6 +11,7 @@ import pytest
 
 from tonnage.store import Record, RevisionInFuture, Store, StoreClosed
 from tonnage.store.log import Log
+from tonnage.testing.eventually import eventually_async
 
 
 def says(text: str):
@@ -178,3 +179,33 @@ def test_a_kill_between_two_steps_leaves_a_whole_log(tmp_path: Path):
         assert sorted(live + list(loaded.tombstones.items())) == heads
         assert loaded.damage == []
     log.close()
+
+
+async def test_history_goes_that_was_there_when_the_clock_struck_before(open_store):
+    store = await open_store()
+    record = await store.create("nodes/a", says("x"))
+    record = await store.update("nodes/a", says("x"), expected=record.revision)
+    store._compactor._strike()  # from here on revision 2 grows old
+    record = await store.update("nodes/a", says("x"), expected=record.revision)
+    await store.compact(0)
+    assert store.compacted == 0
+    store._compactor._strike()
+    await store.compact(0)  # waits for its turn behind the automatic one
+    assert store.compacted == 2
+    assert [each.revision for each in await store.list_at("nodes/", 2)] == [2]
+
+
+async def test_a_store_that_nobody_writes_to_forgets_as_well(open_store, folder: Path):
+    store = await open_store(keep_s=0.01)
+    record = await store.create("nodes/a", says("x"))
+    for _ in range(9):
+        record = await store.update("nodes/a", says("x"), expected=record.revision)
+    await eventually_async(lambda: store.compacted == 10, "all of history to be old")
+    assert rows_in(folder) == [(10, "nodes/a")]
+
+
+async def test_a_closed_store_does_not_go_on_compacting(open_store):
+    store = await open_store(keep_s=0.001)
+    await store.create("nodes/a", says("x"))
+    await store.close()
+    assert store._compactor._timer is None

@@ -1,0 +1,123 @@
+"""When history goes: what is beyond a number of revisions, a number of bytes, or an age.
+
+    settled ──► look: too many, or too large? ──┐
+    every five minutes: what was the newest ────┴─► one compaction at a time ──► writer's thread, in steps
+    five minutes ago is the oldest now
+
+Watches and lists of the past need history for as long as a client takes to come back; everything older only makes the
+file and the next start longer. Upstream: kube-apiserver has etcd compacted to where it was five minutes ago, every five
+minutes (--etcd-compaction-interval), so history reaches five to ten minutes back. The same here; the other two bounds
+are for those minutes in which somebody writes as fast as he can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tonnage.store.errors import StoreClosed, StoreError
+from tonnage.store.history_bytes import HistoryBytes
+from tonnage.store.writes import Compaction
+
+KEEP_REVISIONS: Final = 100_000
+"""Revisions of history: more than a minute of the fastest writing; an informer that was cut off is back in seconds."""
+KEEP_BYTES: Final = 128 << 20
+"""Bytes of history: 100,000 revisions of 1.3 KB, as pods and leases have them. Large documents get fewer revisions."""
+KEEP_S: Final = 300.0
+"""Upstream's interval. What is older than this goes within as long again."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much history is kept: whichever bound is reached first."""
+
+    revisions: int = KEEP_REVISIONS
+    bytes: int = KEEP_BYTES
+    seconds: float = KEEP_S
+
+
+class Compactor:
+    """Asks the writer for compactions, and knows how far history goes. Belongs to the loop.
+
+    `submit` hands a compaction to the writer, `newest` tells the newest durable revision, `failed` hears of a
+    compaction that stopped. `compacted` is where history begins: what is at or before it is gone.
+    """
+
+    def __init__(
+        self,
+        retention: Retention,
+        history: HistoryBytes,
+        *,
+        compacted: int,
+        submit: Callable[[Compaction], None],
+        newest: Callable[[], int],
+        failed: Callable[[StoreError], None],
+    ) -> None:
+        self.compacted = compacted
+        self.history = history
+        self._retention = retention
+        self._submit = submit
+        self._newest = newest
+        self._failed = failed
+        self._automatic: Compaction | None = None
+        self._loop = asyncio.get_running_loop()
+        self._newest_before = 0  # when the clock last struck; 0 before it ever did
+        self._aged = 0  # history at or before this is too old
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(retention.seconds, self._strike)
+
+    def look(self) -> None:
+        """Begin a compaction if one is due. Called whenever something was written."""
+        # A tenth on top, so that compaction comes now and then with much to do and not with every write.
+        if self._automatic is not None or self._timer is None:
+            return
+        keep, target, newest = self._retention, self._aged, self._newest()
+        if newest >= self.compacted + keep.revisions + max(1, keep.revisions // 10):
+            target = max(target, newest - keep.revisions)
+        if self.history.total > keep.bytes + keep.bytes // 10:
+            target = max(target, self.history.to_keep(keep.bytes))
+        if target > self.compacted:
+            self._automatic = Compaction(target, None)
+            self._submit(self._automatic)
+
+    async def compact(self, revision: int) -> None:
+        """Give up history at or before `revision`, and wait for it."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._submit(Compaction(revision, done))
+        await done
+
+    def give_up(self, revision: int) -> None:
+        """History up to `revision` has a hole, so it is none."""
+        self.compacted = max(self.compacted, revision)
+
+    def note(self, compaction: Compaction, revision: int, error: StoreError | None) -> None:
+        """A step is done, or there is an error: `revision` is how far history is compacted now."""
+        self.compacted = max(self.compacted, revision)
+        self.history.forget(revision)
+        if error is None and revision < compaction.target:
+            return
+        if compaction is self._automatic:
+            self._automatic = None
+            if error is not None and not isinstance(error, StoreClosed):
+                self._failed(error)
+                _log.warning("compaction stopped at revision %d and will be tried again: %s", revision, error)
+        elif compaction.done is not None and not compaction.done.done():
+            if error is None:
+                compaction.done.set_result(None)
+            else:
+                compaction.done.set_exception(error)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _strike(self) -> None:
+        self._aged, self._newest_before = self._newest_before, self._newest()
+        self._timer = self._loop.call_later(self._retention.seconds, self._strike)
+        self.look()
