@@ -45,8 +45,8 @@ _INDEX = "SELECT CAST(key AS BLOB), previous, revision FROM log INDEXED BY log_b
 
 _FOLD_PATIENCE_MS = 100
 """How long a reader may keep the write-ahead log from being emptied; a backup may read for minutes."""
-_VACUUM_PAGES = 512
-"""Pages given back to the file system in one step, 2 MiB; a step is a write of its own."""
+_VACUUM_PAGES = 128
+"""Pages given back to the file system in one step, 512 KiB; a step is a write of its own, and a few milliseconds."""
 _SPARE_PAGES = 1024
 """Free pages kept in the file for the next writes, 4 MiB; what is beyond is given back."""
 
@@ -217,7 +217,8 @@ class Log:
             spare = int(self._one("PRAGMA freelist_count")) - keep_pages
             if spare <= 0 or not self._one("PRAGMA auto_vacuum"):
                 return False
-            self._connection.execute(f"PRAGMA incremental_vacuum({min(spare, _VACUUM_PAGES)})").fetchall()
+            # As a script, which is stepped to its end: `execute` ends with the first page that was moved.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({min(spare, _VACUUM_PAGES)})")
         return spare > _VACUUM_PAGES
 
     def fold(self) -> None:

@@ -186,7 +186,7 @@ class Writer:
                 if self._step(compactions[0]):
                     compactions.popleft()
                     self._gives_back = self._broken is None
-            elif self._gives_back:
+            elif self._gives_back and not writes:  # whoever writes uses free pages up, and does not wait for this
                 self._gives_back = self._give_back()
             if not stopping and (is_asked or (self._probe_at is not None and time.monotonic() >= self._probe_at)):
                 self._probe()

@@ -81,12 +81,13 @@ async def test_what_a_failed_commit_left_behind_is_found_and_told(open_store, mo
 
 
 async def test_a_file_that_lost_an_acknowledged_write_is_not_gone_on_with(open_store, folder: Path):
-    store = await open_store(probe_every_s=0.01)
+    store = await open_store(probe_every_s=3600.0)  # not before the write is lost
     await store.create("nodes/a", says("a"))
     with no_file_may_grow_beyond((folder / "log.sqlite3-wal").stat().st_size), pytest.raises(StoreIOError):
         await store.create("nodes/b", says("b"))
     with closing(sqlite3.connect(folder / "log.sqlite3")) as other, other:
         other.execute("DELETE FROM log")
+    store._writer.probe()
     trouble = await eventually_async(
         lambda: store.health.problem if store.health.errors["corrupt"] else None, "the loss to be noticed"
     )

@@ -108,3 +108,19 @@ def test_no_query_sorts_or_reads_documents_it_does_not_return(log: Log):
         "SEARCH row USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
         "SEARCH before USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
     ]
+
+
+def test_what_is_free_is_given_back_in_a_few_steps_of_many_pages(log: Log, tmp_path: Path):
+    # 600 states of a page each, of which one is left: 599 pages and a few of the index are free.
+    log.append([(number, "nodes/a", number - 1, False, bytes(4096)) for number in range(1, 601)])
+    log.compact(600)
+    before = log._connection.execute("PRAGMA page_count").fetchone()[0]
+    steps = 1
+    while log.give_back(keep_pages=0):
+        steps += 1
+    after = log._connection.execute("PRAGMA page_count").fetchone()[0]
+    assert before - after >= 599
+    assert steps <= -(-before // 128)
+    log.fold()
+    assert (tmp_path / "log.sqlite3").stat().st_size == after * 4096
+    assert not log.give_back(keep_pages=0)
