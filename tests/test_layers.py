@@ -90,7 +90,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("program",),
     ),
     "controllers": (
-        ("controller_context", "event_deduplication", "index_functions"),
+        ("controller_context", "event_deduplication", "index_functions", "names"),
         ("volumes", "workloads", "nodes", "garbage", "namespaces"),
         ("registry",),
         ("program",),

@@ -21,12 +21,14 @@ from tonnage.apiserver.app import Application
 from tonnage.apiserver.audit.audit_log import AuditLog
 from tonnage.apiserver.audit.audit_log_file import AuditLogFile, AuditSettings
 from tonnage.apiserver.authentication.client_ca_file import client_ca_followed
-from tonnage.apiserver.authentication.server_credentials import DEFAULT_ISSUER, read_credentials
+from tonnage.apiserver.authentication.issuer import DEFAULT_ISSUER
+from tonnage.apiserver.authentication.server_credentials import read_credentials
 from tonnage.apiserver.authentication.token_secrets import token_secrets_filled
 from tonnage.apiserver.authorization.aggregation import cluster_roles_aggregated
 from tonnage.apiserver.authorization.authentication_map import authentication_published
 from tonnage.apiserver.authorization.bootstrapping import ensure_policy
-from tonnage.apiserver.authorization.modes import RBAC_MODE, authorizer_of, guard_of
+from tonnage.apiserver.authorization.mode_names import RBAC_MODE
+from tonnage.apiserver.authorization.modes import authorizer_of, guard_of
 from tonnage.apiserver.bootstrap import bootstrap, publish_address
 from tonnage.apiserver.custom.lifecycle import definitions_followed
 from tonnage.apiserver.event_expiry import EVENT_TTL_S, events_expired

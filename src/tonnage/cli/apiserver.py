@@ -7,14 +7,13 @@ import gc
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.apiserver.audit.audit_log_file import MAX_BACKUPS, MAX_MEGABYTES, AuditSettings
-from tonnage.apiserver.authentication.server_credentials import DEFAULT_ISSUER
-from tonnage.apiserver.authorization.modes import RBAC_MODE, authorization_mode
-from tonnage.apiserver.health.stored_problems import stored_problem
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.audit.audit_log_file import MAX_BACKUPS, MAX_MEGABYTES
+from tonnage.apiserver.authentication.issuer import DEFAULT_ISSUER
+from tonnage.apiserver.authorization.mode_names import RBAC_MODE
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
@@ -22,10 +21,15 @@ from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.printable import printable
 from tonnage.serving.tls_buffers import bound_tls_buffers
-from tonnage.store import Report, back_up, check_folder
+
+if TYPE_CHECKING:
+    from tonnage.apiserver.server import Settings
+    from tonnage.store import Report
 
 
 def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    from tonnage.apiserver.authorization.modes import authorization_mode
+
     try:
         return authorization_mode(value)
     except TonnageError as exc:
@@ -140,6 +144,11 @@ def apiserver(
     To restore a backup: stop the server, move DIR/store away, make it anew (mkdir -m 700 DIR/store), copy FILE to
     DIR/store/log.sqlite3, and start.
     """
+    from tonnage.apiserver.audit.audit_log_file import AuditSettings
+    from tonnage.apiserver.health.stored_problems import stored_problem
+    from tonnage.apiserver.server import Settings
+    from tonnage.store import back_up, check_folder
+
     start_logging(logging_format, verbosity)
     if check and backup is not None:
         raise click.UsageError("--check and --backup exclude each other: a backup is checked by itself")
@@ -180,6 +189,8 @@ _YOUNG_OBJECTS = 20_000
 
 
 async def _run(settings: Settings) -> None:
+    from tonnage.apiserver.server import serve
+
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     bound_tls_buffers()
     told_to_stop = asyncio.Event()

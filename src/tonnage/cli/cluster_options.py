@@ -15,24 +15,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tonnage.cli.completion.values import contexts, files, namespaces
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say
-from tonnage.client.config import kubeconfig
-from tonnage.client.config.connection import Connection, Impersonation, User
 from tonnage.endpoints import Endpoint, read_endpoints
 from tonnage.gates import Gates
 from tonnage.private_files import NotOurs
-from tonnage.scheduler.configuration_file import load_configuration
-from tonnage.scheduler.installed_plugins import foreign_plugins
-from tonnage.scheduling.configuration.configuration import Configuration
-from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.whatif.creation import Creation
-from tonnage.whatif.sources import ClusterState, from_cluster, from_files, laid_over
+
+if TYPE_CHECKING:
+    from tonnage.client.config.connection import Connection, User
+    from tonnage.scheduling.configuration.configuration import Configuration
+    from tonnage.scheduling.plugins.registry import ForeignPlugins
+    from tonnage.whatif.creation import Creation
+    from tonnage.whatif.sources import ClusterState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,6 +68,8 @@ class ClusterQuestion:
     @cached_property
     def connection(self) -> Connection:
         """How the live cluster is reached. Raises InvalidKubeconfig, or UsageError when there is nothing to ask."""
+        from tonnage.client.config import kubeconfig
+
         try:
             return kubeconfig.load(self.kubeconfig_file, context=self.context)
         except kubeconfig.NoKubeconfig as exc:
@@ -76,15 +77,21 @@ class ClusterQuestion:
 
     @cached_property
     def creation(self) -> Creation:
+        from tonnage.whatif.creation import Creation
+
         return Creation(self.gates)
 
     @cached_property
     def foreign(self) -> ForeignPlugins:
+        from tonnage.scheduler.installed_plugins import foreign_plugins
+
         return foreign_plugins()
 
     @cached_property
     def configuration(self) -> Configuration:
         """The scheduler's configuration; what a file says without effect is noted. Raises ConfigurationError."""
+        from tonnage.scheduler.configuration_file import load_configuration
+
         found = load_configuration(self.config_file, self.gates, self.foreign)
         for note in found.notes:
             say("note", note)
@@ -95,6 +102,8 @@ class ClusterQuestion:
 
         Raises TonnageError for files that are wrong and clusters that do not answer.
         """
+        from tonnage.whatif.sources import from_cluster, from_files, laid_over
+
         if not self.is_live:
             found = from_files(self.files, self.creation, with_workloads=with_workloads, without=without)
         else:
@@ -138,6 +147,8 @@ class ClusterQuestion:
         Nothing is shown to the scheduler of a `tonnage up`, which asks for nothing, nor without TLS. A password, and
         whom one impersonates, are for the API server alone.
         """
+        from tonnage.client.config.connection import Impersonation, User
+
         url, token_file = self.scheduler_endpoint or "", self.scheduler_token_file
         if token_file is not None:
             if not url.startswith("https://"):

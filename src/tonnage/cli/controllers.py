@@ -8,7 +8,7 @@ import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -28,21 +28,12 @@ from tonnage.cli.flags.serving_flags import serving_options
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
-from tonnage.client.clients import Clients, lease_timeout_s
-from tonnage.client.leader import LeaderElector, new_identity
-from tonnage.client.leadership import Leadership
-from tonnage.client.metrics.leader_election import show_leadership
-from tonnage.client.metrics.rest_client import RestClientMetrics
 from tonnage.clock import SystemClock
-from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration
-from tonnage.controllers.nodes.zones import EvictionRates
-from tonnage.controllers.program import PROGRAM, ControllerManager
-from tonnage.controllers.registry import ControllerManagerConfiguration, UnknownController, enabled_controllers
-from tonnage.csi.client import CsiClient
-from tonnage.csi.metrics import sidecar_calls
+from tonnage.controllers.names import PROGRAM
 from tonnage.gates import Gates
-from tonnage.metrics import new_registry
-from tonnage.serving import profiling
+
+if TYPE_CHECKING:
+    from tonnage.controllers.registry import ControllerManagerConfiguration
 
 
 class ProgramFlags(EndpointFlags, ElectionFlags):
@@ -208,6 +199,10 @@ def controllers(
     Flags have kube-controller-manager's names and defaults, but for --leader-elect: one copy runs here, and after a
     crash it need not wait for its own lease. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it.
     """
+    from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration
+    from tonnage.controllers.nodes.zones import EvictionRates
+    from tonnage.controllers.registry import ControllerManagerConfiguration, UnknownController, enabled_controllers
+
     start_logging(logging_format, verbosity)
     checked(flags)
     for warning in gates.warnings:
@@ -267,6 +262,17 @@ def _election_of(flags: ElectionFlags) -> LeaseTimes | None:
 
 async def run(configuration: ControllerManagerConfiguration, options: Options) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
+    from tonnage.client.clients import Clients, lease_timeout_s
+    from tonnage.client.leader import LeaderElector, new_identity
+    from tonnage.client.leadership import Leadership
+    from tonnage.client.metrics.leader_election import show_leadership
+    from tonnage.client.metrics.rest_client import RestClientMetrics
+    from tonnage.controllers.program import ControllerManager
+    from tonnage.csi.client import CsiClient
+    from tonnage.csi.metrics import sidecar_calls
+    from tonnage.metrics import new_registry
+    from tonnage.serving import profiling
+
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     identity = new_identity()
     times = options.election or LeaseTimes()

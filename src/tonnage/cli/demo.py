@@ -13,24 +13,28 @@ import signal
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from tonnage.cli.options import start_logging
 from tonnage.cli.output import echo
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
-from tonnage.plane.cluster import Plane
 from tonnage.plane.settings import PlaneSettings
 from tonnage.printable import text
-from tonnage.stories.story_runner import StoryRunner
-from tonnage.stories.suites import PROFILES, SUITES, Suite
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tonnage.stories.suites import Suite
 
 
 @click.command()
 def demo() -> None:
     """Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them hold."""
+    from rich.console import Console
+
     start_logging("text", 0)
     console = Console(highlight=False)
     started_at = time.monotonic()
@@ -48,6 +52,8 @@ def demo() -> None:
 
 
 async def _run_all(folder: Path, console: Console) -> list[str]:
+    from tonnage.stories.suites import SUITES
+
     task = asyncio.current_task()
     assert task is not None
     # As Ctrl-C does by itself: the cluster is stopped in order, and its folder removed.
@@ -60,6 +66,9 @@ async def _run_all(folder: Path, console: Console) -> list[str]:
 
 async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
     """One suite on a cluster of its own; the claims that did not hold."""
+    from tonnage.plane.cluster import Plane
+    from tonnage.stories.story_runner import StoryRunner
+
     config = _profiles(folder)
     settings = PlaneSettings(
         data_dir=folder,
@@ -90,6 +99,8 @@ async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
 
 
 def _profiles(folder: Path) -> Path:
+    from tonnage.stories.suites import PROFILES
+
     folder.mkdir(parents=True)
     config = folder / "profiles.yaml"
     config.write_text(PROFILES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +13,9 @@ from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion.values import files
 from tonnage.cli.output import written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
-from tonnage.whatif.doctor import doctor_report
-from tonnage.whatif.doctor.examination import examine, work_of
-from tonnage.whatif.doctor.facts import Access, Facts, ServerFacts
-from tonnage.whatif.doctor.reading import read_server
+
+if TYPE_CHECKING:
+    from tonnage.whatif.doctor.facts import Access, ServerFacts
 
 _USER_AGENT = "tonnage-doctor"
 
@@ -34,6 +34,11 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
     Exit 0 when nothing is worse than good to know, 4 when there are warnings, 5 when there are errors; 1 when it could
     not look, 2 when it was asked wrongly.
     """
+    from tonnage.whatif.doctor import doctor_report
+    from tonnage.whatif.doctor.examination import examine, work_of
+    from tonnage.whatif.doctor.facts import Facts
+    from tonnage.whatif.doctor.reading import read_server
+
     configuration = cluster.configuration
     state = cluster.state(user_agent=_USER_AGENT, with_workloads=True)
     server: ServerFacts | None = None

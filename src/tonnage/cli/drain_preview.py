@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,9 +11,9 @@ from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion.values import nodes as node_values
 from tonnage.cli.output import written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
-from tonnage.whatif.drain import report
-from tonnage.whatif.drain.preview import Preview, known_nodes
-from tonnage.whatif.drain.rehearsal import Scene
+
+if TYPE_CHECKING:
+    from tonnage.whatif.drain.preview import Preview
 
 
 @click.command(name="drain-preview")
@@ -28,6 +29,9 @@ def drain_preview(cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: 
     the best order found. The drain is rehearsed on virtual time with the scheduler's own code; nothing is changed. Exit
     0 when there is an answer, whatever it is; Ctrl-C ends it with what is known so far, exit 130.
     """
+    from tonnage.whatif.drain.preview import Preview, known_nodes
+    from tonnage.whatif.drain.rehearsal import Scene
+
     configuration = cluster.configuration
     state = cluster.state(user_agent="tonnage-drain-preview", with_workloads=True)
     names = known_nodes(nodes, state.objects, state.source)
@@ -49,6 +53,8 @@ def drain_preview(cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: 
 
 
 def _write(preview: Preview, output: str) -> None:
+    from tonnage.whatif.drain import report
+
     if output == "json":
         written_json(preview.document())
     elif output == "html":

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,19 +23,15 @@ from tonnage.cli.completion.values import files, pods, workloads
 from tonnage.cli.output import say, written, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
 from tonnage.errors import TonnageError
-from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
-from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.scheduling.decision.explain import Explanation
-from tonnage.whatif.decision_sequence import DecisionSequence, PodAnswer, WorkloadAnswer, workloads_of_files
-from tonnage.whatif.expansion import Expander
-from tonnage.whatif.explain import explain_pod, find_pod, profile_for, remark_on
-from tonnage.whatif.explain_report import print_explanation
-from tonnage.whatif.page import Page
-from tonnage.whatif.pending.pending import PendingAnswer, PendingQuestion
-from tonnage.whatif.pending.pending_report import print_pending
-from tonnage.whatif.sources import ClusterState
-from tonnage.whatif.workload_report import print_workloads
-from tonnage.whatif.workloads import WorkloadName, find_workload, workload_name
+
+if TYPE_CHECKING:
+    from tonnage.scheduling.configuration.profile import ResolvedProfile
+    from tonnage.scheduling.decision.explain import Explanation
+    from tonnage.whatif.decision_sequence import DecisionSequence, PodAnswer, WorkloadAnswer
+    from tonnage.whatif.page import Page
+    from tonnage.whatif.pending.pending import PendingAnswer
+    from tonnage.whatif.sources import ClusterState
+    from tonnage.whatif.workloads import WorkloadName
 
 DOES_NOT_FIT = 3
 """The exit code of --exit-code when something that was asked about has no node to go to."""
@@ -100,6 +97,9 @@ def explain(
 
 
 def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str) -> bool:
+    from tonnage.whatif.explain import explain_pod, find_pod, profile_for, remark_on
+    from tonnage.whatif.page import Page
+
     keys = [_split(each, cluster) for each in pod_keys]
     note, configuration = partial(say, "note"), cluster.configuration
     state = cluster.state(user_agent=_USER_AGENT)
@@ -121,6 +121,8 @@ def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str
 
 
 def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], page: Page) -> None:
+    from tonnage.whatif.explain_report import print_explanation
+
     for number, (explanation, profile) in enumerate(answers):
         if number:
             page.blank()
@@ -135,6 +137,8 @@ def _split(pod_key: str, cluster: ClusterQuestion) -> str:
 
 
 def _weights(profile: ResolvedProfile) -> dict[str, int]:
+    from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
+
     return {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
 
 
@@ -142,6 +146,12 @@ def _weights(profile: ResolvedProfile) -> dict[str, int]:
 
 
 def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: str) -> bool:
+    from tonnage.whatif.decision_sequence import WorkloadAnswer, workloads_of_files
+    from tonnage.whatif.expansion import Expander
+    from tonnage.whatif.page import Page
+    from tonnage.whatif.workload_report import print_workloads
+    from tonnage.whatif.workloads import find_workload
+
     if not names and not cluster.files:
         raise click.UsageError(f"say what to explain: {_WHAT}")
     wanted = [_named(each, cluster) for each in dict.fromkeys(names)]
@@ -177,6 +187,8 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
 
 
 def _named(text: str, cluster: ClusterQuestion) -> WorkloadName:
+    from tonnage.whatif.workloads import workload_name
+
     try:
         return workload_name(text, cluster.namespace)
     except TonnageError as exc:
@@ -184,6 +196,8 @@ def _named(text: str, cluster: ClusterQuestion) -> WorkloadName:
 
 
 def _sequence(cluster: ClusterQuestion, state: ClusterState) -> DecisionSequence:
+    from tonnage.whatif.decision_sequence import DecisionSequence
+
     return DecisionSequence(
         state,
         cluster.configuration,
@@ -197,6 +211,10 @@ def _sequence(cluster: ClusterQuestion, state: ClusterState) -> DecisionSequence
 
 
 def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
+    from tonnage.whatif.page import Page
+    from tonnage.whatif.pending.pending import PendingQuestion
+    from tonnage.whatif.pending.pending_report import print_pending
+
     state = cluster.state(user_agent=_USER_AGENT, with_workloads=True)
     question = PendingQuestion(state, _sequence(cluster, state), explains_all=output == "json")
     try:

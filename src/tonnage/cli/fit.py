@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,15 +15,13 @@ from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion.values import workloads
 from tonnage.cli.output import say, written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
-from tonnage.whatif.disk_documents import disks_of_objects
-from tonnage.whatif.expansion import Replica
-from tonnage.whatif.fit import report
-from tonnage.whatif.fit.answer import FitAnswer
-from tonnage.whatif.fit.asking import asked_template, asked_workload, node_template
-from tonnage.whatif.fit.counting import MOST, FitCluster, count
-from tonnage.whatif.fit.growth import nodes_needed
-from tonnage.whatif.fit.remedies import Remedies
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.fit.limits import MOST
+
+if TYPE_CHECKING:
+    from tonnage.whatif.expansion import Replica
+    from tonnage.whatif.fit.answer import FitAnswer
+    from tonnage.whatif.fit.counting import FitCluster
+    from tonnage.whatif.sources import ClusterState
 
 
 @click.command()
@@ -65,6 +64,11 @@ def fit(
     scheduler's own code, each after those before it are assumed, until one fits nowhere. Then what stops that one is
     counted by reason, and the least that would let it in is found by trying. Nothing is written to any cluster.
     """
+    from tonnage.whatif.fit import report
+    from tonnage.whatif.fit.asking import asked_template, asked_workload, node_template
+    from tonnage.whatif.fit.counting import FitCluster
+    from tonnage.whatif.fit.growth import nodes_needed
+
     if (workload is None) == (template_file is None):
         raise click.UsageError("give --workload KIND/NS/NAME or --template FILE, one of the two")
     if wants_nodes != (node_file is not None):
@@ -106,6 +110,11 @@ def fit(
 
 def _counted(name: str, replicas: Iterator[Replica], cluster: FitCluster, most: int, *, with_disks: bool) -> FitAnswer:
     """Count, and look for what would let the next one in; Ctrl-C leaves what is known by then."""
+    from tonnage.whatif.disk_documents import disks_of_objects
+    from tonnage.whatif.fit.answer import FitAnswer
+    from tonnage.whatif.fit.counting import count
+    from tonnage.whatif.fit.remedies import Remedies
+
     with progress(f"placing replicas of {name}") as step:
         counted = count(cluster, replicas, most, step)
     disks = disks_of_objects(cluster.replay.objects, cluster.replay.engine.held) if with_disks else []

@@ -14,8 +14,30 @@ from tonnage.plane.forkserver import Forkserver
 from tonnage.plane.process_title import ROOM_FLAG
 from tonnage.serving.lean_aiohttp import import_aiohttp
 
-PROGRAMS: Final = ("apiserver", "csi-driver", "node", "provisioner", "controllers", "scheduler")
-"""Commands, in the order in which they are wanted: nodes need most round trips, the scheduler loads longest."""
+PROGRAMS: Final = {
+    "apiserver": ("apiserver.server", "apiserver.health.stored_problems"),
+    "csi-driver": (
+        *("driver.serving", "driver.lvm_nodes", "driver.rebuilding.controller"),
+        *("client.clients", "client.config.kubeconfig", "client.config.in_cluster"),
+    ),
+    "node": ("node.program", "client.metrics.rest_client", "health"),
+    "provisioner": ("provisioner.program", "client.metrics.leader_election"),
+    "controllers": (
+        *("controllers.program", "client.delegated_access.access", "serving.chosen_metrics", "serving.profiling"),
+        *("serving.server_tls", "serving_certificate", "csi.metrics"),
+    ),
+    "scheduler": (
+        *("scheduler.program", "scheduler.configuration_file", "scheduler.installed_plugins", "scheduler.lease_choice"),
+        "scheduling.configuration.written",
+    ),
+}
+"""Commands, in the order in which they are wanted: nodes need most round trips, the scheduler loads longest. Of each,
+the modules that it imports when it runs; with them comes whatever those import."""
+
+
+def modules_of(program: str) -> list[str]:
+    """What is loaded for a program, in its order."""
+    return [COMMANDS[program].partition(":")[0], *(f"tonnage.{each}" for each in PROGRAMS[program])]
 
 
 @click.command(hidden=True)
@@ -23,4 +45,4 @@ PROGRAMS: Final = ("apiserver", "csi-driver", "node", "provisioner", "controller
 def forkserver(room: str) -> None:
     """Fork the programs that stdin asks for, until it ends."""
     import_aiohttp()
-    Forkserver(main, {name: [COMMANDS[name].partition(":")[0]] for name in PROGRAMS}).run()
+    Forkserver(main, {name: modules_of(name) for name in PROGRAMS}).run()

@@ -7,23 +7,21 @@ import random
 import secrets
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage import metrics
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
-from tonnage.client.clients import Clients
-from tonnage.client.metrics.rest_client import RestClientMetrics
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
-from tonnage.node.metrics import NodeMetrics
-from tonnage.node.program import NodeProgram
-from tonnage.node.settings import DEFAULT_CAPACITY, PROGRAM, NodeSettings
 from tonnage.quantity import InvalidQuantity, Quantity
+
+if TYPE_CHECKING:
+    from tonnage.node.program import NodeProgram
+    from tonnage.node.settings import NodeSettings
 
 
 class CapacityType(click.ParamType[dict[str, str]]):
@@ -32,6 +30,8 @@ class CapacityType(click.ParamType[dict[str, str]]):
     name = "capacity"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
+        from tonnage.node.settings import DEFAULT_CAPACITY
+
         if isinstance(value, dict):
             return value
         found = dict(DEFAULT_CAPACITY)
@@ -144,6 +144,8 @@ def node(
     annotations (tonnage.dev/run-seconds, tonnage.dev/exit-code) or plain commands say; else for a second. Prints
     "ready" once every node is registered; SIGTERM and Ctrl-C stop it, and mounts stay for the next start.
     """
+    from tonnage.node.settings import NodeSettings
+
     start_logging(logging_format, verbosity)
     if len(set(names)) != len(names):
         raise click.UsageError("--node-name: a node is named more than once")
@@ -171,6 +173,13 @@ def node(
 async def _run(
     settings: NodeSettings, kubeconfig_file: Path | None, faults_file: Path | None, listen: tuple[str, int]
 ) -> None:
+    from tonnage import metrics
+    from tonnage.client.clients import Clients
+    from tonnage.client.metrics.rest_client import RestClientMetrics
+    from tonnage.node.metrics import NodeMetrics
+    from tonnage.node.program import NodeProgram
+    from tonnage.node.settings import PROGRAM
+
     clock, registry = SystemClock(), metrics.new_registry()
     connection = connection_of(kubeconfig_file)
     counted = RestClientMetrics(registry).of(connection.cluster.server)

@@ -6,21 +6,21 @@ import asyncio
 import random
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
-from tonnage.client.clients import Clients
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
-from tonnage.nodescaler.node_pool import MAX_NODES, InvalidPool, NodePool
-from tonnage.nodescaler.pool_storage import KINDS
-from tonnage.nodescaler.program import PROGRAM, NodeScaler
-from tonnage.objects.document import Doc, copy
-from tonnage.whatif.creation import created
-from tonnage.whatif.manifests import read
+from tonnage.nodescaler.node_pool import MAX_NODES
+
+if TYPE_CHECKING:
+    from tonnage.nodescaler.node_pool import NodePool
+    from tonnage.nodescaler.program import NodeScaler
+    from tonnage.objects.document import Doc
 
 _SECONDS = click.FloatRange(min=0.0)
 
@@ -69,6 +69,8 @@ def node_scaler(
     to their node before it exists. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it, and the
     nodes it made stay.
     """
+    from tonnage.nodescaler.node_pool import NodePool
+
     start_logging(logging_format, verbosity)
     node, storage = template_of(template)
     pool = NodePool.of(
@@ -88,6 +90,12 @@ def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
 
     Raises BrokenManifest, InvalidPool.
     """
+    from tonnage.nodescaler.node_pool import InvalidPool
+    from tonnage.nodescaler.pool_storage import KINDS
+    from tonnage.objects.document import copy
+    from tonnage.whatif.creation import created
+    from tonnage.whatif.manifests import read
+
     manifests = read([str(path)])
     docs = [copy(manifest.doc) for manifest in manifests.by_key.values()]
     nodes = [doc for doc in docs if doc["kind"] == "Node"]
@@ -105,6 +113,9 @@ def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
 
 
 async def _run(pool: NodePool, kubeconfig_file: Path | None) -> None:
+    from tonnage.client.clients import Clients
+    from tonnage.nodescaler.program import PROGRAM, NodeScaler
+
     clock = SystemClock()
     clients = Clients.connect(connection_of(kubeconfig_file), clock=clock, user_agent=PROGRAM)
     rng = random.Random(secrets.randbits(64))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,13 +19,11 @@ from tonnage.cli.completion.values import files
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say, written, written_json
 from tonnage.gates import Gates
-from tonnage.scheduler.configuration_file import load_configuration
-from tonnage.scheduler.installed_plugins import foreign_plugins
-from tonnage.whatif.creation import Creation
-from tonnage.whatif.replay import Replay, ReplayError
-from tonnage.whatif.replay_report import StepResult, show, take
-from tonnage.whatif.replay_steps import BrokenStep, Schedule, Step, read_steps
-from tonnage.whatif.sources import from_files
+
+if TYPE_CHECKING:
+    from tonnage.whatif.replay import Replay
+    from tonnage.whatif.replay_report import StepResult
+    from tonnage.whatif.replay_steps import Step
 
 
 @click.command()
@@ -58,6 +57,14 @@ def replay(
     `apply: [objects]`, `delete: [{kind, namespace, name}]`, `fail_binding: ns/pod`, `advance: seconds` and
     `restart: true` (memory is lost, objects are kept). Exit 0 when there are answers, whatever they are.
     """
+    from tonnage.scheduler.configuration_file import load_configuration
+    from tonnage.scheduler.installed_plugins import foreign_plugins
+    from tonnage.whatif.creation import Creation
+    from tonnage.whatif.replay import Replay
+    from tonnage.whatif.replay_report import show
+    from tonnage.whatif.replay_steps import read_steps
+    from tonnage.whatif.sources import from_files
+
     sources = files + more_files
     if not sources:
         raise click.UsageError("give the cluster's manifests with -f")
@@ -84,6 +91,10 @@ def replay(
 
 def _taken(run: Replay, steps: Iterable[Step], file: str) -> Iterable[StepResult]:
     """Take the steps; what was done in each. Raises BrokenStep for one that cannot be taken."""
+    from tonnage.whatif.replay import ReplayError
+    from tonnage.whatif.replay_report import take
+    from tonnage.whatif.replay_steps import BrokenStep, Schedule
+
     foreign_names: set[str] = set()
     names = {profile.scheduler_name for profile in run.profiles}
     for number, step in enumerate(steps, 1):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -26,26 +26,16 @@ from tonnage.cli.flags.serving_flags import serving_options
 from tonnage.cli.options import BYTES, feature_gates, logging_options, start_logging
 from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, run_until_signalled, say_ready
-from tonnage.client.clients import Clients, lease_timeout_s
-from tonnage.client.leader import LeaderElector, new_identity
-from tonnage.client.leadership import Leadership
-from tonnage.client.metrics.leader_election import show_leadership
-from tonnage.client.metrics.rest_client import RestClientMetrics
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
-from tonnage.metrics import new_registry
-from tonnage.scheduler.configuration_file import load_configuration
-from tonnage.scheduler.installed_plugins import foreign_plugins
-from tonnage.scheduler.lease_choice import check_lease
-from tonnage.scheduler.program import Program
-from tonnage.scheduler.recording_file import RecordingFile
-from tonnage.scheduler.tracing.tracer import Tracer
-from tonnage.scheduling.configuration.configuration import Configuration
-from tonnage.scheduling.configuration.written import document_of, text_of
-from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.scheduling.recording.recording_engine import RecordingEngine
-from tonnage.serving import profiling
+
+if TYPE_CHECKING:
+    from tonnage.client.leader import LeaderElector
+    from tonnage.client.leadership import Leadership
+    from tonnage.scheduler.tracing.tracer import Tracer
+    from tonnage.scheduling.configuration.configuration import Configuration
+    from tonnage.scheduling.engine.engine import Engine
+    from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 _USER_AGENT = "tonnage-scheduler"
 _YOUNG_OBJECTS = 20_000
@@ -95,6 +85,11 @@ def scheduler(**flags: Unpack[SchedulerFlags]) -> None:
     --kubeconfig the configuration's, $KUBECONFIG, or the pod's own service account is used. Flags have kube-scheduler's
     names and forms; docs/guides/beside-kube-scheduler.md tells the few that differ.
     """
+    from tonnage.scheduler.configuration_file import load_configuration
+    from tonnage.scheduler.installed_plugins import foreign_plugins
+    from tonnage.scheduler.lease_choice import check_lease
+    from tonnage.scheduling.configuration.written import text_of
+
     start_logging(flags["logging_format"], flags["verbosity"])
     gates, config_file = flags["gates"], flags["config_file"]
     for warning in gates.warnings:
@@ -132,6 +127,19 @@ async def run(
     configuration: Configuration, flags: SchedulerFlags, foreign: ForeignPlugins, configuration_text: str
 ) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
+    from tonnage.client.clients import Clients, lease_timeout_s
+    from tonnage.client.leader import LeaderElector, new_identity
+    from tonnage.client.leadership import Leadership
+    from tonnage.client.metrics.leader_election import show_leadership
+    from tonnage.client.metrics.rest_client import RestClientMetrics
+    from tonnage.metrics import new_registry
+    from tonnage.scheduler.program import Program
+    from tonnage.scheduler.recording_file import RecordingFile
+    from tonnage.scheduling.configuration.written import document_of
+    from tonnage.scheduling.engine.engine import Engine
+    from tonnage.scheduling.recording.recording_engine import RecordingEngine
+    from tonnage.serving import profiling
+
     seed = secrets.randbits(63)
     clock, rng, registry = SystemClock(), random.Random(seed), new_registry()
     limits, election = configuration.request_limits, configuration.leader_election
@@ -222,6 +230,8 @@ async def run(
 
 def _tracer_of(file: Path | None) -> Tracer | None:
     """What sends traces, where they are asked for. Raises TonnageError, which says what is missing."""
+    from tonnage import __version__
+
     if file is None:
         return None
     from tonnage.scheduler.tracing.configuration import load

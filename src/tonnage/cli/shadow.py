@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say, written, written_json
-from tonnage.client.config import kubeconfig
-from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
-from tonnage.scheduler.configuration_file import load_configuration
-from tonnage.scheduler.installed_plugins import foreign_plugins
-from tonnage.whatif.shadow import report
-from tonnage.whatif.shadow.follow import Following
-from tonnage.whatif.shadow.judging import Judge, Verdict
-from tonnage.whatif.shadow.signs import STUCK_AFTER_S, Shadow
-from tonnage.whatif.shadow.tally import Refusal, Tally
+from tonnage.whatif.shadow.limits import STUCK_AFTER_S
+
+if TYPE_CHECKING:
+    from tonnage.client.http import Client
+    from tonnage.whatif.shadow.follow import Following
+    from tonnage.whatif.shadow.judging import Verdict
+    from tonnage.whatif.shadow.signs import Shadow
+    from tonnage.whatif.shadow.tally import Refusal
 
 
 @click.command()
@@ -67,6 +67,15 @@ def shadow(
     nothing is written to the cluster, no event and no lease either. Ctrl-C is the usual end: the answer follows, and
     the exit code is 0.
     """
+    from tonnage.client.config import kubeconfig
+    from tonnage.client.http import Client
+    from tonnage.scheduler.configuration_file import load_configuration
+    from tonnage.scheduler.installed_plugins import foreign_plugins
+    from tonnage.whatif.shadow import report
+    from tonnage.whatif.shadow.judging import Judge
+    from tonnage.whatif.shadow.signs import Shadow
+    from tonnage.whatif.shadow.tally import Tally
+
     for warning in gates.warnings:
         say("warning", warning)
     foreign = foreign_plugins()
@@ -92,6 +101,8 @@ def shadow(
 
 
 def _say_difference(found: Verdict) -> None:
+    from tonnage.whatif.shadow import report
+
     ours = found.ours or report.NOWHERE
     say("differs", f"{found.pod} went to {found.theirs}, Tonnage would send it to {ours}: {found.why}")
 
@@ -102,6 +113,8 @@ def _say_refusal(found: Refusal) -> None:
 
 async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None:
     """Follow until the time is over or Ctrl-C is pressed; a second Ctrl-C wants no answer."""
+    from tonnage.whatif.shadow.follow import Following
+
     following = Following(client, shadow, note=partial(say, "note"))
     work = asyncio.ensure_future(_follow(client, following, for_s, shadow))
     loop = asyncio.get_running_loop()
@@ -120,6 +133,8 @@ async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None
 
 
 async def _follow(client: Client, following: Following, for_s: float | None, shadow: Shadow) -> None:
+    from tonnage.whatif.shadow import report
+
     async with following:
         await following.wait_synced()
         say("following", f"{client.server}; Ctrl-C ends it")

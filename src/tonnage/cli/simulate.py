@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.output import say, written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, interruptible, progress
-from tonnage.scheduler.configuration_file import load_configuration
-from tonnage.scheduling.configuration.configuration import Configuration, parse
-from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
-from tonnage.whatif.creation import Creation
-from tonnage.whatif.simulate.comparison import Comparison, compare
-from tonnage.whatif.simulate.play import Player, Run
-from tonnage.whatif.simulate.presets import PRESETS, preset_gates
-from tonnage.whatif.simulate.scenario_reading import read_scenario
+from tonnage.whatif.simulate.presets import PRESETS
+
+if TYPE_CHECKING:
+    from tonnage.scheduling.configuration.configuration import Configuration
+    from tonnage.whatif.simulate.comparison import Comparison
+    from tonnage.whatif.simulate.play import Run
 
 BASE = "default"
 """The name of the run by --config, or by the defaults."""
@@ -63,6 +62,11 @@ def simulate(
     With --recording what a live scheduler saw is decided again, decision by decision; --compare and --config then ask
     other policies, at each recorded decision, what they would have done in that very state.
     """
+    from tonnage.whatif.creation import Creation
+    from tonnage.whatif.simulate.comparison import compare
+    from tonnage.whatif.simulate.play import Player
+    from tonnage.whatif.simulate.scenario_reading import read_scenario
+
     if recording_file is not None:
         if scenario_file is not None or cluster.files or cluster.kubeconfig_file is not None:
             raise click.UsageError("--recording brings its cluster along; leave out --scenario, -f and --kubeconfig")
@@ -133,6 +137,8 @@ def _answer(found: Comparison, output: str) -> None:
 
 def _runs(cluster: ClusterQuestion, compared: tuple[str, ...], seed: int) -> list[Run]:
     """The runs that are asked for, in their order."""
+    from tonnage.whatif.simulate.play import Run
+
     named: dict[str, Configuration] = {}
     is_asked_for = cluster.config_file is not None
     if is_asked_for or (len(compared) < 2 and not any(each.partition("=")[0] == BASE for each in compared)):
@@ -158,6 +164,11 @@ def _compared(
 
 
 def _configuration(cluster: ClusterQuestion, given: str, config: str) -> Configuration:
+    from tonnage.scheduler.configuration_file import load_configuration
+    from tonnage.scheduling.configuration.configuration import parse
+    from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+    from tonnage.whatif.simulate.presets import preset_gates
+
     preset = PRESETS.get(config)
     if preset is not None:
         known = tuple(KnownPlugin.of(plugin) for plugin in cluster.foreign.values())

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tonnage.cli.output import echo, say, written, written_json
 from tonnage.clock import SystemClock
-from tonnage.plane.status import ClusterStatus, status_of
 from tonnage.printable import printable
 from tonnage.quantity import Quantity
+
+if TYPE_CHECKING:
+    from tonnage.plane.status import ClusterStatus
 
 
 @click.command()
@@ -30,6 +33,8 @@ def status(data_dir: Path, output: str) -> None:
     record names.
     Where programs serve is also in DIR/endpoints.json. Fails when no cluster runs on the folder.
     """
+    from tonnage.plane.status import status_of
+
     found = asyncio.run(status_of(data_dir.absolute(), clock=SystemClock()))
     if found.problem:
         say("warning", f"nodes and pools are not known: {found.problem}")

@@ -33,6 +33,7 @@ from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.controllers.controller_context import AttacherHere, ControllerContext
+from tonnage.controllers.names import PROGRAM
 from tonnage.controllers.registry import (
     Controller,
     ControllerDescriptor,
@@ -40,7 +41,6 @@ from tonnage.controllers.registry import (
     enabled_controllers,
 )
 
-PROGRAM: Final = "tonnage-controllers"
 ALL: Final = ("*",)
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from tonnage.apiserver.admin_credentials import ADMIN, ensure_token, read_tokens
 from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.client_ca_file import read_client_ca
 from tonnage.apiserver.authentication.client_certificates import ClientCertificates
+from tonnage.apiserver.authentication.issuer import DEFAULT_ISSUER
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.apiserver.authentication.signing_key import ensure_signing_key
 from tonnage.certificates import ensure_identity
@@ -22,8 +22,6 @@ from tonnage.clock import Clock
 from tonnage.private_files import own_folder
 from tonnage.serving_certificate import ServingCertificate
 from tonnage.store import Store
-
-DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tonnage.apiserver.authorization.mode_names import ALWAYS_ALLOW, MODES
 from tonnage.apiserver.authorization.rbac import RbacAuthorizer
 from tonnage.apiserver.registry import Guard
 from tonnage.documents.access.attributes import AllowAll, Authorizer
@@ -12,8 +13,6 @@ from tonnage.objects.resources import Resource
 from tonnage.objects.users import User
 from tonnage.store import Store
 
-RBAC_MODE, ALWAYS_ALLOW = "RBAC", "AlwaysAllow"
-MODES = (RBAC_MODE, ALWAYS_ALLOW)
 _ELSEWHERE = ("ABAC", "AlwaysDeny", "Node", "Webhook")
 
 

@@ -10,6 +10,7 @@ import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,19 +19,18 @@ from tonnage.cli.flags.go_flags import GoCommand, switch
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
-from tonnage.client.clients import Clients
-from tonnage.client.config.connection import Connection
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
-from tonnage.driver.driver import Driver, Settings
-from tonnage.driver.lvm_nodes import LvmNodes
 from tonnage.driver.names import DRIVER_NAME
 from tonnage.driver.per_node import PerNode
 from tonnage.driver.pool_choice import POLICIES, Policy
-from tonnage.driver.rebuilding.controller import PROGRAM, RebuildController
-from tonnage.driver.serving import serve
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
+
+if TYPE_CHECKING:
+    from tonnage.client.config.connection import Connection
+    from tonnage.driver.driver import Driver, Settings
+    from tonnage.driver.rebuilding.controller import RebuildController
 
 PLACEHOLDER = "{node}"
 _DRIVER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
@@ -161,6 +161,8 @@ def csi_driver(
     It has no feature gate of its own, and takes the list so that one serves a whole cluster: what an API server cannot
     do, that says itself.
     """
+    from tonnage.driver.driver import Settings
+
     twice = next((node for number, node in enumerate(nodes) if node in nodes[:number]), None)
     if twice is not None:
         raise click.UsageError(f'--node-id names "{twice}" twice')
@@ -192,6 +194,8 @@ async def _run(
     faults: FaultFile | None,
     lvm_namespace: str,
 ) -> None:
+    from tonnage.driver.driver import Driver
+
     clock, rng = SystemClock(), random.Random(secrets.randbits(64))
     driver = Driver(settings, state_dir, clock=clock, rng=rng, faults=faults)
     try:
@@ -203,6 +207,11 @@ async def _run(
 async def _serve(
     driver: Driver, endpoints: Endpoints, connection: Connection | None, clock: SystemClock, lvm_namespace: str
 ) -> None:
+    from tonnage.client.clients import Clients
+    from tonnage.driver.lvm_nodes import LvmNodes
+    from tonnage.driver.rebuilding.controller import PROGRAM, RebuildController
+    from tonnage.driver.serving import serve
+
     async with AsyncExitStack() as stack:
         rebuilding: RebuildController | None = None
         tasks = asyncio.TaskGroup()

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -20,14 +20,14 @@ from tonnage.cli.driver.csi_driver import ENDPOINT
 from tonnage.cli.durations import DURATION
 from tonnage.cli.output import say, written, written_json
 from tonnage.clock import SystemClock
-from tonnage.driver_check.examination import examine
-from tonnage.driver_check.results import Results
-from tonnage.driver_check.settings import Settings, read_secrets
 from tonnage.errors import TonnageError
 from tonnage.printable import assembled, text
 from tonnage.private_files import read_given
 from tonnage.quantity import InvalidQuantity, Quantity
-from tonnage.whatif.page import Column, FittedTable, Page
+
+if TYPE_CHECKING:
+    from tonnage.driver_check.results import Results
+    from tonnage.driver_check.settings import Settings
 
 BROKEN = 4
 INTERRUPTED = 130
@@ -146,6 +146,9 @@ def driver_check(
     Exit 0 when no contract is broken, 4 when one is, 1 when the driver cannot be spoken to, 2 when it was asked
     wrongly.
     """
+    from tonnage.driver_check.results import Results
+    from tonnage.driver_check.settings import Settings
+
     if timeout_s <= 0:
         raise click.UsageError("--timeout 0s leaves no time for any call")
     results = Results()
@@ -185,6 +188,8 @@ async def _examined(
     address: str, node_addresses: Iterable[str], settings: Settings, results: Results, timeout_s: float
 ) -> bool:
     """False when it was cut off; what was made is undone all the same."""
+    from tonnage.driver_check.examination import examine
+
     tell: Callable[[str], None] = partial(say, "note") if sys.stderr.isatty() else lambda _what: None
     work = asyncio.create_task(
         examine(
@@ -216,6 +221,8 @@ def _merged(pairs: Iterable[dict[str, str]]) -> dict[str, str]:
 
 
 def _secrets(path: Path | None) -> dict[str, dict[str, str]]:
+    from tonnage.driver_check.settings import read_secrets
+
     if path is None:
         return {}
     try:
@@ -226,6 +233,8 @@ def _secrets(path: Path | None) -> dict[str, dict[str, str]]:
 
 
 def _show(document: dict[str, Any], out: TextIO) -> None:
+    from tonnage.whatif.page import Column, FittedTable, Page
+
     page = Page(out)
     name = f"{document['driver']} {document['version']}".strip()
     counts = ", ".join(f"{document[each]} {each}" for each in ("passed", "failed", "skipped"))

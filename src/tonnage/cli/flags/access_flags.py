@@ -10,21 +10,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 import click
 
 from tonnage.cli.durations import DURATION
 from tonnage.cli.flags.go_flags import FILE, switch, texts
 from tonnage.cli.flags.serving_flags import ServingFlags, is_loopback
-from tonnage.client.config import kubeconfig
-from tonnage.client.config.connection import Connection
-from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
-from tonnage.client.delegated_access.authorities import AuthoritySources, FrontProxies
-from tonnage.client.delegated_access.authorization import OPEN_PATHS, OpenPaths
-from tonnage.client.errors import InvalidKubeconfig
+from tonnage.client.delegated_access.authorization import OPEN_PATHS
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
+
+if TYPE_CHECKING:
+    from tonnage.client.config.connection import Connection
+    from tonnage.client.delegated_access.access import DelegatedAccess
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -101,6 +100,8 @@ def access_options(command: F) -> F:
 
 def checked(flags: AccessFlags, serving: ServingFlags) -> None:
     """Raises UsageError for flags that do not go together."""
+    from tonnage.client.delegated_access.authorization import OpenPaths
+
     if flags["unauthenticated_on_loopback"] and not is_loopback(serving["bind_address"]):
         raise click.UsageError(
             f"--unauthenticated-on-loopback needs a loopback --bind-address, and {serving['bind_address']} is none: "
@@ -128,6 +129,11 @@ def access_of(
 
     `own` is how the program reaches its API server.
     """
+    from tonnage.client.config import kubeconfig
+    from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
+    from tonnage.client.delegated_access.authorities import AuthoritySources, FrontProxies
+    from tonnage.client.errors import InvalidKubeconfig
+
     if flags["unauthenticated_on_loopback"]:
         return None
 

@@ -9,8 +9,6 @@ import click
 
 from tonnage.cli.durations import DURATION
 from tonnage.cli.flags.go_flags import switch
-from tonnage.client.leader import check_retry_period
-from tonnage.client.leadership import InvalidLeaseTimes, check_lease_times
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,6 +65,9 @@ def leader_elect_option(*, default: bool | None, help: str) -> Callable[[F], F]:
 
 def checked_times(*, lease_duration_s: float, renew_deadline_s: float, retry_period_s: float) -> None:
     """lease duration > renew deadline > 1.2 retry periods, as client-go asks for. Raises UsageError."""
+    from tonnage.client.leader import check_retry_period
+    from tonnage.client.leadership import InvalidLeaseTimes, check_lease_times
+
     try:
         check_lease_times(lease_duration_s=lease_duration_s, renew_deadline_s=renew_deadline_s)
         check_retry_period(renew_deadline_s=renew_deadline_s, retry_period_s=retry_period_s)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import click
-from prometheus_client import CollectorRegistry
 
 from tonnage.cli.flags.go_flags import FILE, texts
 from tonnage.errors import TonnageError
-from tonnage.objects.texts.yaml_text import documents
-from tonnage.serving.chosen_metrics import ChosenMetrics
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 F = TypeVar("F", bound=Callable[..., Any])
 Allowed = dict[tuple[str, str], frozenset[str]]
@@ -65,6 +65,8 @@ def metric_options(command: F) -> F:
 
 def chosen(flags: MetricFlags, registry: CollectorRegistry) -> CollectorRegistry:
     """The registry as the flags want it seen. Raises UsageError, TonnageError."""
+    from tonnage.serving.chosen_metrics import ChosenMetrics
+
     allowed = allowed_labels(flags)
     if not flags["disabled_metrics"] and not allowed:
         return registry
@@ -94,6 +96,8 @@ def allowed_labels(flags: MetricFlags) -> Allowed:
 
 
 def _manifest(path: Path) -> Mapping[str, str]:
+    from tonnage.objects.texts.yaml_text import documents
+
     try:
         found = next((each.value for each in documents(path.read_text(encoding="utf-8"))), None)
     except (OSError, UnicodeDecodeError) as exc:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-import msgspec
 
 from tonnage.cli.durations import DURATION
 from tonnage.cli.flags import election_flags
@@ -23,8 +22,10 @@ from tonnage.cli.flags.go_flags import ignored, refused, switch
 from tonnage.cli.flags.metric_flags import MetricFlags
 from tonnage.cli.flags.serving_flags import ServingFlags
 from tonnage.gates import Gates
-from tonnage.scheduling.configuration.configuration import Configuration
-from tonnage.scheduling.configuration.file import LeaderElection, RequestLimits
+
+if TYPE_CHECKING:
+    from tonnage.scheduling.configuration.configuration import Configuration
+    from tonnage.scheduling.configuration.file import LeaderElection
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,6 +122,8 @@ def kube_scheduler_options(command: F) -> F:
 
 def configured(configuration: Configuration, flags: SchedulerFlags) -> tuple[Configuration, list[str]]:
     """The configuration with what the flags say, and what is to be said about that. Raises UsageError."""
+    import msgspec
+
     warnings: list[str] = []
     given = [name for name in DEPRECATED if flags[name] is not None]
     if flags["config_file"] is None:
@@ -156,6 +159,10 @@ def configured(configuration: Configuration, flags: SchedulerFlags) -> tuple[Con
 
 
 def _with_deprecated(configuration: Configuration, flags: SchedulerFlags) -> Configuration:
+    import msgspec
+
+    from tonnage.scheduling.configuration.file import RequestLimits
+
     connection, limits = configuration.client_connection, configuration.request_limits
     qps, burst = flags["kube_api_qps"], flags["kube_api_burst"]
     if qps:
@@ -172,6 +179,8 @@ def _with_deprecated(configuration: Configuration, flags: SchedulerFlags) -> Con
 
 
 def _elected(election: LeaderElection, flags: SchedulerFlags) -> LeaderElection:
+    import msgspec
+
     told = {
         "leader_elect": flags["leader_elect"],
         "lease_duration_s": flags["leader_elect_lease_duration"],

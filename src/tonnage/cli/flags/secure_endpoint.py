@@ -5,18 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
-
-from prometheus_client import CollectorRegistry
+from typing import TYPE_CHECKING, Any
 
 from tonnage.cli.flags import access_flags, metric_flags, serving_flags
 from tonnage.cli.flags.access_flags import AccessFlags
 from tonnage.cli.flags.metric_flags import MetricFlags
 from tonnage.cli.flags.serving_flags import ServingFlags
 from tonnage.cli.output import echo
-from tonnage.client.config.connection import Connection
 from tonnage.clock import Clock
-from tonnage.health import Page, served
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from tonnage.client.config.connection import Connection
+    from tonnage.health import Page
 
 
 class EndpointFlags(ServingFlags, AccessFlags, MetricFlags):
@@ -45,6 +47,8 @@ async def secure_endpoint(
     user_agent: str,
 ) -> AsyncIterator[None]:
     """Serve while the block runs, unless the port is 0. `own` is how the program reaches its API server."""
+    from tonnage.health import served
+
     if not flags["secure_port"]:
         yield
         return

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 import click
 
 from tonnage.cli.flags.go_flags import FILE, FOLDER, ignored, refused, switch, texts
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
-from tonnage.serving.server_tls import GivenCertificate, ServerTls, TlsRules
-from tonnage.serving_certificate import ServingCertificate
+
+if TYPE_CHECKING:
+    from tonnage.serving.server_tls import ServerTls, TlsRules
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -129,6 +130,8 @@ def is_loopback(address: str) -> bool:
 
 def checked(flags: ServingFlags) -> TlsRules:
     """What the flags say about TLS. Raises UsageError for what does not go together or is not there."""
+    from tonnage.serving.server_tls import TlsRules
+
     if (flags["tls_cert_file"] is None) != (flags["tls_private_key_file"] is None):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file go together")
     told = flags["tls_min_version"]
@@ -156,6 +159,9 @@ def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
 @contextmanager
 def tls_of(flags: ServingFlags, client_authorities: Callable[[], bytes]) -> Iterator[ServerTls]:
     """TLS with the certificate of the flags, else with one that the program signs itself, as upstream does."""
+    from tonnage.serving.server_tls import GivenCertificate, ServerTls
+    from tonnage.serving_certificate import ServingCertificate
+
     rules, clock = checked(flags), SystemClock()
     certificate, key = flags["tls_cert_file"], flags["tls_private_key_file"]
     if certificate is not None and key is not None:

@@ -8,7 +8,7 @@ import secrets
 import shlex
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -19,21 +19,15 @@ from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.output import echo
 from tonnage.cli.provisioning.provisioner_flags import endpoint_of
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
-from tonnage.client.clients import Clients, lease_timeout_s
-from tonnage.client.leader import LeaderElector, new_identity
-from tonnage.client.leadership import Leadership
-from tonnage.client.metrics.leader_election import show_leadership
-from tonnage.client.metrics.rest_client import RestClientMetrics
 from tonnage.clock import SystemClock
-from tonnage.health import served
-from tonnage.metrics import new_registry
 from tonnage.objects.storage_v1 import POOL_POLICIES
-from tonnage.pools.class_pools import Source
-from tonnage.pools.program import Command, PoolsProgram
-from tonnage.pools.settings import PROGRAM, InvalidKeepFree, KeepFree, Settings
-from tonnage.pools.sources import OF_DRIVERS, source_of
-from tonnage.pools.sources.command import CommandPools
-from tonnage.pools.sources.nodes import NodeTexts
+from tonnage.pools.sources import OF_DRIVERS
+
+if TYPE_CHECKING:
+    from tonnage.client.leader import LeaderElector
+    from tonnage.pools.class_pools import Source
+    from tonnage.pools.program import Command, PoolsProgram
+    from tonnage.pools.settings import Settings
 
 _SOURCES = (*(each.name for each in OF_DRIVERS), "nodes", "command")
 
@@ -157,6 +151,9 @@ def pools(**flags: Unpack[Flags]) -> None:
 
 def told_by(flags: Flags) -> tuple[Source, Settings, Command | None]:
     """What the flags say. Raises UsageError."""
+    from tonnage.pools.program import Command
+    from tonnage.pools.settings import InvalidKeepFree, KeepFree, Settings
+
     source = _source_of(flags)
     drivers = flags["drivers"] or source.drivers
     if not drivers:
@@ -189,6 +186,10 @@ def _words(text: str) -> list[str]:
 
 
 def _source_of(flags: Flags) -> Source:
+    from tonnage.pools.sources import source_of
+    from tonnage.pools.sources.command import CommandPools
+    from tonnage.pools.sources.nodes import NodeTexts
+
     name, drivers = flags["source"], flags["drivers"]
     if name is None:
         found = {each.name: each for driver in drivers if (each := source_of(driver)) is not None}
@@ -222,6 +223,16 @@ def _flag_of(source: str, flags: Flags) -> str:
 
 
 async def _run(flags: Flags, source: Source, settings: Settings, command: Command | None) -> None:
+    from tonnage.client.clients import Clients, lease_timeout_s
+    from tonnage.client.leader import LeaderElector, new_identity
+    from tonnage.client.leadership import Leadership
+    from tonnage.client.metrics.leader_election import show_leadership
+    from tonnage.client.metrics.rest_client import RestClientMetrics
+    from tonnage.health import served
+    from tonnage.metrics import new_registry
+    from tonnage.pools.program import PoolsProgram
+    from tonnage.pools.settings import PROGRAM
+
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
     identity = new_identity()
     endpoint = endpoint_of(flags["http_endpoint"], "")

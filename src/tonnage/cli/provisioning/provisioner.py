@@ -7,7 +7,7 @@ import os
 import random
 import secrets
 from contextlib import AsyncExitStack
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
@@ -18,18 +18,13 @@ from tonnage.cli.output import echo, say
 from tonnage.cli.provisioning.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
 from tonnage.cli.provisioning.provisioner_gates import parse_gates
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
-from tonnage.client.clients import Clients, lease_timeout_s
-from tonnage.client.http import Client
-from tonnage.client.leader import LeaderElector, check_retry_period, new_identity
-from tonnage.client.leadership import Leadership
-from tonnage.client.metrics.leader_election import show_leadership
-from tonnage.client.metrics.rest_client import RestClientMetrics
 from tonnage.clock import Clock, SystemClock
-from tonnage.csi.client import CsiClient
-from tonnage.health import served
-from tonnage.metrics import new_registry
-from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.program import PROGRAM, Provisioner
+
+if TYPE_CHECKING:
+    from tonnage.client.http import Client
+    from tonnage.client.leader import LeaderElector
+    from tonnage.client.leadership import Leadership
+    from tonnage.provisioner.program import Provisioner
 
 _THREADS: Final = click.IntRange(min=1)
 
@@ -151,6 +146,15 @@ def provisioner(**flags: Unpack[Flags]) -> None:
 
 
 async def _run(flags: Flags) -> None:
+    from tonnage.client.clients import Clients, lease_timeout_s
+    from tonnage.client.metrics.leader_election import show_leadership
+    from tonnage.client.metrics.rest_client import RestClientMetrics
+    from tonnage.csi.client import CsiClient
+    from tonnage.health import served
+    from tonnage.metrics import new_registry
+    from tonnage.provisioner.metrics import ProvisionerMetrics
+    from tonnage.provisioner.program import PROGRAM, Provisioner
+
     endpoint = endpoint_of(flags["http_endpoint"], flags["metrics_address"])
     options, capacity = options_of(flags), capacity_of(flags)
     clock, rng, registry = SystemClock(), random.Random(secrets.randbits(64)), new_registry()
@@ -214,6 +218,9 @@ async def _run(flags: Flags) -> None:
 
 def _leadership_of(flags: Flags, clock: Clock) -> Leadership | None:
     """What every write asks first; None without leader election. Raises InvalidLeaseTimes."""
+    from tonnage.client.leader import check_retry_period, new_identity
+    from tonnage.client.leadership import Leadership
+
     if not flags["leader_election"]:
         return None
     renew_deadline_s = flags["leader_election_renew_deadline"]
@@ -236,6 +243,8 @@ async def _work(program: Provisioner) -> None:
 async def _lead(
     program: Provisioner, leases: Client, leadership: Leadership, flags: Flags, electors: list[LeaderElector]
 ) -> None:
+    from tonnage.client.leader import LeaderElector
+
     async with program:
         await program.wait_synced()
         say_ready()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import click
 
 from tonnage.cli.provisioning.provisioner_gates import ProvisionerGates
-from tonnage.provisioner.capacity.controller import CapacitySettings
-from tonnage.provisioner.options import NodeDeployment, Options
+
+if TYPE_CHECKING:
+    from tonnage.provisioner.capacity.controller import CapacitySettings
+    from tonnage.provisioner.options import Options
 
 _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -64,6 +66,8 @@ class Flags(TypedDict):
 
 def options_of(flags: Flags) -> Options:
     """What the flags say about volumes. Raises UsageError."""
+    from tonnage.provisioner.options import NodeDeployment, Options
+
     own = flags["gates"].own
     deployment = None
     if flags["node_deployment"]:
@@ -97,6 +101,8 @@ def options_of(flags: Flags) -> Options:
 
 def capacity_of(flags: Flags) -> CapacitySettings | None:
     """What the flags say about capacity; None when it is not published."""
+    from tonnage.provisioner.capacity.controller import CapacitySettings
+
     if not flags["enable_capacity"]:
         return None
     return CapacitySettings(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.topology_labels import ZONE
@@ -18,10 +18,8 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.expansion import Replica
+from tonnage.whatif.fit.limits import MOST
 from tonnage.whatif.replay import Replay
-
-MOST: Final = 10_000
-"""Where counting ends unless somebody asks for more: nobody scales that far by accident."""
 
 
 @dataclass(frozen=True, slots=True)

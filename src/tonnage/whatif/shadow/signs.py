@@ -35,10 +35,9 @@ from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.volumes.pod_claims import is_delayed
 from tonnage.whatif.shadow.judging import Judge, Verdict, verdict_of
+from tonnage.whatif.shadow.limits import STUCK_AFTER_S
 from tonnage.whatif.shadow.tally import Tally
 
-STUCK_AFTER_S: Final = 120.0
-"""A claim that has no volume so long after its pod was sent somewhere. Disks of clouds take up to a minute."""
 _SETTLED_S: Final = 5.0
 """A younger decision is not counted at the end, whatever its volumes look like."""
 _MOST_ENDED: Final = 1000
