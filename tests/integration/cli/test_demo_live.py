@@ -62,7 +62,9 @@ async def nothing_holds(runner: StoryRunner) -> None:
 
 
 def test_a_claim_that_does_not_hold_is_shown_and_ends_the_demo_with_1(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tonnage.cli.demo.SUITES", (replace(SUITES[0], title="a test", stories=(nothing_holds,)),))
+    monkeypatch.setattr(
+        "tonnage.stories.suites.SUITES", (replace(SUITES[0], title="a test", stories=(nothing_holds,)),)
+    )
     done = CliRunner().invoke(demo)
     assert done.exit_code == 1
     assert "✗ the earth is flat\n      it is round\n  ✗ and then the stage breaks\n  it did not hold" in done.stdout

@@ -61,7 +61,7 @@ def test_the_table_shows_the_same(monkeypatch):
     async def found(*_: object, **__: object) -> ClusterStatus:
         return STATUS
 
-    monkeypatch.setattr("tonnage.cli.status.status_of", found)
+    monkeypatch.setattr("tonnage.plane.status.status_of", found)
     shown = CliRunner().invoke(status, ["--data-dir", "x"])
     trouble = (
         'warning: the API server\'s store: 1 damaged: revision 5 of "nodes/a": its checksum does not match; kept out'
