@@ -61,19 +61,29 @@ def pre_bind_pre_flight(placement: Placement) -> Status | tuple[PreBindPlugin, .
     return tuple(due)
 
 
-async def bind(context: SchedulerContext, placement: Placement, due: Sequence[PreBindPlugin]) -> Status:
-    """Run the PreBind plugins that have something to do, then bind.
+def writes_node(placement: Placement, due: Sequence[PreBindPlugin]) -> bool:
+    """Whether what is done first for the pod says itself where it goes."""
+    return bool(due) and due[0].writes_node(placement.cycle)
+
+
+async def prepare(context: SchedulerContext, placement: Placement, due: Sequence[PreBindPlugin]) -> Status:
+    """Run the PreBind plugins that have something to do.
 
     Never raises for what the API says or a plugin breaks: that is a Status with code ERROR.
     """
-    api = _PodApi(context, placement)
-    status = Status()
-    if due:
-        began_at = context.clock.monotonic()
-        status = await context.in_pre_bind.run(placement.pod.uid, _pre_bind(context, placement, due, api))
-        if context.traces is not None:
-            context.traces.phase(placement.pod.uid, "prebind", began_at)
-    return await _bind(placement, api) if status.is_success else status
+    if not due:
+        return Status()
+    began_at = context.clock.monotonic()
+    work = _pre_bind(context, placement, due, _PodApi(context, placement))
+    status = await context.in_pre_bind.run(placement.pod.uid, work)
+    if context.traces is not None:
+        context.traces.phase(placement.pod.uid, "prebind", began_at)
+    return status
+
+
+async def bind(context: SchedulerContext, placement: Placement) -> Status:
+    """Bind the pod. Never raises, as `prepare`."""
+    return await _bind(placement, _PodApi(context, placement))
 
 
 async def _pre_bind(context: SchedulerContext, placement: Placement, due: Sequence[PreBindPlugin], api: Api) -> Status:

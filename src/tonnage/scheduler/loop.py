@@ -57,7 +57,13 @@ class SchedulingLoop:
         self._clock = context.clock
         self._slots = context.slots
         self._traces = context.traces
-        self._nominations = Nominations(context.client, context.newest, is_shown=context.shows_nominations)
+        self._nominations = Nominations(
+            context.client,
+            context.newest,
+            context.clock,
+            is_shown=context.shows_nominations,
+            is_busy=lambda: self.is_busy,
+        )
         self.pod_status = PodStatusWriter(
             context.client, context.telling or context.client, context.events, context.clock, context.newest
         )
@@ -80,6 +86,7 @@ class SchedulingLoop:
                 queued = self._engine.pop()
                 self.is_busy = queued is not None
                 if queued is None:
+                    self._nominations.following.wake()
                     self._active.clear()
                     await self._active.wait()
                     continue
@@ -93,12 +100,14 @@ class SchedulingLoop:
             ticking.cancel()
             self._slots.close()
             self.pod_status.close()
+            self._nominations.following.close()
             await self._end()
 
     async def settle(self) -> None:
         """Wait until everything that was started beside the loop has ended."""
         while self._work:
             await asyncio.wait(self._work)
+        await self._nominations.following.settle()
         await self.pod_status.settle()
 
     async def _end(self) -> None:
@@ -117,6 +126,7 @@ class SchedulingLoop:
             for task in self._work:
                 task.cancel()
             await asyncio.wait(self._work)
+        await self._nominations.following.stop()
         await self.pod_status.stop()
 
     async def _tick(self) -> None:
@@ -125,6 +135,7 @@ class SchedulingLoop:
             for placement in self._engine.tick(self._clock.monotonic()):
                 self._start(self._look_for(placement))
             self._context.waits.sweep()
+            self._nominations.following.wake()
             if self._unplaced > _NAMED_A_TICK:
                 _log.info("Unable to schedule more pods", pods=self._unplaced - _NAMED_A_TICK)
             self._unplaced = 0
@@ -188,8 +199,10 @@ class SchedulingLoop:
         due = binding_cycle.pre_bind_pre_flight(placement)
         if isinstance(due, Status):
             return due
-        if due or self._context.waiting_pods.get(queued.uid) is not None:
-            await self._nominations.show(placement.pod, placement.node)
+        is_held = self._context.waiting_pods.get(queued.uid) is not None
+        if due or is_held:
+            writes_node = not is_held and binding_cycle.writes_node(placement, due)
+            await self._nominations.show(placement.pod, placement.node, may_follow=writes_node)
         permitted_at = self._clock.monotonic()
         status = await binding_cycle.wait_on_permit(self._context, placement)
         if self._traces is not None:
@@ -198,7 +211,11 @@ class SchedulingLoop:
             return status
         # No plugin will refuse it any more, so events need not be kept for it.
         self._engine.done(queued.pod)
-        return await binding_cycle.bind(self._context, placement, due)
+        try:
+            status = await binding_cycle.prepare(self._context, placement, due)
+        finally:
+            await self._nominations.following.over(queued.uid)
+        return await binding_cycle.bind(self._context, placement) if status.is_success else status
 
     async def _look_for(self, placement: Placement) -> None:
         """A binding was accepted, and no watch shows it: ask the API, and try the pod again if it did not happen."""

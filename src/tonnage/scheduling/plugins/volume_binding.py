@@ -345,6 +345,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         notes: Notes | None = cycle.state.get(self.name)
         return SKIP if notes is None or notes.assumed is None else SUCCESS
 
+    def writes_node(self, cycle: Cycle) -> bool:
+        """A claim that is to be provisioned keeps to its selected node; one that is rebuilt may be sent on."""
+        notes: Notes | None = cycle.state.get(self.name)
+        provisions = notes.plan.provisions if notes is not None and notes.plan is not None else ()
+        return bool(provisions) and not any(each.is_rebuild for each in provisions)
+
     async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
         notes: Notes = cycle.state[self.name]
         assumed, plan = notes.assumed, notes.plan

@@ -1,0 +1,215 @@
+"""Nominations that may follow: whose, when they are written at the latest, and that none is written too late."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from scheduler_volume_rig import Rig
+
+from tonnage.clock import VirtualClock
+from tonnage.scheduler.following_nominations import PATIENCE_S, WRITERS, FollowingNominations
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.framework import SUCCESS, Api, Cycle, PreBindPlugin, Status
+from tonnage.testing.builders import node, pod
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+
+MANY = 24
+"""More pods than are tried between two turns of the event loop: the first bindings begin while others wait."""
+NAMES = [f"db-{number:02}" for number in range(MANY)]
+
+
+def burst(*, is_shown: bool = True, **status: Any) -> Rig:
+    """As many nodes as pods, and each pod has a claim that is provisioned where it goes."""
+    rig = Rig(storage_class(), driver(), is_shown=is_shown)
+    for name in NAMES:
+        rig.add(node(name), capacity("fast", name, "100Gi"), claim(name))
+    rig.add(*(pod_with(name, name, status=status) for name in NAMES))
+    return rig
+
+
+def nominated_to(rig: Rig, name: str) -> str:
+    found = rig.pod(f"default/{name}")
+    return found.status.nominated_node_name if found is not None else "gone"
+
+
+def place_of(rig: Rig, verb: str, name: str) -> int:
+    return rig.calls.index((verb, f"default/{name}"))
+
+
+# -- in the scheduler -------------------------------------------------------------------------------------------------
+
+
+async def test_in_a_burst_claims_are_written_first_and_every_pod_is_nominated_once():
+    rig = burst()
+    async with rig.running():
+        await rig.settle()
+        selected = [rig.claim(name).selected_node for name in NAMES]
+        assert all(selected) and [nominated_to(rig, name) for name in NAMES] == selected
+    assert sorted(rig.calls) == sorted((verb, f"default/{n}") for verb in ("patch", "patch status") for n in NAMES)
+    first = NAMES[0]
+    assert place_of(rig, "patch", first) < place_of(rig, "patch status", first), "it followed"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
+        {"nominatedNodeName": "gone"},
+    ],
+    ids=["told that it fits nowhere", "proposed elsewhere"],
+)
+async def test_whoever_was_told_otherwise_hears_of_it_before_anything_is_waited_for(status):
+    rig = burst(**status)
+    async with rig.running():
+        await rig.settle()
+    for name in NAMES:
+        assert place_of(rig, "patch status", name) < place_of(rig, "patch", name)
+
+
+async def test_what_does_not_say_itself_where_a_pod_goes_waits_for_the_nomination():
+    prepared: list[str] = []
+
+    class Other(PreBindPlugin):
+        name = "Other"
+
+        def __init__(self, args: Any) -> None: ...
+
+        async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+            prepared.append(nominated_to(rig, cycle.pod.pod.name))
+            return SUCCESS
+
+    rig = Rig(node("a", cpu="100"), *(pod(name) for name in NAMES), plugins=[Other])
+    async with rig.running():
+        await rig.settle()
+    assert prepared == ["a"] * MANY
+
+
+async def test_a_pod_whose_volume_comes_before_its_turn_is_bound_without_a_nomination():
+    rig = burst()
+    first = NAMES[0]
+
+    def provision() -> None:  # before the last pod's claim is written, when the first one's is
+        rig.provision(first)
+
+    rig.at_call["patch", f"default/{NAMES[-1]}"] = provision
+    async with rig.running():
+        await rig.settle()
+        assert rig.bound == {f"default/{first}": rig.claim(first).selected_node}
+    nominated = [key for verb, key in rig.calls if verb == "patch status"]
+    assert nominated.count(f"default/{first}") <= 1
+    if f"default/{first}" in nominated:
+        assert place_of(rig, "patch status", first) < place_of(rig, "bind", first)
+
+
+async def test_with_the_gate_off_nothing_follows():
+    rig = burst(is_shown=False)
+    async with rig.running():
+        await rig.settle()
+    assert {verb for verb, _ in rig.calls} == {"patch"}
+
+
+# -- by itself --------------------------------------------------------------------------------------------------------
+
+
+class Told:
+    """Who was told, and writes that take until they are let go."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.pods: list[str] = []
+        self.is_busy = True
+        self.go = asyncio.Event()
+        self.go.set()
+        self.following = FollowingNominations(self.write, self.clock, is_busy=lambda: self.is_busy)
+
+    async def write(self, pod: PodInfo, node_name: str) -> None:
+        self.pods.append(pod.pod.name)
+        await self.go.wait()
+
+    def note(self, *names: str) -> list[PodInfo]:
+        pods = [PodInfo(pod(name)) for name in names]
+        for each in pods:
+            self.following.note(each, "a")
+        return pods
+
+
+async def test_it_waits_while_others_are_tried_and_no_longer_than_its_patience():
+    told = Told()
+    told.note("one")
+    await told.clock.run_for(PATIENCE_S - 1.0)
+    told.note("two")
+    told.following.wake()
+    await told.following.settle()
+    assert told.pods == []
+    await told.clock.run_for(1.0)
+    told.following.wake()
+    await told.following.settle()
+    assert told.pods == ["one"], "the other has not waited long enough"
+    told.is_busy = False
+    told.following.wake()
+    await told.following.settle()
+    assert told.pods == ["one", "two"]
+
+
+async def test_few_are_written_at_a_time():
+    told = Told()
+    told.is_busy = False
+    told.go.clear()
+    names = [f"p{number}" for number in range(3 * WRITERS)]
+    told.note(*names)
+    told.following.wake()
+    await told.clock.run_for(0.0)
+    assert told.pods == names[:WRITERS]
+    told.go.set()
+    await told.following.settle()
+    assert told.pods == names
+
+
+async def test_what_is_over_is_not_written_and_what_is_being_written_is_waited_for():
+    told = Told()
+    told.is_busy = False
+    told.go.clear()
+    one, two = told.note("one", "two")
+    await told.following.over(two.uid)
+    told.following.wake()
+    await told.clock.run_for(0.0)
+    over = asyncio.create_task(told.following.over(one.uid))
+    await told.clock.run_for(0.0)
+    assert told.pods == ["one"] and not over.done()
+    told.go.set()
+    await over
+    assert told.pods == ["one"]
+
+
+@pytest.mark.parametrize("how", ["close", "stop"])
+async def test_the_end_forgets_what_was_not_written(how):
+    told = Told()
+    told.note("one")
+    if how == "stop":
+        told.is_busy = False
+        told.go.clear()
+        told.note("two")
+        told.following.wake()
+        await told.clock.run_for(0.0)
+        await told.following.stop()
+    told.following.close()
+    told.is_busy = False
+    told.following.wake()
+    await told.following.settle()
+    assert told.pods == (["one", "two"] if how == "stop" else [])
+
+
+async def test_a_write_that_fails_by_a_fault_of_ours_keeps_no_binding_waiting():
+    told = Told()
+    told.is_busy = False
+
+    async def broken(pod: PodInfo, node_name: str) -> None:
+        raise RuntimeError("ours")
+
+    told.following = FollowingNominations(broken, told.clock, is_busy=lambda: False)
+    (one,) = told.note("one")
+    told.following.wake()
+    await told.following.over(one.uid)
+    await told.following.settle()
