@@ -5,7 +5,8 @@
 "Equal" pods are alike in everything a row-local plugin reads, "replicas" are equal pods that a ReplicaSet owns and that
 are therefore spread by default, "unlike" ones differ in what they ask for, "picky" ones also in the nodes they want.
 A decision starts with a pod that nothing is known of and ends with the pod reserved and assumed on its node: one
-attempt of the scheduler's engine. Also what an event costs: it should not depend on size.
+attempt of the scheduler's engine. "Nominated" is the decision alone, for equal pods, while so many other pods are
+expected on a node each and count there. Also what an event costs: it should not depend on size.
 
 Times are CPU time, the median over batches, so that other programs on the machine matter little. Compare within one
 run. Budgets (DESIGN section 8): 100 µs for equal and 1,000 µs for unlike pods at 5,000 nodes.
@@ -92,6 +93,18 @@ def per_decision_us(nodes: int, pods: int, kind: str) -> float:
     return median_us(engine.place, [next(made) for _ in range(pods)])
 
 
+def beside_nominated_us(nodes: int, pods: int, nominated: int) -> float:
+    """Equal pods that leave room on so many nodes for a pod that is expected there."""
+    engine, made = engine_of(nodes), pods_of("equal")
+    (profile,) = engine.profiles.values()
+    decider = profile.decider
+    expected = [(f"node-{i}", info(f"expected-{i}", cpu=f"{100 + i % 50}m", memory="64Mi")) for i in range(nominated)]
+    decider.decide(engine.cluster, next(made), expected)
+    return median_us(
+        lambda pod: decider.decide(engine.cluster, pod, expected), [next(made) for _ in range(min(pods, 200))]
+    )
+
+
 def per_event_us(nodes: int, events: int) -> dict[str, float]:
     """A node's heartbeat and a label of it changing; a pod coming, saying something new, and going."""
     cluster = engine_of(nodes).cluster
@@ -120,6 +133,9 @@ def main() -> None:
         for kind in ("equal", "replicas", "unlike", "picky"):
             cost = per_decision_us(nodes, options.pods, kind)
             print(f"  {kind:<18}{cost:7.0f} µs {1e6 / cost:9,.0f} decisions/s", flush=True)
+        for nominated in (0, 100, 1000):
+            cost = beside_nominated_us(nodes, options.pods, nominated)
+            print(f"  {nominated:>5,} nominated   {cost:7.0f} µs {1e6 / cost:9,.0f} decisions/s", flush=True)
         for event, cost in per_event_us(nodes, options.pods).items():
             print(f"  {event:<18}{cost:7.1f} µs")
 

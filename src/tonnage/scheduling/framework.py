@@ -58,6 +58,7 @@ __all__ = [
     "Ints",
     "Judgement",
     "Mask",
+    "Minds",
     "Narrowing",
     "PermitPlugin",
     "Plugin",
@@ -78,6 +79,7 @@ __all__ = [
     "ScorePlugin",
     "Status",
     "SumsAsked",
+    "minds_everybody",
     "refuse",
     "scaled_to_max",
     "unresolvable",
@@ -92,6 +94,7 @@ T = TypeVar("T")
 Bits = npt.NDArray[np.int64]
 
 EventHint = tuple[ClusterEvent, HintFn | None]
+Minds = Callable[["PodInfo"], bool]
 Ration = Callable[["PodInfo"], float | None]
 """How much of what changed a pod would use up: 0.0 nothing of it, 1.0 all of it; None when it cannot use it at all."""
 """A mask of events and a closer look at those it covers; without one, each of them is worth a try."""
@@ -391,12 +394,29 @@ class FilterPlugin(Plugin):
         """
         return self.node_only
 
+    def minds(self, cycle: Cycle) -> Minds | None:
+        """After PreFilter: tells of a pod that comes to a row whether this plugin's answer about the row may change.
+
+        None when none would change it. Pods that are nominated to a node count as if they were there: who does not mind
+        them is not asked again.
+        """
+        return None if self.node_only else minds_everybody
+
     def sums(self, pod: PodInfo) -> SumsAsked | None:
         """What the pod asks for, if a row passes just when it has so much left of each; None if more decides.
 
-        Preemption then adds up what pods would give back for all rows at once, instead of trying them one by one.
+        Preemption then adds up what pods would give back for all rows at once, instead of trying them one by one; and
+        so are pods added up that are nominated to rows (`filter_beside`).
         """
         return None
+
+    def filter_beside(self, cycle: Cycle, rows: Rows, taken: Mapping[str, Ints]) -> Judgement | None:
+        """Judge rows of which so much more is taken, by resource. Asked of a plugin that has `sums`."""
+        raise NotImplementedError(f"{self.name} has sums, and cannot judge by them")
+
+
+def minds_everybody(pod: PodInfo) -> bool:
+    return True
 
 
 class SumsAsked(NamedTuple):

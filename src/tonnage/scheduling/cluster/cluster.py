@@ -29,6 +29,7 @@ from tonnage.scheduling.cluster.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, P
 from tonnage.scheduling.cluster.changes import Changes
 from tonnage.scheduling.cluster.columns import LARGE, MOST, Ids, Interner, Ints, LabelColumns, Mask, grown
 from tonnage.scheduling.cluster.images import Images
+from tonnage.scheduling.cluster.namespaces import Namespaces
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.ports import HostPorts
 from tonnage.scheduling.cluster.storage import Storage
@@ -86,8 +87,7 @@ class Cluster:
         self.ports = HostPorts()
         self.images = Images()
         self.workloads = Workloads()
-        self.namespaces: dict[str, Mapping[str, str]] = {}
-        """Labels by namespace."""
+        self.namespaces = Namespaces()
         self.nodes: list[Node | None] = []
         self.row_of: dict[str, int] = {}
         self.residents: list[dict[str, PodInfo]] = []

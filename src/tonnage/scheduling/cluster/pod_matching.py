@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
+
+if TYPE_CHECKING:
+    from tonnage.scheduling.cluster.namespaces import Namespaces
 
 T = TypeVar("T")
 Labels = Mapping[str, str]
@@ -66,7 +69,7 @@ class PodMatcher:
             self.requirements, labels
         )
 
-    def settled(self, known: Mapping[str, Labels]) -> PodMatcher:
+    def settled(self, known: Namespaces) -> PodMatcher:
         """The same with its namespaces looked up: what it means from now on depends on no namespace's labels.
 
         A selector of namespaces chooses among those that are `known`; one that chooses every namespace stays as it is.
@@ -74,8 +77,8 @@ class PodMatcher:
         chosen = self.namespace_requirements
         if not chosen:
             return self
-        found = (name for name, labels in known.items() if hold(chosen, labels))
-        return PodMatcher(self.namespaces.union(found), self.requirements)
+        found = known.chosen_by(chosen)
+        return PodMatcher(self.namespaces | found if self.namespaces else found, self.requirements)
 
     def anchors(self) -> Iterator[tuple[str, tuple[str, str]]]:
         """(namespace, label) pairs, one of which every pod that it means has; the fewest there are."""

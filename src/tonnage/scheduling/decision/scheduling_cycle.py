@@ -19,13 +19,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answer_cache import Answer, AnswerCache
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
+from tonnage.scheduling.decision.nominated_room import judge_by_sums, not_yet_counted
 from tonnage.scheduling.framework import (
     Code,
     Cycle,
@@ -39,9 +39,6 @@ from tonnage.scheduling.framework import (
     ScorePlugin,
     Status,
 )
-
-_NATIVE = ((CPU, 0), (MEMORY, 1))
-"""Resources that every node has from its first day, with their places in `Cluster.allocatable`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +218,7 @@ class Decider:
                 diagnosis.add(position, judgement, cluster.all_rows)
         if narrowed:
             diagnosis.narrow(narrowed)
-        for row, pods in held.items():
+        for row, pods in judge_by_sums(self._pipeline.filter, cycle, diagnosis, held).items():
             self._judge_with_nominated(cycle, diagnosis, row, pods)
         return diagnosis
 
@@ -372,19 +369,6 @@ class Decider:
             elif not answer.is_success:
                 return _failure("PreScore", plugin, answer)
         return None
-
-
-def not_yet_counted(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> list[PodInfo]:
-    """The pods expected on a row that are not counted anywhere yet.
-
-    One that asks for more than the whole node has will never be there: it must not keep others out.
-    """
-    return [
-        pod
-        for pod in expected
-        if cluster.node_of(pod.uid) is None
-        and all(pod.requests.get(name, 0) <= cluster.allocatable.item(number, row) for name, number in _NATIVE)
-    ]
 
 
 def _by_row(cluster: Cluster, nominated: Iterable[tuple[str, PodInfo]], pod: PodInfo) -> dict[int, list[PodInfo]]:

@@ -13,7 +13,7 @@ do not say):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -96,6 +96,14 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         asked = self.asked(cycle.pod)
         if (few := few_rows(rows, FEW_ROWS)) and all(_has_room(cluster, asked, row) for row in few):
             return None  # the rows that took the pods before take this one too: the usual case
+        return self._judged(cluster, asked, rows, {})
+
+    def filter_beside(self, cycle: Cycle, rows: Rows, taken: Mapping[str, Ints]) -> Judgement | None:
+        return self._judged(cycle.cluster, self.asked(cycle.pod), rows, taken)
+
+    def _judged(
+        self, cluster: Cluster, asked: Sequence[tuple[str, int]], rows: Rows, taken: Mapping[str, Ints]
+    ) -> Judgement | None:
         short: dict[int, Mask] = {}
         hopeless: Mask | bool = False
         for place, (name, amount) in enumerate(asked):
@@ -105,7 +113,10 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
                 hopeless = True
                 continue
             has = cluster.allocatable[number][rows]
-            is_short = has - cluster.requested[number][rows] < amount
+            left = has - cluster.requested[number][rows]
+            if name in taken:
+                left -= taken[name]
+            is_short = left < amount
             if is_short.any():
                 short[place] = is_short
                 if name != PODS:

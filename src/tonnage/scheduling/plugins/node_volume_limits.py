@@ -34,6 +34,7 @@ from tonnage.scheduling.framework import (
     EventHint,
     FilterPlugin,
     Judgement,
+    Minds,
     PreFilterPlugin,
     RowAccount,
     Status,
@@ -147,6 +148,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         brought: _Brought | str = cycle.state[self.name]
         return not isinstance(brought, str) and not brought.mounted
 
+    def minds(self, cycle: Cycle) -> Minds | None:
+        """Volumes that come with another pod; nobody, where PreFilter found nothing that is limited."""
+        return None if self.name in cycle.skip_filter else _brings_volumes
+
     def _needed(self, volumes: _Volumes, storage: Storage) -> tuple[tuple[str, bool], ...]:
         """The drivers that must be on a node; one whose volumes all are in-tree disks, only where those are counted."""
         found: dict[str, bool] = {}
@@ -254,6 +259,10 @@ def _volumes_of(pod: Pod, storage: Storage) -> _Volumes | str:
 
 def _may_count(volume: Volume) -> bool:
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None or taken_over_by(volume) != ""
+
+
+def _brings_volumes(pod: PodInfo) -> bool:
+    return any(map(_may_count, pod.pod.spec.volumes))
 
 
 def _volumes_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:

@@ -43,6 +43,7 @@ from tonnage.scheduling.framework import (
     EventToRecord,
     FilterPlugin,
     Judgement,
+    Minds,
     PluginCounter,
     PreBindPlugin,
     PreFilterPlugin,
@@ -240,6 +241,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """
         notes: Notes | None = cycle.state.get(self.name)
         return notes is None or all(len(rows) == 1 for _, rows in notes.demand.sharers)
+
+    def minds(self, cycle: Cycle) -> Minds | None:
+        """Whoever brings claims takes room for volumes too, or shares one of this pod's."""
+        return (lambda other: other.has_claims) if cycle.pod.has_claims else None
 
     def account(self, cycle: Cycle) -> Mapping[int, RowAccount] | None:
         notes: Notes | None = cycle.state.get(self.name)

@@ -23,6 +23,7 @@ from tonnage.scheduling.framework import (
     EventHint,
     FilterPlugin,
     Judgement,
+    Minds,
     PreFilterPlugin,
     RowAccount,
     Status,
@@ -82,6 +83,12 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
 
+    def minds(self, cycle: Cycle) -> Minds | None:
+        pod = cycle.pod
+        if not pod.named_claims and not disks_of(pod.pod):
+            return None
+        return lambda other: _do_share(pod, other)
+
     def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
         """Who has the disk on the row, or the claim wherever that is."""
         cluster = cycle.cluster
@@ -111,9 +118,12 @@ def _given_back(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:
 
     Disks know no namespaces. (Upstream forgets that, and lets a pod sleep whose disk another namespace gave back.)
     """
-    if do_conflict(pod.pod, old):
-        return QUEUE
-    return NO_HELP if set(pod.named_claims).isdisjoint(PodInfo(old).named_claims) else QUEUE
+    return QUEUE if _do_share(pod, PodInfo(old)) else NO_HELP
+
+
+def _do_share(pod: PodInfo, other: PodInfo) -> bool:
+    """Both have a disk, or mount a claim, that may be for one of them alone."""
+    return do_conflict(pod.pod, other.pod) or not set(pod.named_claims).isdisjoint(other.named_claims)
 
 
 def _claim_came(pod: PodInfo, event: ClusterEvent, old: None, new: PersistentVolumeClaim) -> Hint:

@@ -26,6 +26,7 @@ from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.nominated_room import minders
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.framework import SUCCESS, Code, Cycle, FilterPlugin, PostFilterResult, Status
 from tonnage.scheduling.preemption.candidates import Candidate
@@ -133,10 +134,14 @@ class Preemption:
                 judgement = plugin.filter(cycle, rows[found])
                 if judgement is not None:
                     found[found] = judgement.bits == 0
-        for row in expected_on(cycle):
-            places = np.flatnonzero(rows == row)
-            if len(places) and found[places[0]]:
-                found[places[0]] = passes_with_fewer_pods_but_for(self._decider, cycle, row, fit)
+        expected = expected_on(cycle)
+        minding, place_of = minders(self._decider.filters, cycle, fit), dict[int, int]()
+        if expected and minding:
+            place_of = {row: place for place, row in enumerate(rows.tolist()) if found[place]}
+        for row, pods in expected.items():
+            place = place_of.get(row)
+            if place is not None and any(minds(pod) for minds in minding for pod in pods):
+                found[place] = passes_with_fewer_pods_but_for(self._decider, cycle, row, fit)
         return found
 
     def _by_trying(

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.scheduling_cycle import Decider, not_yet_counted
+from tonnage.scheduling.decision.nominated_room import not_yet_counted
+from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Status
 from tonnage.scheduling.preemption.candidates import Candidate, importance
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets

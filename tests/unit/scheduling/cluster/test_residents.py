@@ -14,6 +14,7 @@ from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.scheduling.cluster import residents
 from tonnage.scheduling.cluster.cluster import Cluster, place
+from tonnage.scheduling.cluster.namespaces import Namespaces
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import NOBODY, MatcherIndex, PodMatcher, requirements_of
 from tonnage.scheduling.cluster.residents import Residents
@@ -94,7 +95,9 @@ def test_counts_are_summed_up_by_label_value() -> None:
 def test_a_matcher_settles_on_the_namespaces_it_selects() -> None:
     team = Requirement(key="team", operator="In", values=("x",))
     matcher = PodMatcher(frozenset(("listed",)), WEB.requirements, (team,))
-    settled = matcher.settled({"red": {"team": "x"}, "blue": {"team": "y"}})
+    known = Namespaces()
+    known.update({"red": {"team": "x"}, "blue": {"team": "y"}})
+    settled = matcher.settled(known)
     assert settled == PodMatcher(frozenset(("listed", "red")), WEB.requirements)
 
 
