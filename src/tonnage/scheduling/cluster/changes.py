@@ -25,6 +25,8 @@ class Changes:
         self.version: Ints = np.zeros(capacity, dtype=np.int64)
         """By row, the tick of its last change."""
         self._log: list[int] = []  # rows; the last entry is that of `tick`
+        self._last: tuple[int, int, int, Rows] = (0, 0, 0, slice(0, 0))
+        """The last question and its answer: those who judge rows and those who score them ask the same."""
 
     def grow(self, capacity: int) -> None:
         self.version = grown(self.version, capacity)
@@ -53,6 +55,14 @@ class Changes:
         if missed == 1:  # the commonest by far: the pod placed last
             row = self._log[-1]
             return slice(row, row + 1)
+        if self._last[:3] == (tick, self.tick, size):
+            return self._last[3]
+        rows = self._rows_since(tick, size)
+        self._last = (tick, self.tick, size, rows)
+        return rows
+
+    def _rows_since(self, tick: int, size: int) -> Rows:
+        missed = self.tick - tick
         if missed > len(self._log):
             found = np.flatnonzero(self.version[:size] > tick)
         else:

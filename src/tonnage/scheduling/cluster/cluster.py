@@ -165,7 +165,10 @@ class Cluster:
 
     def note_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Something that row-local plugins read of these rows changed elsewhere, in storage say."""
-        self.changes.note_many(rows)
+        if len(rows) == 1:  # most capacity objects are one node's
+            self.changes.note(rows.item())
+        else:
+            self.changes.note_many(rows)
 
     def observe(self, observer: Observer) -> None:
         """Tell somebody about pods from now on, starting with those that are here."""

@@ -91,6 +91,11 @@ class Images:
         self._tick += 1
         holders.version = self._tick
 
+    @property
+    def are_unknown(self) -> bool:
+        """No node says that it has any."""
+        return not self._holders
+
     def where(self, name: str) -> Holders:
         """Who has the image of this canonical name."""
         return self._holders.get(name, _NOBODY)

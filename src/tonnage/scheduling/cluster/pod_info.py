@@ -9,11 +9,11 @@ equal node constraints share what does not depend on how full a node is.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import msgspec
 
-from tonnage.objects.core_v1 import Container, Pod
+from tonnage.objects.core_v1 import Container, Pod, Volume
 from tonnage.objects.node_selectors import NodeSelector
 from tonnage.scheduling.cluster.amounts import (
     CPU,
@@ -25,6 +25,7 @@ from tonnage.scheduling.cluster.amounts import (
     scored_requests_of,
 )
 from tonnage.scheduling.cluster.images import canonical
+from tonnage.scheduling.cluster.pod_likeness import are_alike
 
 HostPort = tuple[str, str, int]
 """(protocol, address, port); the address is "0.0.0.0" when all are meant."""
@@ -58,8 +59,40 @@ class derived(Generic[T]):  # lower case, because it is used as a decorator, lik
         return found
 
 
+class shared(derived[T]):
+    """One that pods which ask for the same have in common (`pod_likeness.py`): derived for the first of them."""
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        if owner.is_compared:
+            return super().__get__(owner, kind)
+        owner.compare()
+        return owner.__dict__[self._name] if self._name in owner.__dict__ else super().__get__(owner, kind)
+
+
+def is_disk(volume: Volume) -> bool:
+    """Whether a volume is a disk of an in-tree plugin, which its pod names itself. At most one source is set."""
+    if volume.persistent_volume_claim is not None:
+        return False
+    return (
+        volume.aws_elastic_block_store is not None
+        or volume.azure_disk is not None
+        or volume.azure_file is not None
+        or volume.cinder is not None
+        or volume.gce_persistent_disk is not None
+        or volume.iscsi is not None
+        or volume.portworx_volume is not None
+        or volume.rbd is not None
+        or volume.vsphere_volume is not None
+    )
+
+
 class PodInfo:
     """One pod, with what filters and scores ask of it over and over."""
+
+    _latest: ClassVar[PodInfo | None] = None
+    """The pod that others are compared with."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -68,25 +101,36 @@ class PodInfo:
         self.namespace: str = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
         self.priority: int = pod.spec.priority
+        self.is_compared = False
+
+    def compare(self) -> None:
+        """Take over what was derived for the pod before, if this one asks for the same."""
+        self.is_compared = True
+        known = PodInfo._latest
+        if known is not None and are_alike(self.pod, known.pod):
+            for name in SHARED:
+                self.__dict__[name] = getattr(known, name)
+        else:
+            PodInfo._latest = self
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
 
-    @derived
+    @shared
     def requests(self) -> Amounts:
         return requests_of(self.pod)
 
-    @derived
+    @shared
     def ordered_requests(self) -> tuple[tuple[str, int], ...]:
         """The same, by name."""
         return tuple(sorted(self.requests.items()))
 
-    @derived
+    @shared
     def scored_amounts(self) -> Amounts:
         """What it asks for as NodeResourcesFit scores a newcomer."""
         return self.requests if self.is_outspoken else scored_amounts_of(self.pod)
 
-    @derived
+    @shared
     def is_outspoken(self) -> bool:
         """Scores and filters see the same amounts of it."""
         return is_outspoken(self.pod)
@@ -96,14 +140,14 @@ class PodInfo:
         """(CPU, memory) of this pod as a scored newcomer."""
         return scored_requests_of(self.pod, pod_level=False)
 
-    @derived
+    @shared
     def scored_usage(self) -> tuple[int, int]:
         """(CPU, memory) of this pod as a resident, for other pods' scores."""
         if self.is_outspoken:
             return self.requests[CPU], self.requests[MEMORY]
         return scored_requests_of(self.pod, pod_level=True)
 
-    @derived
+    @shared
     def host_ports(self) -> tuple[HostPort, ...]:
         """Ports it takes on its node. Those of sidecars count, those of init containers that end do not."""
         spec = self.pod.spec
@@ -116,6 +160,11 @@ class PodInfo:
         """It mounts a claim, its own or a generic ephemeral one."""
         volumes = self.pod.spec.volumes
         return any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in volumes)
+
+    @derived
+    def has_disks(self) -> bool:
+        """It names a disk itself, of one of the in-tree plugins, and not through a claim."""
+        return any(map(is_disk, self.pod.spec.volumes))
 
     @derived
     def named_claims(self) -> tuple[tuple[str, str], ...]:
@@ -134,12 +183,12 @@ class PodInfo:
     def all_containers(self) -> tuple[Container, ...]:
         return (*self.pod.spec.init_containers, *self.pod.spec.containers)
 
-    @derived
+    @shared
     def images(self) -> tuple[str, ...]:
         """The images its containers run, by their canonical names; one run twice is there twice."""
         return tuple(canonical(container.image) for container in self.all_containers)
 
-    @derived
+    @shared
     def required_nodes(self) -> NodeSelector | None:
         """The required node affinity terms it names itself; None when it names none."""
         return self.pod.spec.affinity.node_affinity.required
@@ -148,7 +197,7 @@ class PodInfo:
     def is_terminating(self) -> bool:
         return self.pod.metadata.deletion_timestamp is not None
 
-    @derived
+    @shared
     def node_constraints(self) -> Hashable:
         """Equal for pods that ask the same of a node as such, whatever they take of it."""
         spec = self.pod.spec
@@ -159,7 +208,7 @@ class PodInfo:
             spec.tolerations,
         )
 
-    @derived
+    @shared
     def signature(self) -> Hashable:
         """Equal for pods that row-local plugins cannot tell apart."""
         return (
@@ -184,3 +233,7 @@ class PodInfo:
         if spec.node_name != theirs.spec.node_name:
             spec = msgspec.structs.replace(spec, node_name=theirs.spec.node_name)
         return spec == theirs.spec and mine.metadata.owner_references == theirs.metadata.owner_references
+
+
+SHARED = tuple(name for name, each in vars(PodInfo).items() if isinstance(each, shared))
+"""The names of what pods that ask for the same have in common."""

@@ -22,6 +22,11 @@ class Workloads:
         self.tick = 0
         """Changes whenever an answer of `selector_for` may have."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Nobody selects any pods."""
+        return not self._services and not self._owners
+
     def put_service(self, namespace: str, name: str, selector: Mapping[str, str]) -> None:
         self._services.setdefault(namespace, {})[name] = selector
         self.tick += 1

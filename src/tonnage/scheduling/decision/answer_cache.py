@@ -120,10 +120,10 @@ class AnswerCache:
     def __init__(self, filters: Sequence[FilterPlugin], scores: Scores) -> None:
         placed: Filters = tuple((plugin, position) for position, plugin in enumerate(filters))
         self._filters = len(filters)
-        self._node_filters = tuple(each for each in placed if _is_node_only(each[0]))
-        self._row_filters = tuple(each for each in placed if each[0].row_local and not _is_node_only(each[0]))
-        self._node_scores = tuple(each for each in scores if _is_node_only(each[0]))
-        self._row_scores = tuple(each for each in scores if each[0].row_local and not _is_node_only(each[0]))
+        self._node_filters = _Heard([each for each in placed if _is_node_only(each[0])])
+        self._row_filters = _Heard([each for each in placed if each[0].row_local and not _is_node_only(each[0])])
+        self._node_scores = _Heard([each for each in scores if _is_node_only(each[0])])
+        self._row_scores = _Heard([each for each in scores if each[0].row_local and not _is_node_only(each[0])])
         self._cluster: Cluster | None = None
         self._node_answers: _Latest[NodeOnlyAnswer] = _Latest()
         self._answers: _Latest[Answer] = _Latest()
@@ -137,7 +137,7 @@ class AnswerCache:
             self._cluster = cluster
             self._node_answers, self._answers = _Latest(), _Latest()
         node_answer = self._node_answer(cycle)
-        judged_by = _heard(self._row_filters, cycle.skip_filter, cycle.unshared)
+        judged_by = self._row_filters.by(cycle.skip_filter, cycle.unshared)
         answer = self._answers.get(cycle.signature)
         if answer is None or answer.node_answer is not node_answer or answer.judged_by != judged_by:
             answer = Answer(cluster, node_answer, judged_by)
@@ -153,7 +153,7 @@ class AnswerCache:
 
     def _node_answer(self, cycle: Cycle) -> NodeOnlyAnswer:
         cluster = cycle.cluster
-        judged_by = _heard(self._node_filters, cycle.skip_filter)
+        judged_by = self._node_filters.by(cycle.skip_filter)
         node_answer = self._node_answers.get(cycle.pod.node_constraints)
         if node_answer is None or node_answer.judged_by != judged_by:
             node_answer = NodeOnlyAnswer(cluster, self._filters, judged_by)
@@ -189,7 +189,7 @@ class AnswerCache:
         """Bring an answer that was just looked up to the scores of now. PreScore has run."""
         cluster = cycle.cluster
         self._score_node_answer(cycle, answer.node_answer)
-        scored_by = _heard(self._row_scores, cycle.skip_score, cycle.unshared)
+        scored_by = self._row_scores.by(cycle.skip_score, cycle.unshared)
         if answer.scored_by != scored_by:
             answer.scored_by, answer.raw = scored_by, {}
             answer.total.fill(UNFIT)
@@ -216,8 +216,12 @@ class AnswerCache:
         if not answer.passes.item(row):
             return UNFIT
         total = 0 if answer.node_answer.total is None else answer.node_answer.total.item(row)
+        is_measured = cycle.times is not None
         for plugin, weight in answer.scored_by or ():
-            found = cycle.run("Score", plugin, plugin.score_at, cycle, row)
+            if is_measured:
+                found = cycle.run("Score", plugin, plugin.score_at, cycle, row)
+            else:
+                found = plugin.score_at(cycle, row)
             if not plugin.normalizes:
                 total += weight * found
             else:
@@ -226,7 +230,7 @@ class AnswerCache:
 
     def _score_node_answer(self, cycle: Cycle, node_answer: NodeOnlyAnswer) -> None:
         cluster = cycle.cluster
-        scored_by = _heard(self._node_scores, cycle.skip_score)
+        scored_by = self._node_scores.by(cycle.skip_score)
         if node_answer.scored_by != scored_by:
             node_answer.scored_by, node_answer.raw = scored_by, {}
             adds_up = not all(plugin.normalizes for plugin, _ in scored_by)
@@ -246,13 +250,22 @@ def _is_node_only(plugin: Plugin) -> bool:
     return plugin.row_local and plugin.node_only
 
 
-def _heard(
-    plugins: tuple[tuple[P, int], ...], skipped: Set[str], unshared: Set[str] = frozenset()
-) -> tuple[tuple[P, int], ...]:
-    """Those that have a say about this pod which others may share."""
-    if unshared:
-        skipped = skipped | unshared
-    return tuple([each for each in plugins if each[0].name not in skipped])
+class _Heard(Generic[P]):
+    """Plugins, and those of them that have a say about a pod which others may share: for equal pods the same."""
+
+    def __init__(self, plugins: Sequence[tuple[P, int]]) -> None:
+        self._all = tuple(plugins)
+        self._skipped: Set[str] = frozenset()
+        self._left = self._all
+
+    def by(self, skipped: Set[str], unshared: Set[str] = frozenset()) -> tuple[tuple[P, int], ...]:
+        """All but those that are skipped, and those whose answers are for this pod alone."""
+        if unshared:
+            skipped = skipped | unshared
+        if skipped != self._skipped:
+            self._skipped = frozenset(skipped)
+            self._left = tuple([each for each in self._all if each[0].name not in skipped])
+        return self._left
 
 
 def _judge(cycle: Cycle, results: FilterResults, filters: Filters, rows: Rows) -> None:
@@ -263,8 +276,13 @@ def _judge(cycle: Cycle, results: FilterResults, filters: Filters, rows: Rows) -
 
 
 def _judge_row(cycle: Cycle, results: FilterResults, filters: Filters, row: int) -> None:
+    is_measured = cycle.times is not None
     for plugin, position in filters:
-        if cycle.run("Filter", plugin, plugin.surely_passes, cycle, row):
+        if is_measured:
+            is_sure = cycle.run("Filter", plugin, plugin.surely_passes, cycle, row)
+        else:
+            is_sure = plugin.surely_passes(cycle, row)
+        if is_sure:
             continue
         judgement = cycle.run("Filter", plugin, plugin.filter, cycle, slice(row, row + 1))
         if judgement is not None:

@@ -27,6 +27,7 @@ from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
 from tonnage.scheduling.decision.nominated_room import judge_by_sums, not_yet_counted
 from tonnage.scheduling.framework import (
+    SKIP,
     Code,
     Cycle,
     FilterPlugin,
@@ -183,11 +184,17 @@ class Decider:
         """
         narrowed: dict[str, frozenset[int]] = {}
         refusal: Status | None = None
+        is_measured = cycle.times is not None
         for plugin in self._pipeline.pre_filter:
-            answer = cycle.run("PreFilter", plugin, plugin.pre_filter, cycle)
+            if is_measured:
+                answer = cycle.run("PreFilter", plugin, plugin.pre_filter, cycle)
+            else:
+                answer = plugin.pre_filter(cycle)
             if answer is None:
                 continue
-            if isinstance(answer, Narrowing):
+            if answer is SKIP:
+                cycle.skip_filter.add(plugin.name)
+            elif isinstance(answer, Narrowing):
                 narrowed[plugin.name] = answer.rows
                 if len(narrowed) > 1 and all(narrowed.values()) and not frozenset.intersection(*narrowed.values()):
                     return _contradiction(narrowed)
@@ -360,8 +367,12 @@ class Decider:
 
     def _pre_score(self, cycle: Cycle) -> Status | None:
         """Every plugin's look at the feasible rows; the failure of one that does not succeed."""
+        is_measured = cycle.times is not None
         for plugin in self._pipeline.pre_score:
-            answer = cycle.run("PreScore", plugin, plugin.pre_score, cycle)
+            if is_measured:
+                answer = cycle.run("PreScore", plugin, plugin.pre_score, cycle)
+            else:
+                answer = plugin.pre_score(cycle)
             if answer is None:
                 continue
             if answer.code is Code.SKIP:

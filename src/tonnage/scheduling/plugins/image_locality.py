@@ -37,7 +37,8 @@ class ImageLocality(ScorePlugin):
         self._ready: OrderedDict[tuple[str, ...], tuple[Hashable, Ints]] = OrderedDict()
 
     def is_silent(self, cycle: Cycle) -> bool:
-        return not any(cycle.cluster.images.where(image) for image in cycle.pod.images)
+        images = cycle.cluster.images
+        return images.are_unknown or not any(images.where(image) for image in cycle.pod.images)
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         cluster, images = cycle.cluster, cycle.pod.images

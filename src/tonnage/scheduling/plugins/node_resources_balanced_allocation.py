@@ -117,8 +117,8 @@ def _deviation(use: Ints, has: Ints) -> Fractions:
 
 
 def _score_at(found: list[UseAt]) -> int:
-    before = _evenness_at([min(use.in_use / use.has, 1.0) for use in found])
-    after = _evenness_at([min((use.in_use + use.asked) / use.has, 1.0) for use in found])
+    before = _evenness_at([min(in_use / has, 1.0) for _, has, in_use, _ in found])
+    after = _evenness_at([min((in_use + asked) / has, 1.0) for _, has, in_use, asked in found])
     return MAX_SCORE // 2 + (MAX_SCORE // 2 + after - before) // 2
 
 

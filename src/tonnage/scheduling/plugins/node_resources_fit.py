@@ -139,7 +139,9 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def asked(self, pod: PodInfo) -> list[tuple[str, int]]:
         """One pod more, and what the pod asks for, as far as this plugin guards it."""
-        guarded = [each for each in pod.ordered_requests if each[1] > 0 and not self._is_ignored(each[0])]
+        guarded = [each for each in pod.ordered_requests if each[1] > 0]
+        if self._ignored or self._ignored_groups:
+            guarded = [each for each in guarded if not self._is_ignored(each[0])]
         return [(PODS, 1), *guarded]
 
     def _is_ignored(self, name: str) -> bool:
@@ -195,9 +197,10 @@ def reasons_for(asked: Sequence[tuple[str, int]]) -> tuple[str, ...]:
 
 
 def _has_room(cluster: Cluster, asked: list[tuple[str, int]], row: int) -> bool:
+    find, has, taken = cluster.resources.find, cluster.allocatable, cluster.requested
     for name, amount in asked:
-        number = cluster.resources.find(name)
-        if number is None or cluster.allocatable.item(number, row) - cluster.requested.item(number, row) < amount:
+        number = find(name)
+        if number is None or has.item(number, row) - taken.item(number, row) < amount:
             return False
     return True
 

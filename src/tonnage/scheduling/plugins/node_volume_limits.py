@@ -14,7 +14,7 @@ usually VolumeRestrictions or VolumeBinding have refused such a pod before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +45,7 @@ from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, 
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
 from tonnage.scheduling.volumes.migrated_plugins import taken_over_by
+from tonnage.scheduling.volumes.pod_claims import new_claims_of
 
 _Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]
 """What a pod brings, each volume once, with the claims that stand for it; None for a disk that the pod names itself."""
@@ -93,9 +94,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def pre_filter(self, cycle: Cycle) -> Status | None:
         """Find out once what the pod brings. SKIP when nobody limits it."""
         pod, cluster = cycle.pod, cycle.cluster
-        if not pod.has_claims and not any(map(taken_over_by, pod.pod.spec.volumes)):
+        if not pod.has_claims and not pod.has_disks:
             return SKIP
-        volumes = _volumes_of(pod.pod, cluster.storage)
+        new = () if pod.has_disks else new_claims_of(cycle)
+        volumes = _volumes_of_new(new, cluster.storage) if new else _volumes_of(pod.pod, cluster.storage)
         if isinstance(volumes, str):
             cycle.state[self.name] = volumes
             cycle.is_unlike_others(self.name)
@@ -254,6 +256,16 @@ def _volumes_of(pod: Pod, storage: Storage) -> _Volumes | str:
             volume_id = id_of_claim(claim, storage)
         if volume_id is not None:
             found.setdefault(volume_id, []).append(claim)
+    return found
+
+
+def _volumes_of_new(claims: Sequence[PersistentVolumeClaim], storage: Storage) -> _Volumes:
+    """The same for claims that have no volumes yet."""
+    found: _Volumes = {}
+    for claim in claims:
+        volume_id = id_of_claim(claim, storage)
+        if volume_id is not None:
+            found[volume_id] = [claim]
     return found
 
 

@@ -93,13 +93,8 @@ def picked(table: Ints, numbers: list[int], rows: Rows) -> Ints:
     return table[numbers][:, rows]
 
 
-class UseAt(NamedTuple):
-    """One resource that takes part, on one row that has some of it."""
-
-    weight: int
-    has: int
-    in_use: int
-    asked: int
+UseAt = tuple[int, int, int, int]
+"""One resource that takes part, on one row that has some of it: weight, has, in use, asked."""
 
 
 def uses_at(cycle: Cycle, resources: tuple[tuple[str, int], ...], row: int, *, scored: bool) -> list[UseAt]:
@@ -112,7 +107,7 @@ def uses_at(cycle: Cycle, resources: tuple[tuple[str, int], ...], row: int, *, s
         number = cluster.resources.find(name)
         if number is not None and (amount or name in NATIVE) and (has := cluster.allocatable.item(number, row)):
             used = cluster.scored_usage if scored and number in _CPU_AND_MEMORY else cluster.requested
-            found.append(UseAt(weight, has, used.item(number, row), amount))
+            found.append((weight, has, used.item(number, row), amount))
     return found
 
 

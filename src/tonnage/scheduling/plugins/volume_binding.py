@@ -305,11 +305,18 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         notes.plan = plan
         if plan.is_done:
             return SUCCESS
+        ledger = cluster.index(Ledger) if self.reservation is Reservation.LEDGER else None
+        if ledger is not None:
+            ledger.await_reserve([each.claim.key for each in plan.provisions if each.capacity is not None])
         try:
             notes.assumed = bind_volumes.assume(cluster.storage, cycle.pod, plan, node_name)
         except TonnageError as exc:
             return Status(Code.ERROR, (exc.message,))
-        self._keep_back(cycle, plan)
+        else:
+            self._keep_back(cycle, plan)
+        finally:
+            if ledger is not None:
+                ledger.await_reserve(())
         return SUCCESS
 
     def _keep_back(self, cycle: Cycle, plan: VolumePlan) -> None:
@@ -317,6 +324,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self.reservation is Reservation.NONE:
             return
         is_object = self.reservation is Reservation.OBJECT
+        if len(plan.provisions) == 1 and not is_object:
+            (only,) = plan.provisions
+            if only.capacity is not None:
+                ledger = cycle.cluster.index(Ledger)
+                ledger.reserve(only.capacity, cycle.pod, [only.claim], self._reservation_timeout_s)
+            return
         groups = cycle.cluster.index(CapacityIndex).groups
         by_object: dict[Key, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
         for each in plan.provisions:

@@ -32,6 +32,7 @@ from tonnage.scheduling.framework import (
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.mounted_disks import MountedDisks, disks_of, do_conflict, shared_disks
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, in_use
+from tonnage.scheduling.volumes.pod_claims import new_claims_of
 
 _ONE_POD = "ReadWriteOncePod"
 
@@ -61,6 +62,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         """SKIP when the pod names no disk, and nobody has a claim that it wants for itself."""
         pod = cycle.pod
         if not pod.pod.spec.volumes:
+            return SKIP
+        if not pod.has_disks and new_claims_of(cycle):
+            cycle.state[self.name] = []
             return SKIP
         wanted: list[Key] = []
         claims = cycle.cluster.storage.claims

@@ -39,6 +39,7 @@ from tonnage.scheduling.framework import (
     unresolvable,
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere
+from tonnage.scheduling.volumes.pod_claims import new_claims_of
 
 _LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _NEW_NAMES: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}
@@ -63,7 +64,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         """Find out where the pod's volumes are. SKIP when none is labelled."""
-        if not cycle.pod.has_claims:
+        if not cycle.pod.has_claims or new_claims_of(cycle):
             return SKIP
         places: dict[Place, None] = {}
         for name, key in cycle.pod.named_claims:

@@ -109,7 +109,7 @@ class SpreadRules:
         """What the pod is held to. Raises InvalidSelector."""
         if info.pod.spec.topology_spread_constraints:
             return self.own(info)
-        if not self._defaults:
+        if not self._defaults or workloads.is_empty:
             return NO_CONSTRAINTS
         if self._defaulted_by != (workloads, workloads.tick) or len(self._defaulted) >= _REMEMBERED:
             self._defaulted.clear()

@@ -58,6 +58,8 @@ class Demand(NamedTuple):
 def demand_of(cluster: Cluster, claims: PodClaims, *, is_joint: bool) -> Demand:
     """Sort a pod's claims. With `is_joint` (KEP-5925) one that is mounted twice is one volume, and some are rebuilt."""
     bound, delayed = claims.bound, claims.delayed
+    if claims.are_new:
+        return Demand(loose=_each_once(delayed) if is_joint else delayed)
     if is_joint:
         bound, delayed = _each_once(bound), _each_once(delayed)
     storage = cluster.storage

@@ -15,20 +15,36 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import Cycle, Status, unresolvable
 
 _STATE = "claims"
+_ONE_POD = "ReadWriteOncePod"
 
 
 class PodClaims(NamedTuple):
     bound: tuple[PersistentVolumeClaim, ...] = ()
     delayed: tuple[PersistentVolumeClaim, ...] = ()
     immediate: tuple[PersistentVolumeClaim, ...] = ()
+    are_new: bool = False
+    """All of them are delayed, were named by the pod, may be shared, and no node was selected for any: nothing but
+    their classes and sizes is to be known of them."""
 
 
 NO_CLAIMS = PodClaims()
+
+
+def new_claims_of(cycle: Cycle) -> tuple[PersistentVolumeClaim, ...]:
+    """The claims of this attempt's pod if all are new (`PodClaims.are_new`); none if it has none, or others too.
+
+    Most pods that wait for volumes are like this, and most plugins have little to say about them.
+    """
+    if not cycle.pod.has_claims:
+        return ()
+    found = claims_of(cycle)
+    return found.delayed if isinstance(found, PodClaims) and found.are_new else ()
 
 
 def claims_of(cycle: Cycle) -> PodClaims | Status:
@@ -46,6 +62,7 @@ def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
     bound: list[PersistentVolumeClaim] = []
     delayed: list[PersistentVolumeClaim] = []
     immediate: list[PersistentVolumeClaim] = []
+    are_new = True
     for volume in pod.pod.spec.volumes:
         name = volume.claim_name(pod.pod.name)
         if name is None:
@@ -59,9 +76,12 @@ def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
             bound.append(claim)
         elif not claim.spec.volume_name and is_delayed(claim, storage):
             delayed.append(claim)
+            if is_ephemeral or _ONE_POD in claim.spec.access_modes or SELECTED_NODE in claim.metadata.annotations:
+                are_new = False
         else:
             immediate.append(claim)
-    return PodClaims(tuple(bound), tuple(delayed), tuple(immediate))
+    are_new = are_new and not (bound or immediate)
+    return PodClaims(tuple(bound), tuple(delayed), tuple(immediate), are_new)
 
 
 def _missing(name: str, is_ephemeral: bool) -> str:

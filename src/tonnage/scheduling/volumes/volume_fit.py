@@ -139,15 +139,17 @@ class VolumeFit:
 
     def all_provisioned(self, demand: Demand) -> ProvisioningDemand:
         """What is to be made where no free volume is taken and every volume that can be rebuilt is."""
-        if len(demand.loose) == 1 and not demand.pinned and not demand.rebuilds:
+        if demand.loose and not demand.pinned and not demand.rebuilds:
             return self._like_the_last(demand.loose)
         rebuilt = [each.claim for each in demand.rebuilds]
         return self.provisioning_demand((*demand.pinned, *by_size((*demand.loose, *rebuilt))))
 
     def _like_the_last(self, claims: tuple[PersistentVolumeClaim, ...]) -> ProvisioningDemand:
-        """What one claim takes. Pods of a workload come one after another and ask for the same: most find it done."""
-        (claim,) = claims
-        asked = (claim.class_name, claim.requested, self.cluster.storage.rules_tick)
+        """What claims without a node take. Pods of a workload come one after another and ask for the same: most find it
+        done."""
+        if len(claims) > 1:
+            claims = tuple(by_size(claims))
+        asked = (self.cluster.storage.rules_tick, *[(claim.class_name, claim.requested) for claim in claims])
         known, last = self._last_made
         if known != asked or last is None:
             last = self.provisioning_demand(claims)

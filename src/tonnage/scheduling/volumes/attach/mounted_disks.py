@@ -49,7 +49,7 @@ class MountedDisks:
         """Nothing here is as long as the table of nodes."""
 
     def _count(self, info: PodInfo, row: int, more: int) -> None:
-        for disks, reads_only in disks_of(info.pod):
+        for disks, reads_only in disks_of(info.pod) if info.has_disks else ():
             for disk in disks:
                 _add(self._mounts, disk, row, more)
                 if not reads_only:

@@ -228,6 +228,10 @@ class ClassCapacity:
     def room_of(self, policy: Policy, number: int) -> Room:
         return self._reading(policy).rooms[number]
 
+    def has_number_at(self, row: int, number: int) -> bool:
+        """Whether this object reaches a row."""
+        return any(row < len(layer) and layer.item(row) == number for layer in self.layers)
+
     def numbers_at(self, row: int) -> list[int]:
         """The objects that reach a row, in order; none for one that came after the layers were laid out."""
         found = []

@@ -100,6 +100,15 @@ class CapacityIndex:
         found = self.of(class_name)
         return tuple(found.entries[number].capacity for number in found.numbers_at(row))
 
+    def reaches(self, uid: str, class_name: str, row: int) -> bool:
+        """Whether an object is one of a class, by its `identity`, and reaches a row."""
+        entry = self._by_identity.get(uid)
+        return (
+            entry is not None
+            and entry.class_name == class_name
+            and self.of(class_name).has_number_at(row, entry.number)
+        )
+
     def rows_of(self, key: Key) -> npt.NDArray[np.intp]:
         """The rows that an object reaches, true for the nodes as they are now; none for one that is not there."""
         entry = self._entries.get(key)

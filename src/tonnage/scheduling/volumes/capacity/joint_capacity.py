@@ -53,6 +53,8 @@ def members_of(capacity: CSIStorageCapacity) -> tuple[CSIStorageCapacity, ...]:
 
 def member_of(capacity: CSIStorageCapacity, class_name: str) -> CSIStorageCapacity:
     """That of one class."""
+    if not isinstance(capacity, JoinedCapacity):
+        return capacity
     return next((each for each in members_of(capacity) if each.storage_class_name == class_name), capacity)
 
 

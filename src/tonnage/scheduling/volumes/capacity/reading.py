@@ -96,6 +96,8 @@ class Reading:
         """By number, what is promised of an object, largest first; those of which nothing is are not there."""
         self.promised_bytes: Ints = np.zeros(objects, dtype=np.int64)
         self.largest_promised: Ints = np.zeros(objects, dtype=np.int64)
+        self._known: dict[int, tuple[Sizes, bool]] = {}
+        """By number, the group that an object was last asked about, and the answer; gone when the object changes."""
         self._changes = Changes(objects)
         self._fitting = ObjectAnswers(
             np.bool_,
@@ -142,6 +144,7 @@ class Reading:
     def write_holds(self, number: int, capacity: CSIStorageCapacity | None) -> None:
         policy = self.policy
         self._changes.note(number)
+        self._known.pop(number, None)
         if policy.is_reserved is not None:
             self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity, ())
         self.limits_beside[number] = self.limits[number]
@@ -160,6 +163,7 @@ class Reading:
     def choose_by(self, pool_policy: PoolPolicy) -> None:
         """The driver picks pools like this from now on: what was said before need not hold."""
         self.pool_policy = pool_policy
+        self._known.clear()
         self._fitting.clear()
         self._graded.clear()
 
@@ -199,7 +203,22 @@ class Reading:
         return self.grade_of(number, sizes) if self.fits_one(number, sizes) else Grade.NONE
 
     def fits_one(self, number: int, sizes: Sizes, others: HeldByOthers | None = None) -> bool:
-        """Does a group fit one object, beside what is held of it? In plain numbers, for the row that changed."""
+        """Does a group fit one object, beside what is held of it? In plain numbers, for the row that changed.
+
+        A decision asks three times about the row that took the pod before: to judge it, to score it, to plan.
+        """
+        if others is not None:
+            return self._fits_beside(number, sizes, others)
+        known = self._known.get(number)
+        if known is not None and known[0] == sizes:
+            return known[1]
+        undecided = self.search.undecided
+        found = self._fits_beside(number, sizes, None)
+        if self.search.undecided == undecided:
+            self._known[number] = (sizes, found)
+        return found
+
+    def _fits_beside(self, number: int, sizes: Sizes, others: HeldByOthers | None) -> bool:
         room = self.rooms[number]
         if self.is_reserved.item(number) and (others is None or others.is_reserved(number)):
             return False

@@ -66,6 +66,8 @@ class Ledger:
         self._made: list[Promise] = []
         """Whose volumes were made or arrived just now."""
         self._stale_classes: set[str] = set()
+        self._awaited: Collection[Key] = ()
+        """Claims that are being assumed, and of which `reserve` tells next."""
         for claim in self._storage.claims:
             self._meet(claim)
         self._tell()  # nobody: what changes from now on is news
@@ -129,6 +131,11 @@ class Ledger:
 
     # -- a pod's way --------------------------------------------------------------------------------------------------
 
+    def await_reserve(self, claims: Collection[Key]) -> None:
+        """These claims are about to be assumed, and `reserve` is called for each of them then: until it is, what is
+        new of them is not accounted for, because it would be twice. None of them, when they could not be assumed."""
+        self._awaited = claims
+
     def reserve(
         self,
         capacity: CSIStorageCapacity,
@@ -141,6 +148,7 @@ class Ledger:
         The claims are assumed already. One that is bound is to be rebuilt.
         """
         self.reservations_total += 1
+        now = self._clock.now()
         for claim in [as_assumed(each, self._storage) for each in claims]:
             if not claim.selected_node:
                 continue
@@ -149,8 +157,8 @@ class Ledger:
                 self._drop(promise)
                 promise = None
             if promise is None:
-                promise = self._open(claim, self._clock.now(), is_rebuild=claim.is_bound)
-            promise.since = self._clock.now()
+                promise = self._open(claim, now, is_rebuild=claim.is_bound)
+            promise.since = now
             promise.timeout_s = timeout_s
             self._waits.renew(promise.key)
             self._promises.name(promise, identity(capacity))
@@ -241,6 +249,8 @@ class Ledger:
                 self._waits.begin(new.key, self._clock.monotonic())
             promise.claim = new
             self._settle(promise)
+        elif new is not None and new.key in self._awaited and not new.is_bound:
+            return
         elif new is not None and (old is None or _is_news(old, new)):
             self._meet(new)
         self._tell()

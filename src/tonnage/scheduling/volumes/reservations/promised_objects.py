@@ -124,17 +124,17 @@ class PromisedObjects:
         A node that is not known may have gone meanwhile: what was named stays charged, for the driver may be at it.
         """
         named = self._by_uid.get(promise.named)
-        if promise.node_name not in self._cluster.row_of:
+        row = self._cluster.row_of.get(promise.node_name)
+        if row is None:
             return (named,) if named is not None and named.storage_class_name == promise.class_name else ()
-        reaching = self._index.objects_at(promise.class_name, promise.node_name)
-        if named is not None and any(identity(each) == promise.named for each in reaching):
+        if named is not None and self._index.reaches(promise.named, promise.class_name, row):
             return (named,)
-        return reaching
+        return self._index.objects_at(promise.class_name, promise.node_name)
 
     def shared_with(self, objects: Sequence[CSIStorageCapacity]) -> Sequence[CSIStorageCapacity]:
         """Objects of other classes that draw from the same pools as these: they are charged as well."""
-        found = {identity(each): each for charged in objects for each in self._index.groups.siblings(charged)}
-        return list(found.values())
+        siblings = [each for charged in objects for each in self._index.groups.siblings(charged)]
+        return list({identity(each): each for each in siblings}.values()) if siblings else ()
 
     def classes_with(self, class_name: str) -> Collection[str]:
         """A class and those that share its pools."""
@@ -190,7 +190,7 @@ class PromisedObjects:
     def includes(self, capacity: CSIStorageCapacity, claim_uid: str) -> bool:
         """Whether whoever publishes an object says that its figures include this claim's volume."""
         told = capacity.metadata.annotations.get(INCLUDED_CLAIMS, "")
-        return self._names_claims(capacity) and claim_uid in told.split(",")
+        return bool(told) and self._names_claims(capacity) and claim_uid in told.split(",")
 
     def _names_claims(self, capacity: CSIStorageCapacity) -> bool:
         """Whether it is said which claims its figures include. A provisioner says that of `capacity`, and of pools that

@@ -34,12 +34,15 @@ class Promise:
         "arrived",
         "charged",
         "claim",
+        "class_name",
         "has_claim",
         "is_left_behind",
         "is_rebuild",
+        "key",
         "made_at",
         "made_tick",
         "named",
+        "node_name",
         "pod",
         "shown_by",
         "since",
@@ -57,6 +60,9 @@ class Promise:
     ) -> None:
         self.claim = claim
         """As it was last seen. Uid, node and class are the same for as long as the promise stands."""
+        self.key: Key = claim.key
+        self.node_name = claim.selected_node
+        self.class_name = claim.class_name
         self.since = since
         self.is_rebuild = is_rebuild
         self.is_left_behind = is_left_behind
@@ -78,18 +84,6 @@ class Promise:
         """The objects whose refreshes show the volume, by uid."""
         self.timeout_s: float | None = None
         """How long it is kept after its volume was made, as the profile has it that placed the pod; None: not known."""
-
-    @property
-    def key(self) -> Key:
-        return self.claim.key
-
-    @property
-    def node_name(self) -> str:
-        return self.claim.selected_node
-
-    @property
-    def class_name(self) -> str:
-        return self.claim.class_name
 
     @property
     def why(self) -> str:
