@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 
 SERVER = Path(__file__).with_name("command_server.py")
+CLIENT = Path(__file__).with_name("command_client.py")
 
 
 def tonnage(

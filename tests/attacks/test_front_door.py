@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -310,7 +310,7 @@ def test_a_stranger_who_goes_on_sending_is_cut_off(cluster: Cluster):
         (400, "gzip", gzip.compress(b"{}")[:-9]),
         (400, "gzip", gzip.compress(b"{}") + b"rubbish"),
         (400, "gzip", gzip.compress(b"") * 20_000),
-        (413, "gzip", gzip.compress(bytes(300_000_000), 9)),
+        (413, "gzip", lambda: gzip.compress(bytes(300_000_000), 9)),  # when it is wanted: every worker reads this list
         (413, "gzip", gzip.compress(bytes(3_000_000)) * 10),
         (415, "gzip, gzip", gzip.compress(gzip.compress(b"{}"))),
         (415, "deflate", zlib.compress(b"{}")),
@@ -319,11 +319,14 @@ def test_a_stranger_who_goes_on_sending_is_cut_off(cluster: Cluster):
     ],
     ids=["no gzip", "cut", "with rubbish", "20,000 members", "bomb", "bombs", "twice", "deflate", "br", "zstd"],
 )  # fmt: skip
-def test_a_compressed_body_is_undone_within_limits(cluster: Cluster, code: int, encoding: str, body: bytes):
-    started = time.monotonic()
-    found, came = post(cluster, body, f"Content-Encoding: {encoding}")
+def test_a_compressed_body_is_undone_within_limits(
+    cluster: Cluster, code: int, encoding: str, body: bytes | Callable[[], bytes]
+):
+    sent = body if isinstance(body, bytes) else body()
+    cpu_before = cpu_s(cluster)
+    found, came = post(cluster, sent, f"Content-Encoding: {encoding}")
     assert found == code, came[:300]
-    assert time.monotonic() - started < 3.0
+    assert cpu_s(cluster) - cpu_before < 3.0
 
 
 def test_gzip_of_a_proper_size_is_read(cluster: Cluster):
@@ -343,11 +346,9 @@ def test_a_chunk_that_is_none_ends_the_request_at_once(cluster: Cluster, chunk: 
         connection.sendall(head(cluster, "POST", CONFIG_MAPS, *lines) + b"2\r\n{}\r\n")
         time.sleep(0.05)
         connection.sendall(chunk)
-        started = time.monotonic()
         came = answer(connection)
-    assert came.startswith(b"HTTP/1.1 400"), came[:300]
+    assert came.startswith(b"HTTP/1.1 400"), came[:300]  # and not 408, which would have been waited for
     assert came.count(b"HTTP/1.1") == 1
-    assert time.monotonic() - started < 2.0
 
 
 def test_too_large_a_body_is_refused_by_its_length_and_by_its_bytes(cluster: Cluster):

@@ -26,7 +26,7 @@ from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 Doc = dict[str, Any]
-MEASURED = yaml.safe_load((Path(__file__).parent / "cross_row_1_36.yaml").read_text())
+MEASURED = yaml.load((Path(__file__).parent / "cross_row_1_36.yaml").read_text(), yaml.CSafeLoader)
 REASONS = {
     "crowded": ("node(s) didn't match pod topology spread constraints", False),
     "unlabelled": ("node(s) didn't match pod topology spread constraints (missing required label)", True),

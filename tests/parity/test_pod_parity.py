@@ -41,8 +41,8 @@ from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import BY_KIND
 
 HERE = Path(__file__).parent
-PODS = yaml.safe_load((HERE / "pod_rules_1_36.yaml").read_text())
-KINDS = yaml.safe_load((HERE / "workload_and_small_kinds_1_36.yaml").read_text())
+PODS = yaml.load((HERE / "pod_rules_1_36.yaml").read_text(), yaml.CSafeLoader)
+KINDS = yaml.load((HERE / "workload_and_small_kinds_1_36.yaml").read_text(), yaml.CSafeLoader)
 STRATEGIES: dict[str, type[Strategy]] = {
     "ConfigMap": ConfigMapStrategy,
     "ControllerRevision": ControllerRevisionStrategy,

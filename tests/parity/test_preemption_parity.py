@@ -26,7 +26,7 @@ from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import DRIVER, claim, csi_node, driver, pod_with, storage_class, volume
 
 Doc = dict[str, Any]
-MEASURED = yaml.safe_load((Path(__file__).parent / "preemption_1_36.yaml").read_text())
+MEASURED = yaml.load((Path(__file__).parent / "preemption_1_36.yaml").read_text(), yaml.CSafeLoader)
 ONE_POD, MISSING = "only", "nowhere"
 
 

@@ -21,7 +21,7 @@ from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 Doc = dict[str, Any]
-MEASURED = yaml.safe_load((Path(__file__).parent / "row_local_1_36.yaml").read_text())
+MEASURED = yaml.load((Path(__file__).parent / "row_local_1_36.yaml").read_text(), yaml.CSafeLoader)
 OURS = ("TaintToleration", "NodeAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality")
 
 

@@ -24,7 +24,7 @@ from tonnage.scheduling.configuration.plugin_args import PluginArgs
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.configuration.strict_decoding import read
 
-DATA = yaml.safe_load((Path(__file__).parent / "scheduler_configuration_1_36.yaml").read_text())
+DATA = yaml.load((Path(__file__).parent / "scheduler_configuration_1_36.yaml").read_text(), yaml.CSafeLoader)
 CASES = DATA["cases"]
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 KUBE_SCHEDULER = os.environ.get("KUBE_SCHEDULER", "")

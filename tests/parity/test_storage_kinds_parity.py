@@ -30,7 +30,7 @@ from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import BY_KIND
 
-RECORDED = yaml.safe_load((Path(__file__).parent / "storage_kinds_1_36.yaml").read_text())
+RECORDED = yaml.load((Path(__file__).parent / "storage_kinds_1_36.yaml").read_text(), yaml.CSafeLoader)
 # As on the server that answered: there VolumeLimitScaling is off, and what is ours alone does not exist.
 AS_UPSTREAM = Gates.parse("VolumeLimitScaling=false,CSIStorageCapacityV2=false")
 STRATEGIES: dict[str, type[Strategy]] = {

@@ -37,7 +37,7 @@ from tonnage.testing.storage_builders import (
 )
 
 Doc = dict[str, Any]
-MEASURED = yaml.safe_load((Path(__file__).parent / "volumes_1_36.yaml").read_text())
+MEASURED = yaml.load((Path(__file__).parent / "volumes_1_36.yaml").read_text(), yaml.CSafeLoader)
 UPSTREAM_GATES = {"CSIStorageCapacityV2": False, "StorageCapacityScoring": False, "VolumeLimitScaling": False}
 """As they are in 1.36 unless they are switched on; the first does not exist there."""
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
