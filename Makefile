@@ -20,8 +20,8 @@ test-unit: setup  ## what starts no process of its own (a minute on two cores)
 test: setup  ## the fast suite (a few minutes on two cores; a third worker uses what the others wait for, and takes from their queues)
 	$(PY) -m pytest -n 3 --dist worksteal -m "not slow"
 
-test-all: setup  ## the slow ones as well
-	$(PY) -m pytest -n 2
+test-all: setup  ## the slow ones as well, and every example of the properties
+	TONNAGE_ALL_EXAMPLES=1 $(PY) -m pytest -n 2
 
 MINUTES ?= 60
 

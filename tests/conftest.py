@@ -19,6 +19,7 @@ import pytest
 import yaml
 from hypothesis.internal.conjecture import providers
 
+from examples_tried import tries
 from tonnage.testing.processes import Cluster, start_cluster
 
 RANDOM_EXAMPLES = "TONNAGE_RANDOM_EXAMPLES"
@@ -32,6 +33,7 @@ def choose_examples() -> None:
     of_both: dict[str, Any] = {
         "deadline": None,
         "database": None,
+        "max_examples": tries(100),
         "suppress_health_check": [hypothesis.HealthCheck.too_slow],
     }
     hypothesis.settings.register_profile("repeatable", derandomize=True, **of_both)

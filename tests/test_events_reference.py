@@ -39,6 +39,20 @@ def trees() -> dict[Path, ast.Module]:
 
 
 @cache
+def calls_and_texts() -> tuple[list[tuple[Path, ast.Call]], set[str]]:
+    """Every call of the package with its file, and every text: one walk for all that ask."""
+    calls: list[tuple[Path, ast.Call]] = []
+    texts: set[str] = set()
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                calls.append((path, node))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.add(node.value)
+    return calls, texts
+
+
+@cache
 def constants() -> dict[str, str]:
     return {name: value for tree in trees().values() for name, value in constants_of(tree).items()}
 
@@ -47,19 +61,18 @@ def constants() -> dict[str, str]:
 def reasons() -> dict[str, set[str]]:
     """By file, the reasons of the events that it writes; "?" for one that is worked out elsewhere."""
     found: dict[str, set[str]] = {}
-    for path, tree in trees().items():
-        own = constants_of(tree)
-        for node in ast.walk(tree):
-            name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
-            if not isinstance(node, ast.Call) or name not in ("event", "EventToRecord", "Note"):
-                continue
-            # event(about, type, reason, action, note); a plugin's api has no type; Note(type, reason, note)
-            texts = [_text(each, own) for each in node.args]
-            types = [place for place, text in enumerate(texts) if text in ("Normal", "Warning")]
-            if name == "event" and len(texts) < 4:
-                continue  # hands on a Note, which is read where it is made
-            place = types[0] + 1 if types else 2 if name == "event" and len(texts) > 4 else 1
-            found.setdefault(path.relative_to(SOURCE).as_posix(), set()).add(texts[place] or "?")
+    for path, node in calls_and_texts()[0]:
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name not in ("event", "EventToRecord", "Note"):
+            continue
+        # event(about, type, reason, action, note); a plugin's api has no type; Note(type, reason, note)
+        own = constants_of(trees()[path])
+        texts = [_text(each, own) for each in node.args]
+        types = [place for place, text in enumerate(texts) if text in ("Normal", "Warning")]
+        if name == "event" and len(texts) < 4:
+            continue  # hands on a Note, which is read where it is made
+        place = types[0] + 1 if types else 2 if name == "event" and len(texts) > 4 else 1
+        found.setdefault(path.relative_to(SOURCE).as_posix(), set()).add(texts[place] or "?")
     return found
 
 
@@ -87,31 +100,18 @@ def test_every_reason_in_the_reference_is_written_by_somebody() -> None:
     assert KNOWN - told == set()
 
 
-@cache
-def texts() -> set[str]:
-    """Every text of the package."""
-    return {
-        node.value
-        for tree in trees().values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-
-
 def test_a_reason_that_the_reference_names_for_a_file_is_a_text_of_the_package() -> None:
     # "Successful" and "Failed" are put before the verb where pods and claims are made.
     whole = {reason for reasons in UNNAMED.values() for reason in reasons if not COMPOSED.fullmatch(reason)}
     assert len(whole) > 15
-    assert whole - texts() == set()
+    assert whole - calls_and_texts()[1] == set()
 
 
 def test_a_reason_that_is_handed_on_is_in_the_reference() -> None:
     """`self._tell(volume, "Normal", "VolumeRebuilt", note)`: a type, and a reason after it, to whomever."""
     told = {
         after.value
-        for tree in trees().values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
+        for _, node in calls_and_texts()[0]
         for type_, after in pairwise(node.args)
         if isinstance(type_, ast.Constant) and type_.value in ("Normal", "Warning")
         if isinstance(after, ast.Constant) and isinstance(after.value, str)

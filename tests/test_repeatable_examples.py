@@ -12,6 +12,8 @@ import hypothesis
 import pytest
 from hypothesis.internal.conjecture import providers
 
+from examples_tried import ALL_EXAMPLES, tries
+
 ROOT = Path(__file__).resolve().parent.parent
 IS_RANDOM = bool(os.environ.get("TONNAGE_RANDOM_EXAMPLES"))
 
@@ -33,6 +35,14 @@ def test_no_file_chooses_for_itself_whether_its_examples_repeat():
     own = re.compile(r"settings\([^)]*derandomize")
     found = [path for path in (ROOT / "tests").rglob("*.py") if own.search(path.read_text("utf-8"))]
     assert found == []
+
+
+def test_the_quick_suite_tries_half_of_them(monkeypatch: pytest.MonkeyPatch):
+    for each in ALL_EXAMPLES:
+        monkeypatch.delenv(each, raising=False)
+    assert [tries(300), tries(20), tries(12), tries(6)] == [150, 12, 12, 6]
+    monkeypatch.setenv(ALL_EXAMPLES[0], "1")
+    assert tries(300) == 300
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from fuzz_targets import CONFIGURATION, EVENTS, KUBECONFIG, LISTS, POD, STEPS, T
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
+
 BY_NAME = {target.name: target for target in TARGETS}
 
 VALUES = st.recursive(
@@ -23,7 +25,7 @@ VALUES = st.recursive(
 )
 ANY_INPUT = st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode())
 
-few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=tries(40), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(autouse=True)

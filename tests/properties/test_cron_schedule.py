@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.texts.cron_schedule import CronSchedule, InvalidSchedule, parse_schedule
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Asia/Kolkata", "Australia/Lord_Howe"]
@@ -54,7 +55,7 @@ def field(low: int, high: int) -> st.SearchStrategy[str]:
     return st.lists(st.one_of(star, one, span), min_size=1, max_size=2).map(",".join)
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(
     parts=st.tuples(field(0, 59), field(0, 23), field(1, 31), st.just("*"), field(0, 6)),
     start=st.datetimes(datetime(2018, 1, 1), datetime(2027, 12, 1)),

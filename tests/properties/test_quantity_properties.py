@@ -8,6 +8,7 @@ from fractions import Fraction
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.quantity import Format, InvalidQuantity, Quantity
 
 NANO = Fraction(1, 10**9)
@@ -48,7 +49,7 @@ def away_from_zero(number: Fraction) -> int:
     return max(-MAX_INT64, min(rounded, MAX_INT64))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(300), deadline=None)
 @given(texts)
 @example("1E")  # exa, not an exponent
 @example("0.0000000001Ei")
@@ -60,7 +61,7 @@ def test_a_quantity_is_the_number_its_text_says(text: str) -> None:
     assert quantity.sign() == (number > 0) - (number < 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(300), deadline=None)
 @given(texts, texts)
 def test_order_equality_and_hash_follow_the_numbers(left: str, right: str) -> None:
     a, b = Quantity.parse(left), Quantity.parse(right)
@@ -69,14 +70,14 @@ def test_order_equality_and_hash_follow_the_numbers(left: str, right: str) -> No
     assert a != b or hash(a) == hash(b)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(300), deadline=None)
 @given(quantities)
 def test_the_canonical_text_reads_back_as_the_same_quantity(quantity: Quantity) -> None:
     again = Quantity.parse(str(quantity))
     assert (again, str(again)) == (quantity, str(quantity))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(200), deadline=None)
 @given(quantities, quantities, quantities)
 def test_sums_have_no_order_and_no_loss(a: Quantity, b: Quantity, c: Quantity) -> None:
     assert (a + b) + c == c + (b + a)
@@ -88,7 +89,7 @@ def test_sums_have_no_order_and_no_loss(a: Quantity, b: Quantity, c: Quantity) -
     assert beyond or Quantity.parse(str(a + b)) == a + b
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(300), deadline=None)
 @given(st.text("+-.0123456789eEinumkKMGTP ", max_size=8) | st.text(max_size=8))
 def test_any_text_is_either_read_or_refused_with_a_sentence(text: str) -> None:
     try:

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.store import EventType, KeyDamaged, Record, RevisionCompacted, Store, StoreError
 
 PREFIXES = ("pods/", "nodes/")
@@ -169,7 +170,7 @@ def outcome_of_flipping(written: Written, offset: int, mask: int) -> str:
 
 
 @given(where=st.floats(0, 1, exclude_max=True), mask=st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128, 255]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 def test_a_flipped_byte_is_never_served(written: Written, where: float, mask: int):
     outcome_of_flipping(written, int(where * len(written.content)), mask)
 

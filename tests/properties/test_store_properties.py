@@ -18,6 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from examples_tried import tries
 from tonnage.store import (
     Event,
     EventType,
@@ -284,4 +285,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestStoreMachine.settings = settings(max_examples=tries(80), stateful_step_count=30, deadline=None)

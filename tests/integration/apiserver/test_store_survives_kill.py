@@ -216,7 +216,7 @@ def run_storm(folder: Path, name: str, keep_revisions: int, kill_after: int) -> 
     return lines
 
 
-@pytest.mark.parametrize("rounds", [12, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [8, pytest.param(150, marks=pytest.mark.slow)])
 async def test_a_killed_store_has_every_acknowledged_write_and_opens_at_once(tmp_path: Path, rounds: int):
     chance = random.Random(rounds)
     expected = Expectation()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from examples_tried import tries
 from tonnage.clock import parse_rfc3339
 from tonnage.controllers.volumes.attach_detach_plan import NodeState, plan
 from tonnage.objects.core_v1 import PersistentVolume
@@ -74,7 +75,7 @@ class World:
             self.mounted.add(node)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(200), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_volume_of_one_node_is_published_on_one_and_arrives_where_it_is_needed(seed: int) -> None:
     rng = random.Random(seed)
@@ -111,7 +112,7 @@ def test_a_volume_of_one_node_is_published_on_one_and_arrives_where_it_is_needed
     assert not world.pods or len(world.published) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_volume_of_many_nodes_is_published_wherever_it_is_needed(seed: int) -> None:
     rng = random.Random(seed)

@@ -14,6 +14,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.controllers.volumes import binding_patches as patches
 from tonnage.controllers.volumes.sync_claim import Bind, ClaimInputs, MarkLost, StayPending, claim_step
 from tonnage.controllers.volumes.sync_volume import Release, SetPhase, Unbind, volume_step
@@ -115,7 +116,7 @@ class View:
         return current
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tries(120), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_volume_is_never_given_to_two_claims(seed: int) -> None:
     rng = random.Random(seed)

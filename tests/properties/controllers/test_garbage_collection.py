@@ -15,6 +15,7 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
@@ -169,7 +170,7 @@ def reference(resource: Resource, uid: str, blocks: bool) -> Doc:
 
 
 @given(steps=STEPS, seed=st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 def test_what_is_left_is_what_a_naive_model_leaves(steps: list[Any], seed: int) -> None:
     async def play() -> None:
         harness, model = Harness(random.Random(seed)), Model()
@@ -279,7 +280,7 @@ ITEMS = st.lists(
 
 
 @given(changes=ITEMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 def test_nothing_that_needs_a_look_is_left_unnamed(changes: list[Any]) -> None:
     graph, shown = DependencyGraph(), dict[str, Item]()
     for number, owners, state in changes:

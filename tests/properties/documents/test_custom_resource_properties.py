@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.documents.admit import Findings, Malformed, admit
 from tonnage.documents.apply.managed_fields import track_update
 from tonnage.documents.custom.custom_kind import CustomKind
@@ -73,7 +74,7 @@ def admitted(kind: CustomKind, doc: Doc) -> Findings | None:
         return None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(SCHEMAS, VALUES, VALUES)
 def test_a_second_pass_changes_nothing_and_errors_are_field_errors(schema: Doc, value: Any, other: Any) -> None:
     made = definition(object_schema({"spec": schema}))
@@ -98,7 +99,7 @@ def test_a_second_pass_changes_nothing_and_errors_are_field_errors(schema: Doc, 
     assert len(kind.cells(doc, str)) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.recursive(
     SCALARS | st.sampled_from(["object", "array", "string"]),
     lambda below: st.lists(below, max_size=2) | st.dictionaries(
@@ -118,7 +119,7 @@ def test_any_schema_is_malformed_or_judged_by_field_errors(schema: Doc) -> None:
     assert all(definition_warnings(made, None))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.text(r"ab()|*+?[]{}1,^$.\-d:=!<>Pipn", max_size=12), st.text("ab1\n-", max_size=20))
 def test_any_pattern_is_refused_or_answers(pattern: str, text: str) -> None:
     try:

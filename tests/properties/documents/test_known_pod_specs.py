@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.documents import known_pod_specs
 from tonnage.documents.apply import new_fields
 from tonnage.documents.apply.field_shapes import UnnamedItem
@@ -54,7 +55,7 @@ def told(errors: list[Any]) -> list[str]:
     return [str(error) for error in errors]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tries(120), deadline=None)
 @given(pods(), st.booleans())
 def test_a_known_spec_is_judged_as_a_new_one(pod: Doc, is_lenient: bool) -> None:
     metadata, spec = pod["metadata"], pod["spec"]
@@ -64,7 +65,7 @@ def test_a_known_spec_is_judged_as_a_new_one(pod: Doc, is_lenient: bool) -> None
         assert told(pod_rules.validate_pod(pod, allow_invalid_values=is_lenient)) == told(twin)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(pods())
 def test_a_known_spec_is_warned_about_as_a_new_one(pod: Doc) -> None:
     twin = warnings_of_pods.spec_warnings(pod["spec"], "spec")
@@ -74,7 +75,7 @@ def test_a_known_spec_is_warned_about_as_a_new_one(pod: Doc) -> None:
         assert len(found) - len(twin) == (1 if len(pod["metadata"]["name"]) > 63 else 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(pods())
 def test_the_fields_of_a_known_spec_are_those_of_a_new_one(pod: Doc) -> None:
     try:

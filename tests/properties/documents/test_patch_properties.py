@@ -12,6 +12,7 @@ import jsonpatch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.documents.apply.field_set import FieldSet
 from tonnage.documents.apply.field_walk import compare, field_set_of
 from tonnage.documents.apply.managed_fields import NEVER_OWNED, track_update
@@ -22,7 +23,7 @@ from tonnage.documents.schema import schema_of
 from tonnage.errors import Conflict
 from tonnage.objects.document import Doc, copy
 
-modestly = settings(max_examples=60, deadline=None)
+modestly = settings(max_examples=tries(60), deadline=None)
 POD = schema_of("", "v1", "Pod")
 NOW, LATER = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"
 

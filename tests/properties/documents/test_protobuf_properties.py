@@ -14,6 +14,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.clock import parse_rfc3339, rfc3339, rfc3339_micro
 from tonnage.documents.admit import Malformed
 from tonnage.documents.protobuf.messages import MAGIC, decode_protobuf
@@ -174,7 +175,7 @@ def objects(draw: st.DrawFn) -> tuple[Struct, Doc]:
 
 # -- properties --------------------------------------------------------------------------------------------------------
 
-PATIENT = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PATIENT = settings(max_examples=tries(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @PATIENT

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.covering import compacted, single_rights, uncovered
 from tonnage.documents.access.policy import Policy
@@ -122,7 +123,7 @@ class Twin:
         return has("apiGroups", asked.group) and has("resources", *spelled) and (not names or asked.name in names)
 
 
-@settings(max_examples=150)
+@settings(max_examples=tries(150))
 @given(STEPS, st.lists(REQUESTS, min_size=1, max_size=6))
 def test_the_index_answers_as_a_walk_over_all_documents_after_every_change(
     steps: list[tuple[str, Any, bool]], requests: list[Attributes]
@@ -167,7 +168,7 @@ EVERY_REQUEST = [
 """With a value in each place that no rule names: what a `*` stands for beside all the others."""
 
 
-@settings(max_examples=150)
+@settings(max_examples=tries(150))
 @given(RULES, RULES)
 def test_a_right_is_covered_by_a_rule_exactly_when_the_rule_allows_all_that_the_right_does(
     rule: Rule, other: Rule
@@ -177,7 +178,7 @@ def test_a_right_is_covered_by_a_rule_exactly_when_the_rule_allows_all_that_the_
         assert (not uncovered([rule], [right])) is all(rule.allows(asked) for asked in allowed), right
 
 
-@settings(max_examples=75)
+@settings(max_examples=tries(75))
 @given(st.lists(RULES, max_size=3), st.lists(RULES, max_size=3))
 def test_nothing_that_covered_rules_allow_is_forbidden_to_their_owner(owned: list[Rule], wanted: list[Rule]) -> None:
     missing = uncovered(owned, wanted)
@@ -186,7 +187,7 @@ def test_nothing_that_covered_rules_allow_is_forbidden_to_their_owner(owned: lis
             assert any(rule.allows(asked) for rule in [*owned, *missing])
 
 
-@settings(max_examples=75)
+@settings(max_examples=tries(75))
 @given(st.lists(RULES, max_size=4))
 def test_taking_rules_apart_and_compacting_them_changes_nothing_of_what_they_allow(rules: list[Rule]) -> None:
     apart = [right for rule in rules for right in single_rights(rule)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
 from tonnage.objects.selectors import FieldSelector, FieldTerm, InvalidSelector, LabelSelector, Requirement
 
-MODEST = settings(max_examples=150, deadline=None)
+MODEST = settings(max_examples=tries(150), deadline=None)
 
 # Few keys and values, so that they meet; `in` and `notin` are legal names, and the integers cross zero in length.
 KEYS = st.sampled_from(["a", "b", "x/a", "in", "notin"])

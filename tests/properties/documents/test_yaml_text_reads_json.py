@@ -8,6 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.texts.yaml_text import documents
 
 # Line and paragraph separators (Zl, Zp) end a line in YAML 1.1, where a key must not; JSON does not mind.
@@ -22,7 +23,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(200), deadline=None)
 @given(VALUES)
 def test_json_read_as_yaml_is_the_same(value):
     (found,) = documents(json.dumps(value, ensure_ascii=False))
@@ -30,7 +31,7 @@ def test_json_read_as_yaml_is_the_same(value):
     assert found.repeated == ()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(st.lists(VALUES, max_size=3))
 def test_quoted_block_style_is_the_same(values):
     text = yaml.safe_dump_all(values, default_style='"', explicit_start=True, allow_unicode=True)

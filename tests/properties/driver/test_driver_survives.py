@@ -35,6 +35,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import tonnage.driver
+from examples_tried import tries
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver, RebuildHooks
@@ -482,4 +483,4 @@ def test_a_death_before_any_line_of_a_call_loses_and_leaves_nothing(call: str) -
 
 
 TestDriverSurvives = Machine.TestCase
-TestDriverSurvives.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestDriverSurvives.settings = settings(max_examples=tries(30), stateful_step_count=30, deadline=None)

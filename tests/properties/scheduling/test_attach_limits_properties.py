@@ -16,6 +16,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
@@ -30,8 +31,8 @@ from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import attachment, claim, csi_node, driver, pod_with, storage_class, volume
 
-modest = settings(max_examples=150, deadline=None)
-few = settings(max_examples=60, deadline=None)
+modest = settings(max_examples=tries(150), deadline=None)
+few = settings(max_examples=tries(60), deadline=None)
 
 EBS, GCE = "ebs.csi.aws.com", "pd.csi.storage.gke.io"
 NODES = ("n0", "n1", "n2", "n3")

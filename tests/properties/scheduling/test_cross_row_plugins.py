@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.core_v1 import Node, Pod, PodAffinityTerm, TopologySpreadConstraint
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.node_selectors import required_node_affinity
@@ -521,7 +522,7 @@ memories = st.sampled_from((1, 2, residents.MAX_TALLIES))
 
 @pytest.mark.parametrize("defaulting", ["System", "List"])
 @given(seed=seeds, max_tallies=memories)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tries(120), deadline=None)
 def test_spreading_equals_its_scalar_twin(defaulting: str, seed: int, max_tallies: int) -> None:
     world = World()
     world.cluster.workloads.put_service("default", "web", {"app": "web"})
@@ -537,7 +538,7 @@ def test_spreading_equals_its_scalar_twin(defaulting: str, seed: int, max_tallie
 
 
 @given(seed=seeds, max_tallies=memories, hard_weight=st.sampled_from((0, 1, 40)), ignores=st.booleans())
-@settings(max_examples=240, deadline=None)
+@settings(max_examples=tries(240), deadline=None)
 def test_pod_affinity_equals_its_scalar_twin(seed: int, max_tallies: int, hard_weight: int, ignores: bool) -> None:
     world = World()
     args = InterPodAffinityArgs(hard_pod_affinity_weight=hard_weight, ignore_preferred_terms_of_existing_pods=ignores)

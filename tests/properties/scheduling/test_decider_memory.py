@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_worlds import Maker, World, info_of
 
+from examples_tried import tries
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
@@ -168,7 +169,7 @@ def _held_against(decision: Decision, row: int) -> object:
     return by, set(diagnosis.reasons_of(row)), bool(diagnosis.final[row]) if by else False
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, FIRST_CAPACITY + 6), st.integers(1, 40), st.booleans())
 def test_a_decider_that_remembers_decides_as_a_fresh_one(seed: int, nodes: int, steps: int, plain: bool) -> None:
     story = Story(seed, nodes, plain=plain)

@@ -16,6 +16,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -190,7 +191,7 @@ def _told(decision: Decision) -> str:
     return decision.diagnosis.message() if decision.diagnosis is not None else ""
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=tries(12), deadline=None)
 @given(seed=st.integers(0, 2**32), mode=st.sampled_from(MODES), nodes=st.sampled_from((1, 3, 12, 70)))
 def test_what_is_remembered_of_equal_pods_is_what_is_true_now(seed: int, mode: str, nodes: int):
     story = Story(seed, mode, nodes)

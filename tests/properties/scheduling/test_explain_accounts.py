@@ -7,6 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -51,7 +52,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Node | Pod], Pod]:
     return [*nodes, *residents, *expected], wanted
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(clusters(), st.integers(0, 3))
 def test_every_node_is_accounted_for_and_the_chosen_one_is_best(given_cluster, seed):
     objects, wanted = given_cluster

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -19,7 +20,7 @@ from tonnage.testing.builders import node, pod
 from tonnage.testing.plugin_calls import filter_results, node_scores
 from tonnage.testing.storage_builders import capacity
 
-modest = settings(max_examples=200, deadline=None)
+modest = settings(max_examples=tries(200), deadline=None)
 amounts = (
     st.integers(0, 8).map(lambda each: min(each << 60, MOST_BYTES))
     | st.integers(0, MOST_BYTES)

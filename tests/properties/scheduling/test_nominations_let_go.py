@@ -15,6 +15,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.configuration.configuration import default_configuration
@@ -149,7 +150,7 @@ def check(world: World) -> None:
 
 
 @given(worlds(), st.floats(0.0, 0.6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 def test_no_pod_waits_for_ever_while_a_node_fits_it_and_nobody_else_is_entitled_to_the_room(world, fails):
     world.run(40, fails=fails)
     world.run(480, every=10)
@@ -157,7 +158,7 @@ def test_no_pod_waits_for_ever_while_a_node_fits_it_and_nobody_else_is_entitled_
 
 
 @given(worlds(), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 def test_nor_when_gates_open_residents_leave_and_nominations_change(world, data):
     world.run(30)
     for _ in range(data.draw(st.integers(1, 4))):

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.packing import (
     MOST_BYTES,
@@ -26,8 +27,8 @@ from tonnage.scheduling.volumes.packing import (
     pool_grades,
 )
 
-modest = settings(max_examples=300, deadline=None)
-few = settings(max_examples=80, deadline=None)
+modest = settings(max_examples=tries(300), deadline=None)
+few = settings(max_examples=tries(80), deadline=None)
 
 
 def sizes_of(count: int, largest: int, *, least: int = 0) -> st.SearchStrategy[Sizes]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler_twins import Doc
 from scheduler_worlds import World, info_of, worlds
 
+from examples_tried import tries
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SKIP, Cycle, FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
 from tonnage.scheduling.plugins.node_affinity import NodeAffinity
@@ -83,7 +84,7 @@ PARTS = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(300), deadline=None)
 @given(worlds, st.sampled_from(PARTS))
 def test_who_is_told_apart_has_another_signature(world: World, part: str) -> None:
     one, other = world.make.pod("one"), world.make.pod("other")
@@ -96,7 +97,7 @@ def test_who_is_told_apart_has_another_signature(world: World, part: str) -> Non
                 assert before.node_constraints != after.node_constraints, plugin.name
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tries(50), deadline=None)
 @given(worlds)
 def test_an_image_tells_nobody_apart(world: World) -> None:
     one, other = world.make.pod("one"), world.make.pod("other")

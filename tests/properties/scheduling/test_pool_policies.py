@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.packing import NO_POOL, UNLIMITED, Grade, Ints2D, PoolPolicy, Sizes, descending
 
 KNOWN = [PoolPolicy.MOST_FREE, PoolPolicy.BEST_FIT, PoolPolicy.FIRST_FIT]
-modest = settings(max_examples=150, deadline=None)
+modest = settings(max_examples=tries(150), deadline=None)
 
 known_policies = st.sampled_from(KNOWN)
 pool_rows = st.lists(st.integers(0, 12), min_size=1, max_size=4).map(descending)
@@ -93,7 +94,7 @@ def test_possible_and_guaranteed_agree_where_the_order_says_nothing(
     assert grade is (Grade.GUARANTEED if packing.fits_one(pools, (size,) * count) else Grade.NONE)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tries(80), deadline=None)
 @given(known_policies, pool_rows, groups, st.lists(st.integers(1, 6), max_size=2).map(descending))
 def test_promised_claims_are_placed_by_the_policy_too(
     policy: PoolPolicy, pools: Sizes, sizes: Sizes, promised: Sizes

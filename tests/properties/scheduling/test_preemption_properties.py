@@ -14,6 +14,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from preemption_twins import BudgetFacts, Facts, NodeFacts, Outcome, Seen, outcome
 
+from examples_tried import tries
 from tonnage.clock import VirtualClock
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -221,7 +222,7 @@ def picture(cluster: Cluster) -> Any:
     return residents, cluster.requested.tolist(), cluster.scored_usage.tolist()
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=tries(250), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 25))
 def test_by_sums_by_trying_and_by_the_twin_the_same_pods_have_to_go(seed: int, nodes: int, pods: int) -> None:
     world = World(seed, nodes, pods)

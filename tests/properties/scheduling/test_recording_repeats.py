@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.clock import VirtualClock
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
@@ -174,7 +175,7 @@ def repeated(lines: list[bytes], mode: str) -> tuple[int, Difference | None]:
     return repetition.decisions, None
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=tries(12), deadline=None)
 @given(seed=st.integers(0, 10_000), mode=st.sampled_from(["Object", "Ledger", "None"]))
 def test_a_recording_repeats_decision_by_decision(seed: int, mode: str) -> None:
     life, lines = recorded(seed, mode, steps=120)
@@ -182,14 +183,14 @@ def test_a_recording_repeats_decision_by_decision(seed: int, mode: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(seed=st.integers(0, 1_000_000), mode=st.sampled_from(["Object", "Ledger", "None"]))
 def test_a_long_recording_repeats_decision_by_decision(seed: int, mode: str) -> None:
     life, lines = recorded(seed, mode, steps=400)
     assert repeated(lines, mode) == (len(life.decisions), None)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=tries(6), deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_recording_changes_no_decision(seed: int) -> None:
     clock = VirtualClock()

@@ -17,6 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from examples_tried import tries
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
@@ -783,6 +784,6 @@ class ReservationsMachine(World):
 
 
 TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestLedger.settings = settings(max_examples=tries(150), stateful_step_count=60, deadline=None)
 TestReservations = ReservationsMachine.TestCase
-TestReservations.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestReservations.settings = settings(max_examples=tries(60), stateful_step_count=50, deadline=None)

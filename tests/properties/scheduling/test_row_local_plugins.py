@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from scheduler_twins import Doc, NodeInfo, Refusal
 from scheduler_worlds import FPGA, GPU, HUGE, World, info_of, worlds
 
+from examples_tried import tries
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import NodeAffinity as Affinity
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
@@ -40,7 +41,7 @@ from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from tonnage.scheduling.plugins.taint_toleration import TaintToleration
 
-modest = settings(max_examples=150, deadline=None)
+modest = settings(max_examples=tries(150), deadline=None)
 
 CPU_AND_MEMORY = (("cpu", 1), ("memory", 1))
 RESOURCES = ("cpu", "memory", "ephemeral-storage", GPU, HUGE, "nobody.example/has-it")

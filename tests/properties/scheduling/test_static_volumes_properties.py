@@ -17,6 +17,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.node_selectors import NodeSelectorTerm
 from tonnage.quantity import Quantity
@@ -27,7 +28,7 @@ from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.testing.builders import Doc, node
 from tonnage.testing.storage_builders import claim, volume
 
-modest = settings(max_examples=150, deadline=None)
+modest = settings(max_examples=tries(150), deadline=None)
 
 ZERO = Quantity.from_int(0)
 HOST, ZONE, DISK = "kubernetes.io/hostname", "zone", "disk"

@@ -9,6 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from two_leaders_world import World
 
+from examples_tried import tries
+
 ACTS = ("stop", "go on", "cut", "mend", "deafen", "stick", "unstick", "hold", "release", "set the clock", "add pods")
 STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(ACTS), st.integers(0, 25)), min_size=3, max_size=12)
 
@@ -70,7 +72,7 @@ DEAF = [("a", "deafen", 8), ("a", "mend", 8)]
 """Bindings are carried out, and nobody is told."""
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=tries(8), deadline=None)
 @given(STEPS)
 @example(STOPPED)
 @example(LAGGING)
@@ -81,14 +83,14 @@ def test_two_schedulers_never_give_anything_away_twice(acts):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(STEPS)
 def test_two_schedulers_never_give_anything_away_twice_for_longer(acts):
     asyncio.run(live_through(acts, fences=True, may_hold=True))
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(STEPS)
 @example(STOPPED)
 @example(LAGGING)

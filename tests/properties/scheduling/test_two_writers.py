@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_driver_model import Model
 
+from examples_tried import tries
 from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, POOLS_CHECKED_AT, POOLS_OBSERVED_AT, POOLS_SOURCE
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
@@ -121,21 +122,21 @@ class TwoWriters(Model):
 
 @pytest.mark.parametrize("reservation", ["Ledger", "Object"])
 @pytest.mark.parametrize("policy", ["most-free", "best-fit", "first-fit", "random"])
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=tries(6), deadline=None)
 @given(seed=st.integers(0, 100_000))
 def test_no_volume_is_refused_however_late_either_writer_is(reservation: str, policy: str, seed: int) -> None:
     assert TwoWriters(seed, reservation, policy).run()["refused"] == 0
 
 
 @pytest.mark.parametrize("reservation", ["Ledger", "Object"])
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=tries(6), deadline=None)
 @given(seed=st.integers(0, 100_000))
 def test_nor_where_two_classes_share_the_pools(reservation: str, seed: int) -> None:
     assert TwoWriters(seed, reservation, "most-free", (CLASS, "slow")).run()["refused"] == 0
 
 
 @pytest.mark.parametrize("reservation", ["Ledger", "Object"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=tries(8), deadline=None)
 @given(seed=st.integers(0, 100_000))
 def test_nor_while_the_program_that_keeps_the_pools_is_gone(reservation: str, seed: int) -> None:
     assert TwoWriters(seed, reservation, "most-free").run(with_deaths=True)["refused"] == 0

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.decision.explain import Explanation
@@ -67,7 +68,7 @@ def check(answer: Explanation) -> None:
                 assert taken[entry.supply.capacity.key, entry.takes] <= entry.supply.room.pools[entry.takes]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     st.integers(0, 1 << 32),
     st.sampled_from(["Object", "Ledger", "None"]),

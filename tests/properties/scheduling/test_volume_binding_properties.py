@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from volume_twins import Outcome, Rules, Seen
 
+from examples_tried import tries
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
@@ -44,7 +45,7 @@ from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
 
-modest = settings(max_examples=150, deadline=None)
+modest = settings(max_examples=tries(150), deadline=None)
 
 NODES = [f"n{number}" for number in range(6)]
 CLAIMS = [f"c{number}" for number in range(8)]

@@ -14,6 +14,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster, place
@@ -26,7 +27,7 @@ from tonnage.scheduling.plugins.volume_zone import VolumeZone
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import claim, storage_class, volume
 
-modest = settings(max_examples=250, deadline=None)
+modest = settings(max_examples=tries(250), deadline=None)
 
 NODES = ("n0", "n1", "n2", "n3")
 CLAIMS = ("c0", "c1", "c2")

@@ -14,6 +14,7 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -28,7 +29,7 @@ from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
 
-modest = settings(max_examples=120, deadline=None)
+modest = settings(max_examples=tries(120), deadline=None)
 
 NODES = {"a": 10, "b": 8, "c": 5, "d": 3}
 """With what each really has, in Gi."""

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.meta import Object
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.testing.builders import node
@@ -26,7 +27,7 @@ expressions = st.fixed_dictionaries(
 selectors = st.fixed_dictionaries({"matchLabels": labels, "matchExpressions": st.lists(expressions, max_size=2)})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.lists(labels, min_size=1, max_size=5), selectors, expressions)
 def test_reach_and_homes_are_those_of_the_selectors(on_nodes: list[dict[str, str]], topology: Any, affinity: Any):
     nodes = [node(f"n{number}", labels=each) for number, each in enumerate(on_nodes)]

@@ -8,6 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
 from tonnage.objects.core_v1.persistent_volume import VolumeNodeAffinity
@@ -71,7 +72,7 @@ def replayed(objects: list[Object]) -> dict[str, str]:
     return {each.key: replay.schedule(each.key).node for each in pods}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_the_preview_says_what_a_replay_of_the_same_steps_says(seed: int):
     objects = cluster(random.Random(seed))

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
@@ -49,7 +50,7 @@ def worlds(draw: st.DrawFn) -> list[Object]:
     return objects
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(objects=worlds(), mode=st.sampled_from(["Object", "Ledger"]), attempts=st.integers(0, 4))
 def test_explain_agrees_with_the_scheduler(objects: list[Object], mode: str, attempts: int):
     clock, profile = VirtualClock(), parse(storage_configuration(reservation=mode), source="config.yaml").profiles[0]

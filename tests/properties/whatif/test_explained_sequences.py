@@ -8,6 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
@@ -74,7 +75,7 @@ def workloads(draw: st.DrawFn) -> list[dict[str, Any]]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(objects=clusters(), made=workloads(), mode=MODES)
 def test_a_workload_is_decided_as_replay_does_one_by_one(objects, made, mode, tmp_path_factory):
     file = tmp_path_factory.mktemp("world") / "w.yaml"
@@ -127,7 +128,7 @@ def waiting(draw: st.DrawFn) -> list[Object]:
     return objects
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(objects=clusters(), pods=waiting(), mode=MODES, explains_all=st.booleans())
 def test_groups_partition_the_pods_that_wait_and_who_is_helped_waited(objects, pods, mode, explains_all):
     every = [*objects, *pods]

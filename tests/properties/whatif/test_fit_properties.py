@@ -10,6 +10,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, Pod, ResourceRequirements
@@ -58,7 +59,7 @@ scenes = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 @given(scenes)
 def test_the_number_is_the_largest_that_replay_places_one_by_one(scene: tuple[list[list[int]], list[int], int]):
     pools, sizes, cpu = scene
@@ -74,7 +75,7 @@ def test_the_number_is_the_largest_that_replay_places_one_by_one(scene: tuple[li
     assert counted.count == placed
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=tries(15), deadline=None)
 @given(scenes)
 def test_nothing_less_than_the_least_pool_would_let_the_next_one_in(scene: tuple[list[list[int]], list[int], int]):
     pools, sizes, _ = scene
@@ -104,7 +105,7 @@ def assert_least(remedies: Remedies, remedy: Remedy, sizes: list[int]) -> None:
     assert not fits(remedy.amount - 1)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=tries(10), deadline=None)
 @given(scenes, st.integers(1, 4))
 def test_nothing_less_than_a_pair_would_let_the_next_one_in(scene: tuple[list[list[int]], list[int], int], cpu: int):
     """Nodes of one processor and pods of more, with claims: a pair is told where no one change does, and is least."""

@@ -8,6 +8,7 @@ from functools import partial
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
@@ -52,7 +53,7 @@ def end(world: World, name: str, count: int) -> None:
         world.remove(PersistentVolumeClaim, f"default/{name}-{number}")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 @given(
     pools=POOLS,
     pods=PODS,

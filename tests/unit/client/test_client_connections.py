@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.client import Client, Disconnected, NoCredentials
 from tonnage.client.config.connection import Cluster, Connection, User
 from tonnage.client.transport import connection_pool
@@ -71,7 +72,7 @@ def test_headers_are_found_in_lower_case_and_warnings_are_all_kept():
     assert answer.headers["x-thing"] == "a: b" and answer.warnings == ('299 - "a"', '299 - "b"')
 
 
-@settings(max_examples=100)
+@settings(max_examples=tries(100))
 @given(
     body=st.binary(max_size=300),
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=10),

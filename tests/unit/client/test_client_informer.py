@@ -13,6 +13,7 @@ from client_wire import MemoryServer, Refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.client import Client, Informer, Informers, NotSynced
 from tonnage.clock import VirtualClock
 from tonnage.errors import Forbidden
@@ -426,7 +427,7 @@ ACTS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(ACTS, st.integers(0, 2**16), st.booleans())
 def test_whatever_happens_handlers_hear_a_true_story(acts, seed, watch_list):
     async def run() -> None:

@@ -12,6 +12,7 @@ from client_wire import MemoryServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.client import Client, LeaderElector, LeaseLost
 from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
@@ -338,7 +339,7 @@ def test_times_that_cannot_work_are_refused(options, told):
     assert str(caught.value) == told
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["cut", "mend", "kill", "end"]), st.integers(0, 20))))
 def test_whatever_happens_two_never_lead_at_once(acts):
     async def run() -> None:

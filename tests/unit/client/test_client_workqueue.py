@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.client import WorkQueue
 from tonnage.clock import VirtualClock
 
@@ -159,7 +160,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(STEPS)
 def test_whatever_is_asked_for_is_worked_on_afterwards_and_never_twice_at_once(steps):
     async def run() -> None:

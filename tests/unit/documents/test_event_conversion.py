@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.documents.event_conversion import FIELD_LABELS, from_events_v1, to_events_v1
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
@@ -76,7 +77,7 @@ def test_a_field_selector_of_the_new_api_names_fields_of_the_stored_shape() -> N
 values = st.one_of(st.text(max_size=5), st.integers(0, 9), st.dictionaries(st.text(max_size=3), st.text(max_size=3)))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tries(50), deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(CORE)), values))
 def test_there_and_back_is_where_we_were(event: dict[str, Any]) -> None:
     if "apiVersion" in event:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pool_builders import burst, marked, member, nominated_to, not_ready, stuck
 
+from examples_tried import tries
 from tonnage.nodescaler.idle_nodes import IdleSince, removals
 from tonnage.nodescaler.plan import Plan, plan
 from tonnage.objects.core_v1 import Node, Pod
@@ -42,7 +43,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[Node], list[Pod], set[str], int, int]:
     return nodes, pods, ours, max_nodes, draw(st.integers(0, max_nodes))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(worlds(), st.booleans())
 def test_a_plan_keeps_the_rules(world: Any, is_backing_off: bool) -> None:
     nodes, pods, ours, max_nodes, min_nodes = world
@@ -71,7 +72,7 @@ def test_a_plan_keeps_the_rules(world: Any, is_backing_off: bool) -> None:
     assert not going or len(drawn.members) - len(going) >= min_nodes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(worlds())
 def test_plans_that_are_carried_out_come_to_rest(world: Any) -> None:
     """Proposals may move as others make room; after a few rounds nothing is left to write, nor when the nodes come."""
@@ -86,7 +87,7 @@ def test_plans_that_are_carried_out_come_to_rest(world: Any) -> None:
     assert (after.proposals, after.withdrawals, after.wanted) == ({}, (), ())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(worlds())
 def test_what_is_proposed_to_a_node_to_come_fits_there_together(world: Any) -> None:
     nodes, pods, ours, max_nodes, _ = world

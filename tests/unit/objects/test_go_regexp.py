@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 
 
@@ -63,7 +64,7 @@ def test_a_pattern_that_backtracks_for_ever_elsewhere_takes_one_pass() -> None:
     assert not compile_go("(a|aa)+$").search("a" * 2000 + "b")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", "-", ".", "[ab]", "[^a]", "(a|b)", "a*", "b+", "(ab)?", "b{1,2}", "^", "$"]),
                 max_size=5).map("".join), st.text("ab-", max_size=6))  # fmt: skip
 def test_what_python_and_go_both_know_means_the_same(pattern: str, text: str) -> None:

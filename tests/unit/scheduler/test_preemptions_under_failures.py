@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_volume_rig import Rig
 
+from examples_tried import tries
 from tonnage.errors import Conflict, Forbidden, InternalError, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.events import EVERY_EVENT
@@ -45,7 +46,7 @@ class Sometimes(PermitPlugin):
     is_graceful=st.booleans(),
     is_shown=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 def test_the_most_important_pods_have_the_nodes_in_the_end(
     residents: list[int],
     newcomers: list[tuple[int, int, bool]],

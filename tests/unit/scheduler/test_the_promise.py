@@ -260,14 +260,14 @@ def _keys(pod: Pod) -> set[str]:
 
 
 @pytest.mark.parametrize("reservation", ["Ledger", "Object"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_no_volume_is_sent_where_it_cannot_be_held(seed: int, reservation: str) -> None:
     check(seed, reservation)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reservation", ["Ledger", "Object"])
-@pytest.mark.parametrize("seed", range(10, 100))
+@pytest.mark.parametrize("seed", range(5, 100))
 def test_no_volume_is_sent_where_it_cannot_be_held_however_long_one_looks(seed: int, reservation: str) -> None:
     check(seed, reservation)
 

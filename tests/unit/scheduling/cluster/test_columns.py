@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.requirements import InvalidSelector, Requirement
 from tonnage.scheduling.cluster.columns import Interner, LabelColumn, LabelColumns, among, grown, row_count, row_numbers
 
@@ -118,7 +119,7 @@ def test_a_thing_that_was_asked_for_by_id_keeps_it_for_good():
     assert interner.find("cpu") == 0 and interner.find("disk") is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from([None, "a", "b", "5", "7", ""])), max_size=30),
     st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.changes import Changes
 from tonnage.scheduling.cluster.columns import Mask, few_rows
@@ -111,7 +112,7 @@ amounts = st.integers(0, 6)
 said = st.tuples(st.lists(amounts, max_size=3).map(descending), st.lists(amounts, max_size=2).map(descending))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     st.lists(said, min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 3), said), max_size=8),
