@@ -21,10 +21,10 @@ Rows = tuple[tuple[str, ...], ...]
 
 ROWS: Rows = (
     (
-        "backoff", "certificates", "clock", "connection_budget", "deadline", "durations", "endpoints",
+        "background", "backoff", "certificates", "clock", "connection_budget", "deadline", "durations", "endpoints",
         "errors", "faults", "fnv", "gates", "health", "http_connection", "keyed_heap", "keyed_locks", "listener",
         "log_limiter", "logs", "metrics", "printable", "private_files", "quantity",
-        "serving", "serving_certificate", "suggestions",
+        "serving", "suggestions",
     ),
     ("objects",),
     ("store", "documents", "client", "scheduling", "csi", "roles"),

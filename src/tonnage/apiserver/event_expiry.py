@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from tonnage.apiserver.event_loop.background import in_background
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.stored_documents import encoder
+from tonnage.background import in_background
 from tonnage.clock import Clock, parse_rfc3339
 from tonnage.errors import TonnageError
 from tonnage.objects import document

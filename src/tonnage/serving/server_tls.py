@@ -11,15 +11,15 @@ any certificate (`any_certificate`); what it proves is for those to ask who read
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from tonnage.background import in_background, repeatedly
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 from tonnage.serving.any_certificate import ask_for_any
@@ -79,21 +79,9 @@ class GivenCertificate:
         except (OSError, ValueError) as exc:
             _log.error("The serving certificate %s is not read, the old one is kept: %s", self._files[0], _words(exc))
 
-    @asynccontextmanager
-    async def renewed(self) -> AsyncIterator[None]:
+    def renewed(self) -> AbstractAsyncContextManager[None]:
         """Look after it while the block runs."""
-        looking = asyncio.create_task(self._look())
-        try:
-            yield
-        finally:
-            looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await looking
-
-    async def _look(self) -> None:
-        while True:
-            await self._clock.sleep(_CHECK_S)
-            self.refresh()
+        return in_background(repeatedly(self._clock, _CHECK_S, self.refresh), "given certificate")
 
     def _read(self) -> tuple[bytes, bytes]:
         return self._files[0].read_bytes(), self._files[1].read_bytes()

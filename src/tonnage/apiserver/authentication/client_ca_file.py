@@ -15,7 +15,7 @@ from typing import Final
 from cryptography import x509
 
 from tonnage.apiserver.authentication.client_certificates import ClientCertificates
-from tonnage.apiserver.event_loop.background import in_background
+from tonnage.background import in_background
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 from tonnage.private_files import read_given

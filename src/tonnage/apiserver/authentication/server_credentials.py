@@ -20,7 +20,7 @@ from tonnage.apiserver.authentication.signing_key import ensure_signing_key
 from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock
 from tonnage.private_files import own_folder
-from tonnage.serving_certificate import ServingCertificate
+from tonnage.serving.serving_certificate import ServingCertificate
 from tonnage.store import Store
 
 

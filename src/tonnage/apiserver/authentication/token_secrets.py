@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 
 from tonnage.apiserver.authentication.signing_key import SigningKey
-from tonnage.apiserver.event_loop.background import in_background
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
+from tonnage.background import in_background
 from tonnage.backoff import Backoff
 from tonnage.documents.access.legacy_tokens import (
     NAME_ANNOTATION,

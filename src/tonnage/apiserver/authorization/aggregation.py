@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from tonnage.apiserver.authorization.rbac import CLUSTER_ROLES
-from tonnage.apiserver.event_loop.background import in_background
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
+from tonnage.background import in_background
 from tonnage.backoff import Backoff
 from tonnage.documents.access.aggregation import aggregated_rules
 from tonnage.errors import ApiError, NotFound

@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tonnage.apiserver.authentication.client_certificates import ClientCertificates
-from tonnage.apiserver.event_loop.background import in_background
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
+from tonnage.background import in_background
 from tonnage.backoff import Backoff
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.document import Doc

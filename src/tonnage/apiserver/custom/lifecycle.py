@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from tonnage.apiserver.custom.definitions import CRDS
-from tonnage.apiserver.event_loop.background import in_background
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
+from tonnage.background import in_background
 from tonnage.backoff import Backoff
 from tonnage.clock import rfc3339
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from tonnage.apiserver.event_loop.background import in_background
+from tonnage.background import in_background
 
 _EVERY_S: Final = 0.1
 _WORTH_TELLING_S: Final = 0.25

@@ -160,7 +160,7 @@ def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
 def tls_of(flags: ServingFlags, client_authorities: Callable[[], bytes]) -> Iterator[ServerTls]:
     """TLS with the certificate of the flags, else with one that the program signs itself, as upstream does."""
     from tonnage.serving.server_tls import GivenCertificate, ServerTls
-    from tonnage.serving_certificate import ServingCertificate
+    from tonnage.serving.serving_certificate import ServingCertificate
 
     rules, clock = checked(flags), SystemClock()
     certificate, key = flags["tls_cert_file"], flags["tls_private_key_file"]

@@ -10,15 +10,15 @@ the context when it comes, and those that are open keep theirs.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from tonnage.background import in_background, repeatedly
 from tonnage.certificates import Identity, ensure_identity
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
@@ -61,16 +61,9 @@ class ServingCertificate:
         """The files of the certificate that is shown, and of its key."""
         return self.identity.cert_path, self.identity.key_path
 
-    @asynccontextmanager
-    async def renewed(self) -> AsyncIterator[None]:
+    def renewed(self) -> AbstractAsyncContextManager[None]:
         """Look after it while the block runs."""
-        looking = asyncio.create_task(self._look())
-        try:
-            yield
-        finally:
-            looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await looking
+        return in_background(repeatedly(self._clock, _CHECK_S, self.refresh), "serving certificate")
 
     def refresh(self) -> None:
         """Renew what is about to expire, and show what the files hold now. What does not work leaves the old one."""
@@ -96,11 +89,6 @@ class ServingCertificate:
         context = identity.server_context()
         self._prepare(context)
         return context
-
-    async def _look(self) -> None:
-        while True:
-            await self._clock.sleep(_CHECK_S)
-            self.refresh()
 
     def _warn(self, now: datetime) -> None:
         expires_at = self.identity.ca_expires_at
