@@ -1,4 +1,4 @@
-"""JSON Schema (2020-12) of every JSON answer, made from the classes of `answers.py`."""
+"""JSON Schema (2020-12) of every JSON answer, made from the classes of `answers/`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from reference import answers
+from reference.answers.beside import Recording, Shadow
+from reference.answers.doctor import Doctor
+from reference.answers.drain_preview import DrainPreview
+from reference.answers.explain import Explanation
+from reference.answers.fit import Fit
+from reference.answers.simulate import Simulation
+from reference.answers.status import Status, Version
 
 
 class Schema(NamedTuple):
@@ -19,22 +25,20 @@ class Schema(NamedTuple):
 
 
 SCHEMAS: Final = {
-    "explain": Schema("tonnage explain --pod NS/NAME -o json", answers.Explanation, "one pod"),
+    "explain": Schema("tonnage explain --pod NS/NAME -o json", Explanation, "one pod"),
     "explain-list": Schema(
         "tonnage explain (several --pod, --workload, --pending, -f alone) -o json; tonnage replay -o json",
-        list[answers.Explanation],
+        list[Explanation],
         "where several pods may be meant",
     ),
-    "fit": Schema("tonnage fit -o json", answers.Fit, "how many more replicas fit"),
-    "drain-preview": Schema("tonnage drain-preview -o json", answers.DrainPreview, "what a drain would do"),
-    "simulate": Schema("tonnage simulate --scenario FILE -o json", answers.Simulation, "a scenario on virtual time"),
-    "simulate-recording": Schema(
-        "tonnage simulate --recording FILE -o json", answers.Recording, "a recording, decided again"
-    ),
-    "doctor": Schema("tonnage doctor -o json", answers.Doctor, "what Tonnage can use of a cluster"),
-    "shadow": Schema("tonnage shadow -o json", answers.Shadow, "beside another scheduler"),
-    "status": Schema("tonnage status -o json", answers.Status, "a running `tonnage up`"),
-    "version": Schema("tonnage version -o json", answers.Version, "what runs"),
+    "fit": Schema("tonnage fit -o json", Fit, "how many more replicas fit"),
+    "drain-preview": Schema("tonnage drain-preview -o json", DrainPreview, "what a drain would do"),
+    "simulate": Schema("tonnage simulate --scenario FILE -o json", Simulation, "a scenario on virtual time"),
+    "simulate-recording": Schema("tonnage simulate --recording FILE -o json", Recording, "a recording, decided again"),
+    "doctor": Schema("tonnage doctor -o json", Doctor, "what Tonnage can use of a cluster"),
+    "shadow": Schema("tonnage shadow -o json", Shadow, "beside another scheduler"),
+    "status": Schema("tonnage status -o json", Status, "a running `tonnage up`"),
+    "version": Schema("tonnage version -o json", Version, "what runs"),
 }
 """By name of the file."""
 
