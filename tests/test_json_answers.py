@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,14 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from recorded_pods import recorded_pods
 from tonnage.cli import cli
 from tonnage.clock import VirtualClock
 from tonnage.faults import Fault
-from tonnage.gates import Gates
 from tonnage.plane.status import ClusterStatus, NodeStatus, PoolStatus, ProgramStatus
-from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.recording.recording_engine import RecordingEngine
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
-from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.testing.storage_builders import capacity
 from tonnage.whatif.shadow.judging import Verdict
 from tonnage.whatif.shadow.tally import Refusal, Tally
 
@@ -93,31 +90,8 @@ def test_an_answer_is_as_its_schema_says(name: str, command: str):
 
 
 def test_a_recording_decided_again_is_as_its_schema_says(tmp_path: Path):
-    lines: list[bytes] = []
-    text = storage_configuration(reservation="Ledger")
-    engine = RecordingEngine(
-        parse(text, source="test", gates=Gates()).profiles,
-        clock=VirtualClock(),
-        rng=random.Random(3),
-        seed=3,
-        sink=lines.append,
-        version="0.0.1",
-        configuration=text,
-        feature_gates=Gates().spelled(),
-    )
-    for each in (storage_class(), driver(), node("a"), capacity(node="a", free="30Gi"), claim("one", "20Gi")):
-        engine.add(each)
-    engine.open()
-    engine.add(pod_with("one", "one"))
-    queued = engine.pop()
-    assert queued is not None
-    attempt = engine.attempt(queued)
-    assert attempt.placement is not None
-    engine.done(queued.pod)
-    engine.binding_finished(attempt.placement)
-    engine.ended()
-    path = tmp_path / "recording.jsonl"
-    path.write_bytes(b"".join(lines))
+    ledger = storage_configuration(reservation="Ledger")
+    path = recorded_pods(tmp_path, ["one"], "20Gi", node("a"), capacity(node="a", free="30Gi"), configuration=ledger)
     assert_valid("simulate-recording", asked(f"simulate --recording {path} --compare kube-scheduler"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,10 @@ import pytest
 from browser import CHROMIUM, Seen, look
 from click.testing import CliRunner
 
+from recorded_pods import recorded_pods
 from tonnage.cli import cli
-from tonnage.clock import VirtualClock
-from tonnage.gates import Gates
-from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.recording.recording_engine import RecordingEngine
 from tonnage.testing.builders import node
-from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.testing.storage_builders import capacity
 from tonnage.whatif.html.doctor_page import doctor_page
 from tonnage.whatif.html.drain_page import drain_page
 from tonnage.whatif.html.fit_page import fit_page
@@ -170,30 +166,8 @@ def hostile_pages() -> dict[str, Page]:
 
 def recorded(folder: Path) -> Path:
     """A recording of two pods of 60 Gi: one node has the room for one of them, the other for none."""
-    lines: list[bytes] = []
-    engine = RecordingEngine(
-        default_configuration(gates=Gates()).profiles, clock=VirtualClock(), rng=random.Random(1), seed=1,
-        sink=lines.append, version="0", configuration="", feature_gates=Gates().spelled(),
-    )  # fmt: skip
-    start = (storage_class(), driver(), node("a"), node("b"))
-    for each in (*start, capacity(node="a", free="100Gi"), capacity(node="b", free="10Gi")):
-        engine.add(each)
-    engine.open()
-    for name in ("one", "two"):
-        engine.add(claim(name, "60Gi"))
-        engine.add(pod_with(name, name, cpu="500m"))
-        queued = engine.pop()
-        assert queued is not None
-        attempt = engine.attempt(queued)
-        if attempt.placement is None:
-            engine.requeue(queued, queued.pod)
-        else:
-            engine.done(queued.pod)
-            engine.binding_finished(attempt.placement)
-    engine.ended()
-    path = folder / "recording.jsonl"
-    path.write_bytes(b"".join(lines))
-    return path
+    rooms = (capacity(node="a", free="100Gi"), capacity(node="b", free="10Gi"))
+    return recorded_pods(folder, ["one", "two"], "60Gi", node("a"), node("b"), *rooms)
 
 
 Visit = tuple[Seen, Answer]

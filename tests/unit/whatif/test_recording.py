@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from recorded_pods import recorded_pods
 from tonnage.cli import cli
 from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
@@ -18,7 +19,7 @@ from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.recording.recording_engine import RecordingEngine
 from tonnage.testing.builders import node, pod
 from tonnage.testing.configurations import storage_configuration
-from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.testing.storage_builders import capacity
 from tonnage.whatif.html.recording_page import recording_page
 from tonnage.whatif.recording import report
 from tonnage.whatif.recording.reading import open_recording
@@ -28,38 +29,9 @@ from tonnage.whatif.recording.repeating import answered
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     """Two pods of 20 Gi, of which one fits on `a` (30 Gi) and the other on `b`; and one that fits nowhere."""
-    lines: list[bytes] = []
-    text = storage_configuration(reservation="Ledger")
-    engine = RecordingEngine(
-        parse(text, source="test", gates=Gates()).profiles,
-        clock=VirtualClock(),
-        rng=random.Random(3),
-        seed=3,
-        sink=lines.append,
-        version="0.0.1",
-        configuration=text,
-        feature_gates=Gates().spelled(),
-    )
-    for each in (storage_class(), driver(), node("a"), node("b", cpu="2")):
-        engine.add(each)
-    engine.add(capacity(node="a", free="30Gi"))
-    engine.add(capacity(node="b", free="30Gi"))
-    engine.open()
-    for name in ("one", "two", "three"):
-        engine.add(claim(name, "20Gi"))
-        engine.add(pod_with(name, name, cpu="500m"))
-        queued = engine.pop()
-        assert queued is not None
-        attempt = engine.attempt(queued)
-        if attempt.placement is None:
-            engine.requeue(queued, queued.pod)
-        else:
-            engine.done(queued.pod)
-            engine.binding_finished(attempt.placement)
-    engine.ended()
-    path = tmp_path / "recording.jsonl"
-    path.write_bytes(b"".join(lines))
-    return path
+    nodes = (node("a"), node("b", cpu="2"), capacity(node="a", free="30Gi"), capacity(node="b", free="30Gi"))
+    ledger = storage_configuration(reservation="Ledger")
+    return recorded_pods(tmp_path, ["one", "two", "three"], "20Gi", *nodes, configuration=ledger)
 
 
 def asked(path: Path, **others: str):
