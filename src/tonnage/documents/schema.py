@@ -176,6 +176,7 @@ class ShapedResource(Resource):
 
     @property
     def struct(self) -> Struct:
+        """Given by the class that compiles it: there is no shape that would do for all."""
         raise NotImplementedError("a custom resource has a shape of its own")
 
 
