@@ -21,9 +21,19 @@ import socket
 import sys
 import traceback
 from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any, NoReturn
 
-from tonnage.cli import COMMANDS, main
+import tonnage
+from tonnage.cli import main
+
+
+def load_everything() -> None:
+    """All of the package but what tests use: commands import what they need when they run."""
+    for found in walk_packages(tonnage.__path__, "tonnage."):
+        if not found.name.startswith("tonnage.testing") and not found.name.endswith("__main__"):
+            with contextlib.suppress(ImportError):  # what an extra brings that is not installed
+                import_module(found.name)
 
 
 def serve(path: str) -> None:
@@ -91,8 +101,7 @@ def become(asked: dict[str, Any], fds: list[int]) -> NoReturn:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for place in COMMANDS.values():
-        import_module(place.partition(":")[0])
+    load_everything()
     gc.collect()
     gc.freeze()
     serve(sys.argv[1])

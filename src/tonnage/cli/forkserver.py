@@ -24,7 +24,7 @@ PROGRAMS: Final = {
     "provisioner": ("provisioner.program", "client.metrics.leader_election"),
     "controllers": (
         *("controllers.program", "client.delegated_access.access", "serving.chosen_metrics", "serving.profiling"),
-        *("serving.server_tls", "serving_certificate", "csi.metrics"),
+        *("serving.server_tls", "serving.serving_certificate", "csi.metrics"),
     ),
     "scheduler": (
         *("scheduler.program", "scheduler.configuration_file", "scheduler.installed_plugins", "scheduler.lease_choice"),
