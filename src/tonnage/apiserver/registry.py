@@ -227,8 +227,8 @@ class Registry:
         key, strategy = resource.key(namespace, name), self.strategy(resource)
 
         def judged(record: Record) -> _Judged:
-            old = _current(resource, record)
-            new = change(copy(old))
+            # Read twice: decoding is several times faster than copying.
+            old, new = _current(resource, record), change(_current(resource, record))
             self._refuse_escalation(resource, namespace, name, new, old, requester)
             prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
             self._judge_change(resource, new, old, options, subresource, is_tracked)
@@ -271,8 +271,7 @@ class Registry:
         """
 
         def changed(record: Record) -> tuple[Doc, Doc, bool]:
-            old = decode(record.document)
-            new = change(copy(old))
+            old, new = decode(record.document), change(decode(record.document))
             return new, old, new == old
 
         for _ in range(MAX_TRIES):

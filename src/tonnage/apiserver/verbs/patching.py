@@ -27,7 +27,7 @@ from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import Struct, schema_of_resource
 from tonnage.errors import BadRequest, Invalid, UnsupportedMediaType
 from tonnage.objects import field_errors
-from tonnage.objects.document import Doc, encode
+from tonnage.objects.document import Doc, copy, encode
 from tonnage.objects.texts.decode_budget import JSON_PATCH, REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import NumberOutOfRange
 
@@ -81,10 +81,10 @@ class Patch:
     def patched(self, schema: Struct, old: Doc) -> Doc:
         """The document after the patch. `old` may be consumed."""
         if self.media == JSON:
-            return json_patch(old, [] if self.said is None else self.said)
+            return json_patch(old, [] if self.said is None else self.said, consumes=True)
         if self.media == MERGE:
-            return merge_patch(old, self.said)
-        return strategic_merge(schema, old, self.said)
+            return merge_patch(old, self.said, consumes=True)
+        return strategic_merge(schema, old, self.said, consumes=True)
 
     def refused(self, patched: bytes, why: str) -> Invalid:
         """The 422 for a patch after which the object is none: it shows the result, or the patch itself."""
@@ -115,7 +115,7 @@ def read_patch(call: Call) -> Patch:
 def patcher(call: Call, schema: Struct) -> Change:
     """The function a patch describes, for documents that are not the resource's own (a Scale)."""
     said = read_patch(call)
-    return lambda old: said.patched(schema, old)
+    return lambda old: said.patched(schema, copy(old))  # it may have parts of another document
 
 
 def _unknown_in_operations(operations: Any) -> list[str]:

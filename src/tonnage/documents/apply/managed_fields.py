@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from tonnage.documents.apply.field_set import FieldSet
+from tonnage.documents.apply.field_set import FieldSet, OrderedTree
 from tonnage.documents.apply.field_shapes import UnnamedItem
 from tonnage.documents.apply.field_walk import Comparison, compare
 from tonnage.documents.apply.new_fields import new_fields
@@ -245,7 +245,8 @@ def read_entries(entries: Iterable[Doc]) -> Managed:
         owner = Owner(
             entry.get("manager", ""), operation, version if operation == "Update" else "", entry.get("subresource", "")
         )
-        managed[owner] = Owned(FieldSet(entry.get("fieldsV1")), version, entry.get("time") or "")
+        tree = entry.get("fieldsV1")  # in the order in which it was written
+        managed[owner] = Owned(FieldSet(OrderedTree(tree) if tree else None), version, entry.get("time") or "")
     return managed
 
 

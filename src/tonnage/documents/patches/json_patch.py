@@ -46,13 +46,16 @@ class _DoesNotApplyError(Exception):
     """An operation that fails, and with it the whole patch."""
 
 
-def merge_patch(doc: Doc, patch: Any) -> Doc:
-    """Lay `patch` over the document: null removes, objects merge, everything else replaces. Raises BadRequest."""
+def merge_patch(doc: Doc, patch: Any, *, consumes: bool = False) -> Doc:
+    """Lay `patch` over the document: null removes, objects merge, everything else replaces. Raises BadRequest.
+
+    With `consumes` the document is the caller's to give away, and is used up, whatever comes of it.
+    """
     if patch is None:
         raise BadRequest("Invalid JSON Patch")
     if not isinstance(patch, dict):
         raise BadRequest(f"error decoding patch: {_cannot_unmarshal(patch, 'map[string]interface {}')}")
-    return _merged(copy(doc), patch)
+    return _merged(doc if consumes else copy(doc), patch)
 
 
 def _merged(target: Doc, patch: Doc) -> Doc:
@@ -67,8 +70,8 @@ def _merged(target: Doc, patch: Doc) -> Doc:
     return target
 
 
-def json_patch(doc: Doc, operations: Any) -> Doc:
-    """The document after all operations.
+def json_patch(doc: Doc, operations: Any, *, consumes: bool = False) -> Doc:
+    """The document after all operations; `consumes` as in `merge_patch`.
 
     Raises BadRequest when this is no list of operations, or makes a document that nests too deeply;
     RequestEntityTooLarge when there are too many of them, or they copy too much; Invalid when one of them does not
@@ -76,7 +79,7 @@ def json_patch(doc: Doc, operations: Any) -> Doc:
     """
     _check(operations)
     try:
-        patched = _Patching(copy(doc)).run(operations)
+        patched = _Patching(doc if consumes else copy(doc)).run(operations)
     except _DoesNotApplyError as exc:
         raise Invalid(_DOES_NOT_APPLY) from exc
     except BudgetExceeded as exc:

@@ -28,14 +28,18 @@ _ORDER = "$setElementOrder"
 _DELETE_FROM = "$deleteFromPrimitiveList"
 
 
-def strategic_merge(struct: Struct, doc: Doc, patch: Any) -> Doc:
-    """The document with the patch laid over it; shares nothing with either. Raises BadRequest, Invalid, PatchFailed."""
+def strategic_merge(struct: Struct, doc: Doc, patch: Any, *, consumes: bool = False) -> Doc:
+    """The document with the patch laid over it; shares nothing with either. Raises BadRequest, Invalid, PatchFailed.
+
+    With `consumes` the document is the caller's to give away, and is used up, whatever comes of it.
+    """
+    original: Doc = doc if consumes else copy(doc)
     if patch is None:
-        return copy(doc)  # type: ignore[no-any-return]  # copy gives back the type it was given
+        return original
     if not isinstance(patch, dict):
         found = {list: "array", str: "string", bool: "bool"}.get(type(patch), "number")
         raise BadRequest(f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")
-    return _merge_map(struct, copy(doc), copy(patch))
+    return _merge_map(struct, original, copy(patch))
 
 
 def _merge_map(kind: Type, original: Doc, patch: Doc) -> Doc:
