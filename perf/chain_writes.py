@@ -30,7 +30,7 @@ from tonnage.clock import SystemClock
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import VolumeAttachment
-from tonnage.plane import Plane
+from tonnage.plane.cluster import Plane
 
 STAGES = (
     *("created", "node selected", "asked for", "held", "volume made", "volume bound", "claim bound", "pod bound"),
