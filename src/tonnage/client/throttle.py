@@ -15,7 +15,7 @@ from tonnage.clock import Clock
 PATIENCE_S = 10.0
 """How long a request that may wait is passed by others; after that it has its turn like them, so that a program which
 is busy all the time still says something."""
-BUSY_QPS = 20.0
+BUSY_QPS = 10.0
 BUSY_BURST = 8
 """Requests that may wait, a second and at once, of a program that has more urgent work to do."""
 _LOOK_EVERY_S = 0.05

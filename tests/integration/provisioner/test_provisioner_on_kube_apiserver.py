@@ -44,9 +44,13 @@ async def test_a_volumes_life_on_kube_apiserver(tmp_path: Path) -> None:
                     return not (await on.get_claim("logs")).selected_node
 
                 await eventually_async(is_taken_back)
-                # Held while it waits for its volume, let go with its volume written.
+                # Held while it waits for its volume, let go once it is bound.
                 assert FINALIZER in (await on.get_claim("logs")).metadata.finalizers
-                assert FINALIZER not in (await on.get_claim("data")).metadata.finalizers
+
+                async def is_let_go() -> bool:
+                    return FINALIZER not in (await on.get_claim("data")).metadata.finalizers
+
+                await eventually_async(is_let_go)
                 on.driver.script["ControllerExpandVolume"] = deque([Code.RESOURCE_EXHAUSTED])
                 more = {"spec": {"resources": {"requests": {"storage": "25Gi"}}}}
                 await on.client.patch(PersistentVolumeClaim, data.key, more)

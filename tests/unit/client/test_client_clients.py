@@ -119,8 +119,8 @@ async def test_who_has_more_urgent_work_tells_little() -> None:
     senders = [Sender(telling, clock) for _ in range(800)]
     tasks = [asyncio.create_task(each.send(1)) for each in senders]
     await clock.run_for(1.99)
-    # 8 at once and 20 a second.
-    assert 40 <= sum(len(each.sent_at) for each in senders) <= 8 + 40
+    # 8 at once and 10 a second.
+    assert 8 + 15 <= sum(len(each.sent_at) for each in senders) <= 8 + 20
     for _ in range(20):
         await clock.run_for(0.01)  # one a turn of the loop
     # Nobody waits for a turn that was far away while there was work: 500 at once.
@@ -136,7 +136,7 @@ async def test_who_is_busy_without_end_tells_everything_ten_seconds_late() -> No
     senders = [Sender(telling, clock) for _ in range(400)]
     tasks = [asyncio.create_task(each.send(1)) for each in senders]
     await clock.run_for(PATIENCE_S - 0.01)
-    assert sum(len(each.sent_at) for each in senders) < 220
+    assert sum(len(each.sent_at) for each in senders) <= 8 + 100
     for _ in range(20):
         await clock.run_for(0.01)
     assert all(len(each.sent_at) == 1 for each in senders)

@@ -24,7 +24,7 @@ from tonnage.objects.core_v1 import VOLUME_PROTECTION, PersistentVolumeClaim
 from tonnage.objects.document import Doc
 
 FINALIZER = VOLUME_PROTECTION
-BINDER_S = 5.0
+BINDER_S = 30.0
 """How long a claim that has its volume is left to the binder, which takes the finalizer off with the binding."""
 
 _log = logs.logger("tonnage.provisioner")
