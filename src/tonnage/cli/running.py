@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,6 +20,9 @@ from tonnage.serving.tls_buffers import bound_tls_buffers
 
 if TYPE_CHECKING:
     from tonnage.client.config.connection import Connection
+
+_USUAL_THRESHOLD: Final = (700, 10, 10)
+"""How often Python looks for circles by itself; what was loaded until then is spared."""
 
 
 def connection_of(wanted: Path | None, master: str = "") -> Connection:
@@ -43,6 +47,8 @@ def connection_of(wanted: Path | None, master: str = "") -> Connection:
 async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
     """Run the work; SIGTERM or Ctrl-C cancels it and lets it end in order."""
     bound_tls_buffers()
+    gc.freeze()
+    gc.set_threshold(*_USUAL_THRESHOLD)
     running = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from tonnage.client.config.connection import User
-from tonnage.client.program_pages import ProgramPages
 from tonnage.clock import Clock
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
@@ -153,6 +152,8 @@ async def memory_of(endpoint: Endpoint, *, clock: Clock, user: User | None = Non
 
     Raises Disconnected, Untrusted, NotLetIn, or TonnageError for one that does not answer as ours.
     """
+    from tonnage.client.program_pages import ProgramPages
+
     async with ProgramPages(endpoint, clock=clock, user=user) as pages:
         held, assumed = await pages.json(RESERVATIONS), await pages.json(ASSUMED)
         nominations = await pages.json(NOMINATIONS)

@@ -12,13 +12,11 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tonnage.client.config.connection import Connection, User
-from tonnage.client.http import Client
-from tonnage.client.program_pages import NotLetIn
 from tonnage.clock import Clock, SystemClock, VirtualClock
 from tonnage.deadline import within
 from tonnage.endpoints import Endpoint
@@ -32,6 +30,9 @@ from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
+
+if TYPE_CHECKING:
+    from tonnage.client.http import Client
 
 ANSWERS_WITHIN_S = 15
 _NOT_AT_THAT_MOMENT = (400, 410, 422, 500, 501, 504)
@@ -107,6 +108,9 @@ async def from_cluster(
     Raises ApiError, Disconnected, or InvalidKubeconfig. A scheduler that cannot be asked is no failure; it is
     noted, for the answer may differ from what it would decide.
     """
+    from tonnage.client.http import Client
+    from tonnage.client.program_pages import NotLetIn
+
     clock, asked = SystemClock(), ""
     async with Client.connect(connection, clock=clock, user_agent=user_agent) as client:
         await check_answers(client)
