@@ -25,6 +25,7 @@ from rich.table import Table
 
 FOLDER = Path(__file__).parent
 SCRIPTS = (
+    ("first_second", ()),
     ("apiserver", ()),
     ("apiserver_restart", ()),
     ("scheduling", ()),
@@ -32,7 +33,7 @@ SCRIPTS = (
     ("volume_binding", ()),
     ("nominations", ()),
     ("preemption", ()),
-    ("scheduler_live", ()),
+    ("scheduler_live", ("--nodes", "5000", "--pods", "10000")),
     ("volumes_live", ()),
     ("peers", ()),
     ("cluster", ()),

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver import Client, node
+from budgets import figure
 
 CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -81,6 +82,8 @@ async def measure(url: str, folder: Path, options: argparse.Namespace) -> None:
         kind = "unlike" if options.unlike else "equal"
         told = f"{rate:,.0f} bound/s, scheduler's peak memory {memory_mb} MB"
         print(f"live: {options.pods:,} {kind} pods on {options.nodes:,} nodes: {told}")
+        if (options.nodes, options.pods) == (5000, 10000) and memory_mb:
+            figure("scheduler-memory", memory_mb)
     finally:
         await client.close()
 

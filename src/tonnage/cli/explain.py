@@ -98,7 +98,6 @@ def explain(
 
 def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str) -> bool:
     from tonnage.whatif.explain import explain_pod, find_pod, profile_for, remark_on
-    from tonnage.whatif.page import Page
 
     keys = [_split(each, cluster) for each in pod_keys]
     note, configuration = partial(say, "note"), cluster.configuration
@@ -116,6 +115,8 @@ def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str
         documents = [each.document() for each, _ in answers]
         written_json(documents if len(pod_keys) > 1 else documents[0])
     else:
+        from tonnage.whatif.page import Page
+
         written(lambda: _print_explanations(answers, Page(sys.stdout)))
     return all(each.schedulable for each, _ in answers)
 
@@ -148,8 +149,6 @@ def _weights(profile: ResolvedProfile) -> dict[str, int]:
 def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: str) -> bool:
     from tonnage.whatif.decision_sequence import WorkloadAnswer, workloads_of_files
     from tonnage.whatif.expansion import Expander
-    from tonnage.whatif.page import Page
-    from tonnage.whatif.workload_report import print_workloads
     from tonnage.whatif.workloads import find_workload
 
     if not names and not cluster.files:
@@ -180,6 +179,9 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
     if output == "json":
         written_json([pod.document() for answer in answers for pod in answer.pods])
     else:
+        from tonnage.whatif.page import Page
+        from tonnage.whatif.workload_report import print_workloads
+
         written(lambda: print_workloads(answers, _weights(configuration.profiles[0]), Page(sys.stdout)))
     if was_interrupted:
         _end_early(f"{len(answers)} of {len(workloads)} workloads were looked at, the last not to its end")
@@ -211,9 +213,7 @@ def _sequence(cluster: ClusterQuestion, state: ClusterState) -> DecisionSequence
 
 
 def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
-    from tonnage.whatif.page import Page
     from tonnage.whatif.pending.pending import PendingQuestion
-    from tonnage.whatif.pending.pending_report import print_pending
 
     state = cluster.state(user_agent=_USER_AGENT, with_workloads=True)
     question = PendingQuestion(state, _sequence(cluster, state), explains_all=output == "json")
@@ -228,6 +228,9 @@ def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
     if output == "json":
         written_json(answer.document())
     else:
+        from tonnage.whatif.page import Page
+        from tonnage.whatif.pending.pending_report import print_pending
+
         written(lambda: print_pending(answer, Page(sys.stdout)))
     if answer.is_partial:
         _end_early(
