@@ -39,8 +39,9 @@ def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
     fields = _stored_fields(strategy, call.resource, options.fields) if options.fields is not None else None
     if fields is not None and not fields.terms:
         fields = None
-    if call.name:  # the old /watch/…/name path
-        suffix = f"/{call.name}"
+    # The old /watch/…/name path, or a selector that leaves one name: the key tells, and no other document is read.
+    if name := call.name or (fields.required("metadata.name") if fields is not None else None):
+        suffix = f"/{name}"
         return lambda record: record.key.endswith(suffix) and _is_selected(record, labels, fields)
     if labels is None and fields is None:
         return lambda record: True
