@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
@@ -99,7 +100,7 @@ def decided(seed: int, *, by_sums: bool) -> list[Any]:
         return [told(decider.decide(cluster, each, nominated, diagnose=True)) for each in asking]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_by_sums_rows_get_the_answer_that_they_get_one_by_one(seed: int) -> None:
     assert decided(seed, by_sums=True) == decided(seed, by_sums=False)

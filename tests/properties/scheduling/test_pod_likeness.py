@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler_worlds import Maker, info_of
 from test_pod_signatures import PARTS, exchanged
 
+from examples_tried import tries
 from tonnage.scheduling.cluster.pod_info import SHARED, PodInfo
 from tonnage.testing.storage_builders import pod_with
 
@@ -25,7 +26,7 @@ def derived_alone(info: PodInfo) -> dict[str, Any]:
     return {name: getattr(alone, name) for name in SHARED}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(seed=st.integers(0, 2**32), part=st.sampled_from((*PARTS, "status", "nodeName", "nothing")))
 def test_a_pod_takes_over_only_what_it_would_have_derived(seed: int, part: str):
     make = Maker(seed)

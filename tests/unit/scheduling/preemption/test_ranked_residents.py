@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples_tried import tries
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -70,7 +71,7 @@ def expected(cluster: Cluster, row: int) -> list[tuple[object, ...]]:
     ]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tries(120), deadline=None)
 @given(st.lists(st.one_of(put, put, put, gone, lost, back, asked), max_size=40))
 def test_ranked_residents_are_the_pods_by_importance(steps):
     cluster = Cluster()
