@@ -54,6 +54,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.spread.affinity_terms import (
     MAX_TERMS,
+    NO_TERMS,
     CarriedTerms,
     Term,
     Terms,
@@ -93,7 +94,9 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         cluster, pod = cycle.cluster, cycle.pod
         if (count := terms_in(pod.pod)) > MAX_TERMS:
             return unresolvable(f"the pod has {count} inter-pod affinity terms, of at most {MAX_TERMS} that are judged")
-        terms = cycle.state[_TERMS] = terms_asked(pod)
+        terms = cycle.state[_TERMS] = terms_asked(pod) if count else NO_TERMS
+        if terms is NO_TERMS and cluster.index(CarriedTerms).is_empty:
+            return SKIP  # as most pods are, in most clusters
         if terms.errors:
             return unresolvable(f"parsing pod: {_joined(terms.errors)}")
         repelling = cluster.index(CarriedTerms).apart(pod, _namespace_labels(cycle))
@@ -155,6 +158,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if not own and self._args.ignore_preferred_terms_of_existing_pods:
             return SKIP
         carried, namespace_labels = cluster.index(CarriedTerms), _namespace_labels(cycle)
+        if not own and carried.is_empty:
+            return SKIP
         worth: dict[str, Floats] = {}
         for term in _settled(own, cluster):
             _weigh(worth, cluster, term.topology_key, _meant(cluster, (term,)), term.weight)

@@ -426,6 +426,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             _once(reservations.on_change, index.held_differs)
 
             def is_reserved(capacity: CSIStorageCapacity, own: Collection[Key]) -> bool:
+                if not isinstance(capacity, JoinedCapacity):
+                    return reservations.is_reserved(capacity, own)
                 return any(reservations.is_reserved(each, own) for each in members_of(capacity))
 
         elif self.reservation is Reservation.LEDGER:

@@ -160,6 +160,11 @@ class CarriedTerms:
         self._preferred = _Register()
         cluster.observe(self)
 
+    @property
+    def is_empty(self) -> bool:
+        """No resident carries any."""
+        return not self._terms
+
     def near(self, info: PodInfo, namespace_labels: Labels) -> Sequence[CarriedTerm]:
         """Required affinity of residents to a pod like this one."""
         return self._near.concerning(info, namespace_labels)

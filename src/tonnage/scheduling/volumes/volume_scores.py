@@ -56,6 +56,10 @@ class VolumeScores:
 
     def at(self, fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> int:
         """The same for one row, in plain numbers."""
+        if len(provisioning.units) == 1:
+            (only,) = provisioning.units
+            free = fit.index.of(only.class_name).scored_at(fit.policy, only.sizes, row)
+            return 0 if free is None else class_score(self._shape, sum(only.sizes), free)
         requested: dict[str, int] = {}
         capacity: dict[str, int] = {}
         for unit in provisioning.units:
