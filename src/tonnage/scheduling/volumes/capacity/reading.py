@@ -5,7 +5,8 @@ How the figures are read depends on the profile (`legacyPools`, the gate), and s
 `Policy` is both. Objects are judged once for all nodes they reach; `class_capacity.py` knows which those are.
 
 Promises of the ledger are in the driver's hands: where they leave so much room that its choices do not matter, which is
-nearly everywhere, that is seen for all objects at once; the others are looked at one by one (`packing.py`).
+nearly everywhere, that is seen for all objects at once; of the others it is kept what its choices may leave
+(`packing.left_by_promises`), and groups of few claims are compared with all of that in one table.
 
 What all objects say to a group is kept, and those that changed are asked again (`object_answers.py`).
 """
@@ -36,6 +37,8 @@ from tonnage.scheduling.volumes.packing import (
     Sizes,
 )
 
+_FEW_CLAIMS = 4
+"""Groups of so many claims are compared with whole tables of pools at once (packing's FEW_ARRANGEMENTS)."""
 _HALF = 1 << 62
 """Two figures up to here can be added in 64 bits."""
 
@@ -94,6 +97,8 @@ class Reading:
         self.is_reserved: Mask = np.zeros(objects, dtype=np.bool_)
         self.promised: dict[int, Sizes] = {}
         """By number, what is promised of an object, largest first; those of which nothing is are not there."""
+        self._left: dict[int, Ints | None] = {}
+        """By number, the ways in which the pools of an object with promises may be left, where somebody asked."""
         self.promised_bytes: Ints = np.zeros(objects, dtype=np.int64)
         self.largest_promised: Ints = np.zeros(objects, dtype=np.int64)
         self._known: dict[int, tuple[Sizes, bool]] = {}
@@ -122,6 +127,7 @@ class Reading:
         self._changes.grow(objects)
 
     def _widen_pools(self, objects: int, pools: int) -> None:
+        self._left.clear()  # tables of as many pools
         wider = _no_pools(objects, pools)
         wider[: self.pools.shape[0], : self.pools.shape[1]] = self.pools
         self.pools = wider
@@ -145,6 +151,7 @@ class Reading:
         policy = self.policy
         self._changes.note(number)
         self._known.pop(number, None)
+        self._left.pop(number, None)
         if policy.is_reserved is not None:
             self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity, ())
         self.limits_beside[number] = self.limits[number]
@@ -164,6 +171,7 @@ class Reading:
         """The driver picks pools like this from now on: what was said before need not hold."""
         self.pool_policy = pool_policy
         self._known.clear()
+        self._left.clear()
         self._fitting.clear()
         self._graded.clear()
 
@@ -228,7 +236,8 @@ class Reading:
         if not room.pools or (sizes and sizes[0] > room.claim_limit_beside(promised)):
             return False
         if self.policy.must_be is Grade.GUARANTEED:
-            return packing.grade_one(room.pools, sizes, promised, self.search, self.pool_policy) is Grade.GUARANTEED
+            together = packing.descending(sizes + promised) if promised else sizes
+            return packing.is_guaranteed(room.pools, together, self.search, self.pool_policy)
         if promised:
             return packing.fits_beside_one(room.pools, sizes, promised, self.search, self.pool_policy)
         return packing.fits_one(room.pools, sizes, self.search)
@@ -262,8 +271,41 @@ class Reading:
             # Of a single pool, promises are plain subtraction: what is not sure does not fit.
             is_many = (self.pools[promised_of, 1] != NO_POOL) if self.pools.shape[1] > 1 else np.False_
             open_idx = open_idx[~is_sure & (is_many | (self.promised_bytes[promised_of] >= MOST_BYTES))]
+        known: list[int] = []
+        tables: list[Ints] = []
         for place, number in zip(open_idx.tolist(), _numbers_at(numbers, open_idx).tolist(), strict=True):
-            fits[place] = self.fits_one(number, sizes, others)
+            left = self._left_by_promises(number) if others is None and len(sizes) <= _FEW_CLAIMS else None
+            if left is not None:
+                known.append(place)
+                tables.append(left)
+            else:
+                fits[place] = self.fits_one(number, sizes, others)
+        if tables:
+            fits[known] = self._fits_all_of(tables, sizes)
+
+    def _left_by_promises(self, number: int) -> Ints | None:
+        """[S, P]: every way in which an object's pools may be left, see `packing.left_by_promises`; None if unknown."""
+        if number in self._left:
+            return self._left[number]
+        found: Ints | None = None
+        undecided = self.search.undecided
+        if self.policy.must_be is not Grade.GUARANTEED:  # else it is not enough to fit
+            pools = self.rooms[number].pools
+            ways = packing.left_by_promises(pools, self.promised[number], self.search, self.pool_policy)
+            if ways is not None:
+                found = np.full((len(ways), self.pools.shape[1]), NO_POOL, dtype=np.int64)
+                found[:, : len(pools)] = np.array(ways, dtype=np.int64).reshape(len(ways), len(pools))
+        if self.search.undecided == undecided:
+            self._left[number] = found
+        return found
+
+    def _fits_all_of(self, tables: list[Ints], sizes: Sizes) -> Mask:
+        """Whether a group fits every row of each of these tables; not where there is none."""
+        counts = np.array([len(each) for each in tables])
+        holds = packing.fits(np.concatenate(tables), sizes, self.search)
+        failing = np.bincount(np.repeat(np.arange(len(tables)), counts)[~holds], minlength=len(tables))
+        found: Mask = (counts > 0) & (failing == 0)
+        return found
 
     def fits_unheld(self, numbers: Numbers, sizes: Sizes) -> Mask:
         """Which of these objects would hold a group if nothing were held of them."""

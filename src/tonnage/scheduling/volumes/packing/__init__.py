@@ -7,6 +7,7 @@ all objects at once on arrays, with the same answer:
     can the claims be packed, all at once?                     fits, fits_one, place_one             pool_fits.py
     and if the driver picks the pools, in whatever order?      grades, grade_one, fits_beside_one    pool_grades.py
       by a rule of its own that is known?                      PoolPolicy, bad_order                 pool_policies.py
+    what may promises leave of the pools?                      left_by_promises                      promised_pools.py
 
 Searches take steps, of which a decision has a number for all objects together (search.py).
 
@@ -25,8 +26,16 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     fits_one,
     place_one,
 )
-from tonnage.scheduling.volumes.packing.pool_grades import Grade, Grades, fits_beside_one, grade_one, grades
+from tonnage.scheduling.volumes.packing.pool_grades import (
+    Grade,
+    Grades,
+    fits_beside_one,
+    grade_one,
+    grades,
+    is_guaranteed,
+)
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, Step, bad_order, placed_by
+from tonnage.scheduling.volumes.packing.promised_pools import left_by_promises
 from tonnage.scheduling.volumes.packing.search import UNLIMITED, SearchBudget
 
 __all__ = [
@@ -48,6 +57,8 @@ __all__ = [
     "fits_one",
     "grade_one",
     "grades",
+    "is_guaranteed",
+    "left_by_promises",
     "place_one",
     "placed_by",
 ]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
@@ -56,6 +56,9 @@ MOST_ARRANGEMENTS = 5_000
 MANY_OBJECTS = 100
 """So many are compared (eight different claims have 4,140) when first-fit-decreasing refuses so many objects; for fewer
 objects as many searches cost less."""
+
+FEW_OBJECTS = 32
+"""Fewer are asked one by one: a dozen operations on arrays cost more."""
 
 FIRST_LOOK = 24
 """How many states a search keeps at its first try. Where a packing exists, that nearly always finds one."""
@@ -181,6 +184,18 @@ def fits_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITE
         or (first >= max(large, middle + small) and second >= min(large, middle + small))
         or (first >= large and second >= middle and third >= small)
     )
+
+
+def fits_all(objects: Collection[Sizes], sizes: Sizes, search: SearchBudget = UNLIMITED) -> bool:
+    """Whether the claims fit each of several objects, with as many pools each; the same as `fits_one` of them all.
+
+    First-fit-decreasing is asked of all at once: it says yes to most, and a search is needed for the others only.
+    """
+    if len(objects) < FEW_OBJECTS:
+        return all(fits_one(pools, sizes, search) for pools in objects)
+    table = np.array(list(objects), dtype=np.int64)
+    left = table[~_first_fit_decreasing(table, sizes)]
+    return all(fits_one(pools, sizes, search) for pools in left.tolist())
 
 
 def place_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITED) -> tuple[int, ...] | None:

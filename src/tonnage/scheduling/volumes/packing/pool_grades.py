@@ -36,6 +36,7 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     arrangements,
     descending,
     fits,
+    fits_all,
     fits_one,
     needing_room,
 )
@@ -304,4 +305,4 @@ def _fit_everywhere(pools: Sizes, sizes: Sizes, promised: Sizes, search: SearchB
                 return False
         states = following
     search.spend(steps)
-    return all(fits_one(state, sizes, search) for state in states)
+    return fits_all(states, sizes, search)
