@@ -231,7 +231,7 @@ class RightsStage:
 
     def calls(self) -> list[Call]:
         files = sorted(self.audit_log.parent.glob("audit*.log"))
-        return [call for file in files for call in calls_in(file.read_text().splitlines())]
+        return [call for file in files for call in calls_in(_whole_lines(file))]
 
     def calls_of(self, program: str) -> list[Call]:
         user = f"system:serviceaccount:kube-system:tonnage-{program}"
@@ -285,3 +285,8 @@ def staged(
                 process.kill()
             for process in stage.programs.values():
                 process.wait()
+
+
+def _whole_lines(log: Path) -> list[str]:
+    """The lines of a log that is being written: the last one may not be all there yet."""
+    return log.read_text().rpartition("\n")[0].splitlines()

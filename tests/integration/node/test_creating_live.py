@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from typing import Any
 
 import pytest
 from node_stage import NodeStage, node_stage
 
 from tonnage.client.informers import Informers
+from tonnage.csi.errors import Code
+from tonnage.errors import TonnageError
 from tonnage.node.pods import worker
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.eventually import eventually_async
@@ -80,3 +84,34 @@ async def _is_creating(stage: NodeStage, name: str) -> bool:
 
 async def _is(holds: object) -> bool:
     return bool(holds)
+
+
+async def test_a_write_that_fails_beside_a_mount_that_fails_is_not_left_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failure of the mount is what is told; that of the write must not come to light as a task nobody looked at."""
+    monkeypatch.setattr(worker, "_CREATING_S", 0.05)
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: unseen.append(told))
+    async with node_stage() as stage:
+        driver = await _ready_driver(stage)
+        failed, patch = asyncio.Event(), stage.client.patch
+
+        async def refuse(cls: type, key: str, change: dict[str, object], **options: Any) -> Any:
+            if cls is Pod and not failed.is_set():
+                failed.set()
+                raise TonnageError("nobody is there")
+            return await patch(cls, key, change, **options)
+
+        async def fail(method: str) -> None:
+            if method == "NodeStageVolume":
+                await failed.wait()
+                is_first = len(driver.asked(method)) == 1
+                driver.refuse(method, Code.INTERNAL, "not today") if is_first else driver.allow(method)
+
+        driver.before_call = fail
+        monkeypatch.setattr(stage.client, "patch", refuse)
+        await stage.volume("data")
+        await stage.attach("data")
+        await stage.pod("db", "data")
+        await stage.becomes("db", "Running")  # at the next try
+    gc.collect()
+    assert failed.is_set() and unseen == []

@@ -139,6 +139,7 @@ class PodWorker:
             is_due = True
             await self._say_creating(pod, progress)
 
+        failure: BaseException | None = None
         saying = asyncio.create_task(say_later(), name=f"creating {pod.key}")
         try:
             yield left_s
@@ -147,8 +148,10 @@ class PodWorker:
                 saying.cancel()
             # A write under way is not called off: it might come to the server after the next one.
             await asyncio.wait((saying,))
-        if not saying.cancelled():
-            await saying  # raises what the server said
+            # Looked at in any case: what went wrong in the block is told instead of it.
+            failure = None if saying.cancelled() else saying.exception()
+        if failure is not None:
+            raise failure
 
     async def _say_creating(self, pod: Pod, progress: PodProgress) -> None:
         now = self._clock.now()
