@@ -19,8 +19,10 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from tonnage.backoff import Backoff
 from tonnage.client import errors
@@ -64,8 +66,7 @@ _MAX_RETRY_AFTER_S = 30
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, eq=False):
     """A request with what it means: `resource` is `pods`, `pods/binding`, `csinodes.storage.k8s.io`, or a path."""
 
     verb: str

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+import msgspec
 
 from tonnage.client.errors import Disconnected
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, eq=False):
     """One request; `path` has its query with it, percent-encoded. `timeout_s` bounds all of it, a stream included.
 
     `before_write` is called at the last moment before the first byte goes to a connection, each time that happens; what
@@ -31,13 +31,12 @@ class Request:
     before_write: Callable[[], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True, eq=False):
     """A whole answer; `headers` are looked up by their names in lower case, `warnings` are what the server adds."""
 
     code: int
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
