@@ -83,6 +83,11 @@ class Client:
         async with self._session.get(f"{self._url}{path}?limit=1") as answer:
             return str((await answer.json())["metadata"]["resourceVersion"])
 
+    async def count(self, path: str) -> int:
+        """Objects in one answer."""
+        async with self._session.get(self._url + path) as answer:
+            return len((await answer.json())["items"])
+
     def stream(self, path: str) -> Any:
         return self._session.get(self._url + path)
 
