@@ -33,6 +33,7 @@ SCRIPTS = (
     ("volume_binding", ()),
     ("nominations", ()),
     ("preemption", ()),
+    ("queue_pressure", ()),
     ("scheduler_live", ("--nodes", "5000", "--pods", "10000")),
     ("volumes_live", ()),
     ("peers", ()),

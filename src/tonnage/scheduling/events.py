@@ -20,7 +20,7 @@ from enum import Enum, Flag, StrEnum, auto
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.amounts import requests_of
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -151,6 +151,19 @@ HintFn: TypeAlias = Callable[[PodInfo, ClusterEvent, Any, Any], Hint]
 is no object: None."""
 
 
+_FOR_MOUNTED_CLAIMS: Final[set[HintFn]] = set()
+
+
+def for_mounted_claims(hint: HintFn) -> HintFn:
+    """Mark a hint that helps only pods which mount a claim the event is about (`claims_named`): no others are asked."""
+    _FOR_MOUNTED_CLAIMS.add(hint)
+    return hint
+
+
+def is_for_mounted_claims(hint: HintFn) -> bool:
+    return hint in _FOR_MOUNTED_CLAIMS
+
+
 class Change(NamedTuple):
     """An event and the object it is about, before and after."""
 
@@ -195,6 +208,19 @@ def _object_events(old: Object | None, new: Object | None) -> Iterator[ClusterEv
     if resource is not None:
         action = ActionType.ADD if old is None else ActionType.DELETE if new is None else ActionType.UPDATE
         yield ClusterEvent(resource, action)
+
+
+def claims_named(old: Any, new: Any) -> tuple[Key, ...]:
+    """The claims that a change is about: the claim itself, whose volume it is, or those that a pod mounts."""
+    found: dict[Key, None] = {}
+    for each in (old, new):
+        if isinstance(each, PersistentVolumeClaim):
+            found[each.key] = None
+        elif isinstance(each, PersistentVolume) and each.spec.claim_ref is not None:
+            found[each.spec.claim_ref.key] = None
+        elif isinstance(each, Pod) and each.spec.volumes:
+            found.update(dict.fromkeys(f"{each.namespace}/{name}" for name in each.claim_names()))
+    return tuple(found)
 
 
 def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:

@@ -347,6 +347,25 @@ class Plugin(ABC):
         """
         return None
 
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        """The rows on which an event may have changed this plugin's mind; None, as for most, when it may be any.
+
+        Asked after the event was applied. A pod that this plugin turned away, and that all who did so and look at
+        nothing but rows (`row_local`) turn away on these rows now, is not woken.
+        """
+        return None
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
+        """What PreFilter and Filter read of a pod, so that pods of one sign are refused on the same nodes; or None.
+
+        Of pods that are refused and have the same sign for all who do so, one at a time is tried again
+        (queue/equivalence_classes.py). None, unless a plugin says otherwise: the pod is like no other. A sign may say
+        what the pod and its claims are, not how the cluster is. One that names what another pod cannot have, a bound
+        volume say, tells the pod from all others. A class that judges otherwise than the one it is made from has to
+        sign for itself. Mirrors SignPlugin (KEP-5598).
+        """
+        return None
+
 
 class PreEnqueuePlugin(Plugin):
     @abstractmethod
@@ -370,6 +389,10 @@ class FilterPlugin(Plugin):
     @abstractmethod
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         """Judge rows; None when all of them pass."""
+
+    def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
+        """In plain numbers: this plugin refuses the pod on a row now. False when that takes a closer look."""
+        return False
 
     def surely_passes(self, cycle: Cycle, row: int) -> bool:
         """Whether one row passes, as far as plain numbers tell; False leaves it to `filter`.

@@ -35,6 +35,14 @@ ANY_ADDRESS = "0.0.0.0"
 T = TypeVar("T")
 
 
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=str)
+
+
+def fingerprint(record: msgspec.Struct | None) -> bytes:
+    """Equal for records that are written alike; what cannot be hashed, because it holds a map, can be told by this."""
+    return _ENCODER.encode(record)
+
+
 class derived(Generic[T]):  # lower case, because it is used as a decorator, like property
     """An attribute that is worked out when it is first read: functools.cached_property without its lock.
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -43,8 +43,8 @@ from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
 from tonnage.scheduling.engine.post_filter import preemption_answer, run_post_filter
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
-from tonnage.scheduling.events import ClusterEvent
-from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Ration, Status
+from tonnage.scheduling.engine.waking_rules import WakingRules
+from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
@@ -82,6 +82,7 @@ class Engine:
         # Budgets are objects that come in like others; every other index is made by `open`, from what there is then.
         self.cluster = add_indexes(Cluster(clock), (DisruptionBudgets,))
         self.assumed = AssumedPods(self.cluster)
+        self._waking_rules = WakingRules(self.cluster, self.profiles)
         self.queue = SchedulingQueue(
             clock,
             {name: profile.rules for name, profile in self.profiles.items()},
@@ -93,7 +94,8 @@ class Engine:
             retries_in_a_row=_RETRIES_IN_A_ROW if self._first_profile.sorts_by_priority else 0,
             on_queued=hooks.on_queued,
             on_plugin_error=hooks.on_plugin_error,
-            ration=self._ration,
+            ration=self._waking_rules.ration,
+            sign=self._waking_rules.sign,
         )
         self.nominations = HeldNominations(
             self.cluster, self.queue, self.profile_of, clock, lets_go=resolved[0].gates.NominatedNodeNameForExpectation
@@ -155,11 +157,6 @@ class Engine:
         found = self.profiles.get(pod.spec.scheduler_name)
         return self._first_profile if found is None and self._takes_any_pod else found
 
-    def _ration(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> Ration | None:
-        """How a plugin of a profile shares out an event among the pods that it refused."""
-        found = next((each for each in self.profiles[profile].plugins if each.name == plugin), None)
-        return found.ration(self.cluster, event, changed) if found is not None else None
-
     def _is_ours(self, pod: Pod) -> bool:
         return self._takes_any_pod or pod.spec.scheduler_name in self.profiles
 
@@ -189,6 +186,8 @@ class Engine:
         attempt = self._place(self._as_nominated(queued), queued.info, profile, expected, explains=explains)
         attempt.queued = queued
         queued.refused_on = self.nominations.refused_on(attempt)
+        is_refused = attempt.stage is Stage.DECIDE and attempt.decision is not None and attempt.decision.error is None
+        queued.is_like_others = is_refused and attempt.exception is None and attempt.placement is None
         if attempt.placement is not None:
             attempt.placement.queued = queued
             self.queue.pod_assumed(queued.pod, attempt.placement.node)
@@ -404,6 +403,8 @@ class Engine:
         """
         if newest is not None and uid_of(newest) != queued.uid:
             newest = None
+        if nomination:  # room is being made for it, and for nobody else
+            queued.is_like_others = False
         landed = self.queue.add_unschedulable_if_not_present(queued, unschedulable_plugins=plugins, pod=newest)
         if newest is None or landed is None:
             return False

@@ -21,7 +21,7 @@ when the incoming pod carries it, because it is asked once more without any labe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,7 +30,7 @@ import numpy as np
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
 from tonnage.scheduling.cluster.pod_matching import Labels
 from tonnage.scheduling.cluster.residents import Residents
 from tonnage.scheduling.cluster.row_counts import Floats, RowCounts, RowNumbers
@@ -87,6 +87,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
         self._args = args or InterPodAffinityArgs()
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        """Its terms, and what those of others can match."""
+        affinity = pod.pod.spec.affinity
+        terms = (
+            (fingerprint(affinity.pod_affinity), fingerprint(affinity.pod_anti_affinity)) if terms_in(pod.pod) else ()
+        )
+        return pod.namespace, tuple(sorted(pod.labels.items())), terms
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ Requirements are answered once a distinct label value (columns.py). A pod whose 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1 import NodeAffinity as Affinity
 from tonnage.objects.node_selectors import NODE_NAME_FIELD, NodeSelectorTerm, required_node_affinity
 from tonnage.objects.requirements import Requirement
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
+from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.node_matching import matching, term_matching
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
@@ -64,6 +67,13 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
             return wanted.matches(node.name, node.metadata.labels)
 
         return QUEUE if matches(new) and not matches(old) else NO_HELP
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        found: Hashable = pod.node_constraints
+        return found
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
 
     def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
         spec, required = cycle.pod.pod.spec, cycle.pod.required_nodes

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Any
 
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
-from tonnage.scheduling.events import NODE_ADD
+from tonnage.scheduling.cluster.event_rows import row_about
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.events import NODE_ADD, ClusterEvent
 from tonnage.scheduling.framework import Cycle, EventHint, FilterPlugin, Judgement, refuse
 
 
@@ -17,6 +21,12 @@ class NodeName(FilterPlugin):
 
     def events(self) -> Iterable[EventHint]:
         return ((NODE_ADD, None),)
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        return pod.pod.spec.node_name
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         wanted = cycle.pod.pod.spec.node_name

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 import numpy as np
 
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, among, only_row
+from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.ports import HostPorts
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
@@ -32,6 +35,13 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
     def events(self) -> Iterable[EventHint]:
         return ((ClusterEvent(EventResource.POD, ActionType.DELETE), _port_freed), (NODE_ADD, None))
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        found: Hashable = pod.host_ports
+        return found
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         return None if cycle.pod.host_ports else SKIP

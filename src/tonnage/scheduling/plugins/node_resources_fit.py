@@ -13,14 +13,16 @@ do not say):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS, amounts, is_extended, requests_of
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, few_rows, row_count
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, few_rows, only_row, row_count
+from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.shapes import Shape, along
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
@@ -30,6 +32,7 @@ from tonnage.scheduling.framework import (
     EventHint,
     FilterPlugin,
     Judgement,
+    Ration,
     ScorePlugin,
     SumsAsked,
 )
@@ -88,8 +91,35 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         had = amounts(old.status.allocatable)
         return QUEUE if any(has.get(name, 0) > had.get(name, 0) for name in (*guarded, PODS)) else NO_HELP
 
+    def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
+        return not _has_room(cluster, self.asked(pod), row)
+
     def surely_passes(self, cycle: Cycle, row: int) -> bool:
         return _has_room(cycle.cluster, self.asked(cycle.pod), row)
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        found: Hashable = pod.ordered_requests
+        return found
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
+
+    def ration(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Ration | None:
+        """What there is on a node is shared out among those who fit there; one that does not has its turn alone."""
+        rows = row_about(cluster, changed)
+        row = only_row(rows) if rows is not None else -1
+
+        def share_of(pod: PodInfo) -> float:
+            share = 0.0
+            for name, amount in self.asked(pod):
+                number = cluster.resources.find(name)
+                if number is None:
+                    return 1.0
+                free = cluster.allocatable.item(number, row) - cluster.requested.item(number, row)
+                share = max(share, amount / free if free > 0 else 1.0)
+            return min(share, 1.0)
+
+        return share_of if row >= 0 else None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster = cycle.cluster

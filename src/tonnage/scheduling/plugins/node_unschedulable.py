@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.taints import NO_SCHEDULE, UNSCHEDULABLE, Taint, tolerates
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows
+from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.framework import Cycle, EventHint, FilterPlugin, Judgement, refuse
@@ -24,6 +27,12 @@ class NodeUnschedulable(FilterPlugin):
         node_changed = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
         tolerates_more = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
         return ((node_changed, _uncordoned), (tolerates_more, _now_tolerates))
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        return pod.pod.spec.tolerations
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cordoned = cycle.cluster.unschedulable[rows]

@@ -14,8 +14,8 @@ usually VolumeRestrictions or VolumeBinding have refused such a pod before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,10 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
     SKIP,
@@ -36,6 +37,7 @@ from tonnage.scheduling.framework import (
     Judgement,
     Minds,
     PreFilterPlugin,
+    Ration,
     RowAccount,
     Status,
     refuse,
@@ -46,6 +48,7 @@ from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
 from tonnage.scheduling.volumes.migrated_plugins import taken_over_by
 from tonnage.scheduling.volumes.pod_claims import new_claims_of
+from tonnage.scheduling.volumes.volume_sign import volume_sign
 
 _Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]
 """What a pod brings, each volume once, with the claims that stand for it; None for a disk that the pod names itself."""
@@ -89,7 +92,32 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             (ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE), self._detached),
         )
 
+    def ration(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Ration | None:
+        """The slots of a node are shared out among those whose volumes find one there."""
+        rows = row_about(cluster, changed)
+        row = only_row(rows) if rows is not None else -1
+
+        def share_of(pod: PodInfo) -> float:
+            cycle = Cycle(pod, cluster)
+            status = self.pre_filter(cycle)
+            brought = cycle.state.get(self.name)
+            if status is not None or not isinstance(brought, _Brought):
+                return 0.0
+            view, share = brought.view, 0.0
+            for driver, count in brought.counts:
+                free = view.limits.limits(driver).item(row) - view.used(driver).item(row)
+                share = max(share, count / free if free > 0 else 1.0)
+            return min(share, 1.0)
+
+        return share_of if row >= 0 else None
+
     # -- judging ------------------------------------------------------------------------------------------------------
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
+        return volume_sign(pod, cluster)
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         """Find out once what the pod brings. SKIP when nobody limits it."""
@@ -284,5 +312,6 @@ def _volumes_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hi
     return QUEUE if any(map(_may_count, old.spec.volumes)) else NO_HELP
 
 
+@for_mounted_claims
 def _claim_came(pod: PodInfo, event: ClusterEvent, old: None, new: PersistentVolumeClaim) -> Hint:
     return QUEUE if new.key in pod.claim_keys else NO_HELP

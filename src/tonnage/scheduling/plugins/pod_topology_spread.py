@@ -16,7 +16,7 @@ policies say. A feasible node without one of the keys scores 0, unless the const
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -24,8 +24,9 @@ import numpy as np
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.node_selectors import required_node_affinity
 from tonnage.objects.requirements import InvalidSelector
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
-from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
 from tonnage.scheduling.cluster.pod_matching import Labels
 from tonnage.scheduling.cluster.residents import Residents
 from tonnage.scheduling.configuration.plugin_args import PodTopologySpreadArgs
@@ -63,6 +64,12 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
         self._rules = SpreadRules(args)
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        """Its constraints, what they and the selectors of workloads can match, and the nodes that they count."""
+        constraints = tuple(map(fingerprint, pod.pod.spec.topology_spread_constraints))
+        owners = tuple(map(fingerprint, pod.pod.metadata.owner_references)) if self._rules.default_hard else ()
+        return pod.namespace, tuple(sorted(pod.labels.items())), constraints, owners, pod.node_constraints
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 

@@ -5,13 +5,16 @@ Nodes with the same set of taints are one question: it is answered once a set, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.taints import PREFER_NO_SCHEDULE, Taint, find_untolerated, tolerates
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows
+from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
@@ -37,6 +40,12 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         node_changed = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
         tolerates_more = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
         return ((node_changed, _taint_gone), (tolerates_more, about_itself))
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        return pod.pod.spec.tolerations
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster, tolerations = cycle.cluster, cycle.pod.pod.spec.tolerations

@@ -28,11 +28,12 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, row_count
+from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import VolumeBindingArgs
 from tonnage.scheduling.configuration.shapes import shape_of
 from tonnage.scheduling.configuration.storage_capacity_args import PoolFit, Reservation, StorageCapacityArgs
-from tonnage.scheduling.events import ClusterEvent
+from tonnage.scheduling.events import NODE_ADD, ClusterEvent
 from tonnage.scheduling.framework import (
     SKIP,
     SUCCESS,
@@ -85,6 +86,7 @@ from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE, REASONS, ProvisioningDemand, VolumeFit
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
+from tonnage.scheduling.volumes.volume_sign import volume_sign
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 RESCHEDULING = "CapacityAwareRescheduling"
@@ -156,6 +158,15 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if not self.is_joint or not isinstance(changed, CSIStorageCapacity):
             return None
         return CapacityRation(self, cluster, changed.key)
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        """A capacity object, and a node that comes. What else happens to a node may move what is promised elsewhere."""
+        if isinstance(changed, CSIStorageCapacity):
+            return cluster.index(CapacityIndex).rows_of(changed.key)
+        return row_about(cluster, changed) if event == NODE_ADD else None
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
+        return volume_sign(pod, cluster)
 
     # -- where does it fit? -------------------------------------------------------------------------------------------
 

@@ -7,15 +7,18 @@ refuses. A disk that the pod names itself, in the words of an in-tree plugin, is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, among, row_count
+from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
     SKIP,
@@ -33,6 +36,7 @@ from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.mounted_disks import MountedDisks, disks_of, do_conflict, shared_disks
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, in_use
 from tonnage.scheduling.volumes.pod_claims import new_claims_of
+from tonnage.scheduling.volumes.volume_sign import volume_sign
 
 _ONE_POD = "ReadWriteOncePod"
 
@@ -57,6 +61,13 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
             (NODE_ADD, None),
             (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), _claim_came),
         )
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
+        return volume_sign(pod, cluster)
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        """A node that comes; a claim that is given back may be of use on any."""
+        return row_about(cluster, changed) if event == NODE_ADD else None
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         """SKIP when the pod names no disk, and nobody has a claim that it wants for itself."""
@@ -130,5 +141,6 @@ def _do_share(pod: PodInfo, other: PodInfo) -> bool:
     return do_conflict(pod.pod, other.pod) or not set(pod.named_claims).isdisjoint(other.named_claims)
 
 
+@for_mounted_claims
 def _claim_came(pod: PodInfo, event: ClusterEvent, old: None, new: PersistentVolumeClaim) -> Hint:
     return QUEUE if any(new.key == key for _, key in pod.named_claims) else NO_HELP

@@ -11,8 +11,8 @@ left to VolumeBinding. The words of the refusals are upstream's (VolumeZone.getP
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Hashable, Iterable
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,9 +21,10 @@ from tonnage.objects.core_v1.topology_labels import BETA_REGION, BETA_ZONE, REGI
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
+from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
     SKIP,
@@ -40,6 +41,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere
 from tonnage.scheduling.volumes.pod_claims import new_claims_of
+from tonnage.scheduling.volumes.volume_sign import volume_sign
 
 _LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _NEW_NAMES: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}
@@ -61,6 +63,12 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add_or_update), _is_the_pods),
             (ClusterEvent(EventResource.PERSISTENT_VOLUME, add_or_update), _place_changed),
         )
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
+        return volume_sign(pod, cluster)
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         """Find out where the pod's volumes are. SKIP when none is labelled."""
@@ -188,6 +196,7 @@ def _class_waits(pod: PodInfo, event: ClusterEvent, old: None, new: StorageClass
     return QUEUE if new.waits_for_consumer else NO_HELP
 
 
+@for_mounted_claims
 def _is_the_pods(
     pod: PodInfo, event: ClusterEvent, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> Hint:

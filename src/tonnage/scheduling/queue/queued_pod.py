@@ -55,6 +55,9 @@ class QueuedPod:
     was_flushed: bool = False
     """It was last moved because it had waited too long, not by an event: a hint may be missing one."""
     flushed_at: float | None = None
+    is_like_others: bool = False
+    """Its last attempt ended with a decision that a pod which is refused by the same plugins, and seen alike by them,
+    would meet as well. Set by whoever tried it."""
     refused_on: str = ""
     """The node that it was nominated to at its last attempt and that did not take it, or that it was sent to and did
     not reach, with nothing on its way out that would change it; empty when there is none. No room is held there."""

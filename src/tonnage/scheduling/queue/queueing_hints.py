@@ -8,13 +8,13 @@ stand in the way of a pod, and no others. Mirrors PriorityQueue.isPodWorthRequeu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, HintFn
+from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, HintFn, is_for_mounted_claims
 from tonnage.scheduling.framework import EventHint, Plugin, PreEnqueuePlugin
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 
@@ -66,7 +66,10 @@ class QueueingRules:
         )
 
 
-_Caring: TypeAlias = Mapping[str, Sequence[HintFn | None]]
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+Caring: TypeAlias = Mapping[str, Sequence[HintFn | None]]
+"""Plugins that registered for an event, with their hints."""
 
 
 class HintTable:
@@ -75,9 +78,10 @@ class HintTable:
     def __init__(self, rules: QueueingRules, on_plugin_error: PluginErrorHook) -> None:
         self._rules = rules
         self._on_plugin_error = on_plugin_error
-        self._caring: dict[tuple[EventResource, ActionType], _Caring] = {}
+        self._caring: dict[tuple[EventResource, ActionType], Caring] = {}
+        self._caring_for_any: dict[tuple[EventResource, ActionType], Caring] = {}
 
-    def caring(self, event: ClusterEvent) -> _Caring:
+    def caring(self, event: ClusterEvent) -> Caring:
         """The plugins that registered for such an event, with their hints."""
         words = (event.resource, event.action)
         found = self._caring.get(words)
@@ -89,6 +93,18 @@ class HintTable:
             found = self._caring[words] = {plugin: hints for plugin, hints in by_plugin.items() if hints}
         return found
 
+    def caring_for_any(self, event: ClusterEvent) -> Caring:
+        """The same, without the hints that are only for pods which mount a claim that the event is about."""
+        words = (event.resource, event.action)
+        found = self._caring_for_any.get(words)
+        if found is None:
+            general = {
+                plugin: [hint for hint in hints if hint is None or not is_for_mounted_claims(hint)]
+                for plugin, hints in self.caring(event).items()
+            }
+            found = self._caring_for_any[words] = {plugin: hints for plugin, hints in general.items() if hints}
+        return found
+
     def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
         """Is the event worth another try of this pod?
 
@@ -97,17 +113,7 @@ class HintTable:
         """
         if event.is_wildcard:
             return Requeue.AFTER_BACKOFF
-        return self._answer(queued, self.caring(event), event, old, new)
-
-    def those_helped(
-        self, waiting: Iterable[QueuedPod], event: ClusterEvent, old: Any, new: Any
-    ) -> Iterator[tuple[QueuedPod, Requeue]]:
-        """The pods that an event is worth another try of, and how."""
-        caring = self.caring(event)
-        for queued in waiting:
-            how = self._answer(queued, caring, event, old, new)
-            if how is not Requeue.NOT:
-                yield queued, how
+        return self.answer(queued, self.caring(event), event, old, new)[0]
 
     def worth_since(self, queued: QueuedPod, events: Iterable[RecordedEvent]) -> Requeue:
         """Was any of these worth it? For a pod that was refused while they came."""
@@ -121,11 +127,14 @@ class HintTable:
             best = Requeue.AFTER_BACKOFF if how is Requeue.AFTER_BACKOFF else best
         return best
 
-    def _answer(self, queued: QueuedPod, caring: _Caring, event: ClusterEvent, old: Any, new: Any) -> Requeue:
+    def answer(
+        self, queued: QueuedPod, caring: Caring, event: ClusterEvent, old: Any, new: Any
+    ) -> tuple[Requeue, frozenset[str]]:
+        """Whether the event is worth another try of the pod, and which of these plugins say so."""
         refused_by, pending = queued.unschedulable_plugins, queued.pending_plugins
         if not refused_by and not pending:
-            return Requeue.AFTER_BACKOFF
-        answer = Requeue.NOT
+            return Requeue.AFTER_BACKOFF, _NOBODY
+        saying: list[str] = []
         for plugin, hints in caring.items():
             if plugin not in refused_by and plugin not in pending:
                 continue
@@ -136,8 +145,6 @@ class HintTable:
                 # One try too many is better than a pod that is never tried again.
                 self._on_plugin_error(plugin, queued, exc)
             if plugin in pending:
-                return Requeue.AT_ONCE
-            answer = Requeue.AFTER_BACKOFF
-            if not pending:
-                break
-        return answer
+                return Requeue.AT_ONCE, frozenset((plugin,))
+            saying.append(plugin)
+        return (Requeue.AFTER_BACKOFF, frozenset(saying)) if saying else (Requeue.NOT, _NOBODY)

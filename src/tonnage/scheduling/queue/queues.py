@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tonnage.clock import Clock
+from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.events import POP_FROM_BACKOFF
 from tonnage.scheduling.framework import PreEnqueuePlugin
 from tonnage.scheduling.queue.active_queue import ActiveQueue
 from tonnage.scheduling.queue.backoff_queue import BackoffQueue
+from tonnage.scheduling.queue.equivalence_classes import SignHook
 from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey
 from tonnage.scheduling.queue.queueing_hints import PluginErrorHook, QueueingRules, Requeue
 from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool
@@ -50,11 +52,13 @@ class Queues:
         sort_key: SortKey,
         on_queued: QueuedHook,
         on_plugin_error: PluginErrorHook,
+        sign: SignHook = lambda profile, pod, plugins: None,
+        is_nominated: Callable[[Pod], bool] = lambda pod: False,
         retries_in_a_row: int = 0,
     ) -> None:
         self.active = ActiveQueue(retries_in_a_row=retries_in_a_row)
         self.backoff = backoff
-        self.pool = UnschedulablePool()
+        self.pool = UnschedulablePool(self.order, sign, on_plugin_error, is_nominated)
         self.refusals: Counter[tuple[str, str]] = Counter()
         """(plugin, profile) -> how many waiting pods it stands in the way of."""
         self._clock = clock
@@ -114,9 +118,19 @@ class Queues:
         else:
             self.backoff.add(queued)
 
+    def order(self, queued: QueuedPod) -> Any:
+        """Whose turn it is: the smallest first."""
+        return self._sort_key(queued.info, queued.queued_at), queued.sequence
+
+    def refuse(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
+        """A pod in the pool would be refused by these plugins now, as one like it was: file it so."""
+        self._count_refusals(queued, -1)
+        queued.unschedulable_plugins = plugins
+        self._count_refusals(queued, +1)
+        self.pool.add(queued)
+
     def _put_active(self, queued: QueuedPod) -> None:
-        order = (self._sort_key(queued.info, queued.queued_at), queued.sequence)
-        self.active.put(queued, order)
+        self.active.put(queued, self.order(queued))
 
     def _to_backoff(self, queued: QueuedPod, why: str) -> QueueName:
         if not self._passes_gates(queued):

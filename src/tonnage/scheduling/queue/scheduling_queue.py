@@ -25,7 +25,7 @@ Mirrors PriorityQueue of kube-scheduler 1.36. Read on in `queues`, `backoff_queu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -48,8 +48,8 @@ from tonnage.scheduling.events import (
     changes_of,
     pod_events,
 )
-from tonnage.scheduling.framework import Ration
 from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S, BackoffQueue
+from tonnage.scheduling.queue.equivalence_classes import SignHook
 from tonnage.scheduling.queue.in_flight import InFlight
 from tonnage.scheduling.queue.nominator import Nominator
 from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey, by_priority, uid_of
@@ -62,7 +62,8 @@ from tonnage.scheduling.queue.queueing_hints import (
     Requeue,
 )
 from tonnage.scheduling.queue.queues import QueuedHook, QueueName, Queues
-from tonnage.scheduling.queue.rations import RationHook, Rations
+from tonnage.scheduling.queue.rations import RationHook
+from tonnage.scheduling.queue.waking import CAN_BE_POPPED, Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
 """No pod waits longer than this for an event that may never come."""
@@ -70,7 +71,6 @@ FLUSH_BACKOFF_EVERY_S: Final = 1.0
 FLUSH_UNSCHEDULABLE_EVERY_S: Final = 30.0
 """How often to call the two flushes."""
 
-_CAN_BE_POPPED: Final = (QueueName.ACTIVE, QueueName.BACKOFF)
 _NO_NEWS: Final = (BACKOFF_COMPLETE, POP_FROM_BACKOFF, SCHEDULE_ATTEMPT_FAILURE)
 """Moves that no event is behind: nothing has changed for the pod."""
 
@@ -99,6 +99,7 @@ class SchedulingQueue:
         on_queued: QueuedHook = lambda queued, queue, why: None,
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
         ration: RationHook = lambda profile, plugin, event, changed: None,
+        sign: SignHook = lambda profile, pod, plugins: None,
     ) -> None:
         self.nominator = Nominator(clock, is_ordered=nominations_give_way)
         self.on_active = on_active
@@ -111,10 +112,6 @@ class SchedulingQueue:
         self._tables = {name: HintTable(rules, on_plugin_error) for name, rules in profiles.items()}
         self._no_table = HintTable(QueueingRules(), on_plugin_error)
         self._in_flight = InFlight()
-        self._ration = ration
-        self._rations = Rations()
-        self._on_plugin_error = on_plugin_error
-        self._sort_key = sort_key
         self._queues = Queues(
             clock,
             profiles,
@@ -122,7 +119,20 @@ class SchedulingQueue:
             sort_key=sort_key,
             on_queued=self._queued,
             on_plugin_error=on_plugin_error,
+            sign=sign,
+            is_nominated=self._is_nominated,
             retries_in_a_row=retries_in_a_row,
+        )
+        self._waking = Waking(
+            clock,
+            self._tables,
+            self._queues,
+            is_in_flight=lambda uid: uid in self._in_flight,
+            is_nominated=self._is_nominated,
+            order=self._queues.order,
+            ration=ration,
+            on_active=lambda: self.on_active(),
+            on_plugin_error=on_plugin_error,
         )
 
     # -- pods come, change and go -------------------------------------------------------------------------------------
@@ -157,6 +167,7 @@ class SchedulingQueue:
             queued.info = PodInfo(new)
             self.nominator.update(old, new)
             if uid in self._queues.pool:
+                self._queues.pool.sign_again((queued,))
                 self._reconsider(queued, old, new)
             else:
                 self._queues.reorder(queued)
@@ -176,7 +187,7 @@ class SchedulingQueue:
         if flight is not None:
             flight.is_gone = True
         self._queues.remove(uid_of(pod))
-        self._tried(uid_of(pod))
+        self._waking.tried(uid_of(pod))
         if nominated_to not in ("", bound_to):
             self._room_was_given_up(pod, nominated_to)
 
@@ -191,12 +202,22 @@ class SchedulingQueue:
         if known is not None:
             before = self.nominator.node_of(pod)
             self.nominator.nominate(known.pod, node_name)
+            self._sign_again(known.uid)
             if before not in ("", self.nominator.node_of(pod)):
                 self._room_was_given_up(known.pod, before, but_not_for=known.uid)
 
+    def _is_nominated(self, pod: Pod) -> bool:
+        return bool(len(self.nominator) and self.nominator.node_of(pod))
+
+    def _sign_again(self, uid: str) -> None:
+        """Where a pod is nominated has changed: one that is, is like no other."""
+        waiting = self._queues.pool.get(uid)
+        if waiting is not None:
+            self._queues.pool.sign_again((waiting,))
+
     def pod_assumed(self, pod: Pod, node_name: str) -> None:
         """The pod is on its way to a node. It is counted there from now on, and expected nowhere."""
-        self._tried(uid_of(pod))
+        self._waking.tried(uid_of(pod))
         expected_on = self.nominator.node_of(pod)
         if expected_on:
             self.nominator.remove(pod)
@@ -215,7 +236,7 @@ class SchedulingQueue:
 
     def _queued(self, queued: QueuedPod, queue: QueueName, why: str) -> None:
         """A pod was put somewhere. One that was let go holds again, if that can come true now."""
-        if queue in _CAN_BE_POPPED and why not in _NO_NEWS and len(self.nominator):
+        if queue in CAN_BE_POPPED and why not in _NO_NEWS and len(self.nominator):
             nomination = self.nominator.get(queued.pod)
             if nomination is not None and not nomination.holds and self.can_come_true(queued.info, nomination.node):
                 self.nominator.hold(queued.pod)
@@ -267,7 +288,7 @@ class SchedulingQueue:
 
         With no active pod left, a refused one that is backing off is taken early: its turn costs nobody anything.
         """
-        self._let_out()
+        self._waking.let_out()
         queued = self._queues.pop()
         return None if queued is None else self._start_flight(queued)
 
@@ -287,7 +308,7 @@ class SchedulingQueue:
         Binding may still fail; then it comes back by `add_unschedulable_if_not_present`, with no plugin named.
         """
         self._in_flight.done(uid_of(pod))
-        self._tried(uid_of(pod))
+        self._waking.tried(uid_of(pod))
 
     def add_unschedulable_if_not_present(
         self,
@@ -304,8 +325,8 @@ class SchedulingQueue:
         and without one it counts as gone.
         """
         uid, before, newest = queued.uid, queued.pod, self._newest(queued, pod)
-        self._tried(uid)
         if newest is None:
+            self._waking.tried(uid)
             self._in_flight.done(uid)
             return None
         queued.info = newest
@@ -324,7 +345,12 @@ class SchedulingQueue:
         if queued.rejectors and uid in self._in_flight:
             how = self._table(queued).worth_since(queued, self._in_flight.events_for(uid))
         self._in_flight.done(uid)
-        return self._tell(self._queues.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE))
+        landed = self._tell(self._queues.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE))
+        if queued.is_like_others and queued.rejectors:
+            self._waking.refused(queued)
+        else:
+            self._waking.tried(uid)
+        return landed
 
     def _newest(self, queued: QueuedPod, pod: Pod | None) -> PodInfo | None:
         """The popped pod as it is now; None if it is not to come back."""
@@ -347,72 +373,8 @@ class SchedulingQueue:
         `pre_check` leaves out pods that it cannot concern, whatever hints would say. A wildcard is for every pod.
         """
         if event.is_wildcard or any(table.caring(event) for table in self._tables.values()):
-            self._move(self._those_helped(event, old, new, pre_check), event)
+            self._waking.wake(event, old, new, pre_check)
             self._in_flight.record(RecordedEvent(event, old, new, pre_check))
-
-    def _those_helped(
-        self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None
-    ) -> Iterator[tuple[QueuedPod, Requeue]]:
-        pool = self._queues.pool
-        if event.is_wildcard:
-            waiting = [queued for queued in pool if pre_check is None or pre_check(queued.pod)]
-            yield from ((queued, Requeue.AFTER_BACKOFF) for queued in waiting)
-            return
-        for profile, table in self._tables.items():
-            found: dict[str, QueuedPod] = {}
-            for plugin in table.caring(event):
-                found.update(pool.refused_by(profile, plugin))
-            waiting = [queued for queued in found.values() if pre_check is None or pre_check(queued.pod)]
-            if waiting:
-                yield from self._rationed(profile, table, event, new, table.those_helped(waiting, event, old, new))
-
-    def _rationed(
-        self,
-        profile: str,
-        table: HintTable,
-        event: ClusterEvent,
-        new: Any,
-        helped: Iterator[tuple[QueuedPod, Requeue]],
-    ) -> Iterator[tuple[QueuedPod, Requeue]]:
-        """Those who are helped at once; the others, whom a plugin shares an event out to, have their turn later."""
-        caring = table.caring(event)
-        rationing = {plugin for plugin in caring if self._ration(profile, plugin, event, new) is not None}
-        if not rationing:
-            yield from helped
-            return
-        later: dict[str, list[QueuedPod]] = {}
-        for queued, how in helped:
-            asked = [plugin for plugin in caring if plugin in queued.rejectors]
-            if how is Requeue.AFTER_BACKOFF and len(asked) == 1 and asked[0] in rationing:
-                later.setdefault(asked[0], []).append(queued)
-            else:
-                yield queued, how
-        for plugin, pods in later.items():
-            self._rations.begin(profile, plugin, event, new, pods)
-            self.on_active()
-
-    def _let_out(self) -> None:
-        """Move the pods out of the pool whose turn it is."""
-        for wave in self._rations.due():
-            ration = self._ration(wave.profile, wave.plugin, wave.event, wave.changed)
-
-            def share_of(queued: QueuedPod, ration: Ration | None = ration, plugin: str = wave.plugin) -> float | None:
-                try:
-                    return 0.0 if ration is None else ration(queued.info)
-                except Exception as exc:  # one try too many is better than a pod that is never tried again
-                    self._on_plugin_error(plugin, queued, exc)
-                    return 0.0
-
-            for queued in wave.next(share_of, self._queues.pool, self._order):
-                self._queues.requeue(queued, Requeue.AFTER_BACKOFF, wave.event.label)
-            self._rations.noted(wave, self._clock.monotonic())
-
-    def _order(self, queued: QueuedPod) -> Any:
-        return self._sort_key(queued.info, queued.queued_at), queued.sequence
-
-    def _tried(self, uid: str) -> None:
-        if self._rations.tried(uid):
-            self.on_active()
 
     def cluster_changed(self, old: Object | None, new: Object | None) -> None:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
@@ -471,8 +433,7 @@ class SchedulingQueue:
         """
         for queued in self._queues.backoff.pop_completed(now_s):
             self._tell(self._queues.to_active(queued, BACKOFF_COMPLETE, has_passed_gates=True))
-        if self._rations.flush(now_s):
-            self.on_active()
+        self._waking.flush(now_s)
 
     def next_backoff_completion_at(self) -> float | None:
         """The first instant at which `flush_backoff_completed` will find something; None when nobody backs off."""
@@ -483,13 +444,7 @@ class SchedulingQueue:
         overdue = [queued for queued in self._queues.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
         for queued in overdue:
             queued.was_flushed, queued.flushed_at = True, now_s
-        self._move(((queued, Requeue.AFTER_BACKOFF) for queued in overdue), UNSCHEDULABLE_TIMEOUT)
-
-    def _move(self, helped: Iterable[tuple[QueuedPod, Requeue]], event: ClusterEvent) -> None:
-        why = event.label
-        landed = {self._queues.requeue(queued, how, why) for queued, how in helped}
-        if not landed.isdisjoint(_CAN_BE_POPPED):
-            self.on_active()
+        self._waking.move(((queued, Requeue.AFTER_BACKOFF) for queued in overdue), UNSCHEDULABLE_TIMEOUT)
 
     # -- looking in ---------------------------------------------------------------------------------------------------
 
@@ -529,6 +484,6 @@ class SchedulingQueue:
         return self._tables.get(queued.profile, self._no_table)
 
     def _tell(self, landed: QueueName) -> QueueName:
-        if landed in _CAN_BE_POPPED:
+        if landed in CAN_BE_POPPED:
             self.on_active()
         return landed

@@ -1,63 +1,139 @@
 """Pods that nothing fits, until something happens that the plugins which refused them care for.
 
-There may be ten thousand of them, and events come by the hundred a second. So pods are found by who refused them: an
-event that only one plugin cares for touches only that plugin's pods, and one nobody cares for touches none. A pod that
-a PreEnqueue plugin holds back is found under that plugin alone, because nobody else can let it go.
+There may be ten thousand of them, and events come by the hundred a second. So pods are found by who refused them, in
+classes of pods that cannot be told apart (equivalence_classes.py): an event that only one plugin cares for touches only
+that plugin's classes, and one nobody cares for touches none. Events about claims find the pods that mount them. A pod
+that a PreEnqueue plugin holds back is found under that plugin alone, because nobody else can let it go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Key
+from tonnage.scheduling.queue.equivalence_classes import ClassKey, EquivalenceClass, SignHook
 from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.queueing_hints import PluginErrorHook
 
-_NOBODY: Final[Mapping[str, QueuedPod]] = {}
+_NO_CLASSES: Final[Mapping[ClassKey, EquivalenceClass]] = {}
 
 Refuser = tuple[str, str]
 """(profile, plugin)"""
 
 
 class UnschedulablePool:
-    """Waiting pods by uid, and by each plugin that refused them."""
+    """Waiting pods by uid, by class, by each plugin that refused them, and by the claims they mount.
 
-    def __init__(self) -> None:
-        self._pods: dict[str, tuple[QueuedPod, tuple[Refuser, ...]]] = {}
-        self._by_refuser: dict[Refuser, dict[str, QueuedPod]] = {}
+    `order` says whose turn is first within a class. What `sign` says of a pod is asked when it comes in, and again by
+    `sign_again`, when one of its claims has changed, or where it is nominated.
+    """
+
+    def __init__(
+        self,
+        order: Callable[[QueuedPod], Any] = lambda queued: queued.sequence,
+        sign: SignHook = lambda profile, pod, plugins: None,
+        on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
+        is_nominated: Callable[[Pod], bool] = lambda pod: False,
+    ) -> None:
+        self._order = order
+        self._on_plugin_error = on_plugin_error
+        self._is_nominated = is_nominated
+        self._sign = sign
+        self._pods: dict[str, tuple[QueuedPod, EquivalenceClass, tuple[Key, ...]]] = {}
+        self._classes: dict[ClassKey, EquivalenceClass] = {}
+        self._by_refuser: dict[Refuser, dict[ClassKey, EquivalenceClass]] = {}
+        self._by_claim: dict[Key, dict[str, QueuedPod]] = {}
         self._gated: set[str] = set()
 
     def add(self, queued: QueuedPod) -> None:
-        """Add a pod, or file it again when who refused it has changed."""
-        self.remove(queued.uid)
-        plugins = (queued.gating_plugin,) if queued.is_gated else sorted(queued.rejectors)
-        refusers = tuple((queued.profile, plugin) for plugin in plugins)
-        self._pods[queued.uid] = (queued, refusers)
-        for refuser in refusers:
-            self._by_refuser.setdefault(refuser, {})[queued.uid] = queued
+        """Add a pod, or file it again when it has changed, or who refused it; it keeps its place among all."""
+        self._take_from_files(queued.uid)
+        key, found = self.key_for(queued), None
+        if key is not None:
+            found = self._classes.get(key)
+        if found is None:
+            plugins = (queued.gating_plugin,) if queued.is_gated else tuple(sorted(queued.rejectors))
+            is_signed = key is not None
+            found = EquivalenceClass(key if is_signed else queued.uid, queued.profile, plugins, is_signed=is_signed)
+            self._classes[found.key] = found
+            for plugin in plugins:
+                self._by_refuser.setdefault((found.profile, plugin), {})[found.key] = found
+        found.put(queued, self._order(queued))
+        claims = queued.info.claim_keys
+        self._pods[queued.uid] = (queued, found, claims)
+        for claim in claims:
+            self._by_claim.setdefault(claim, {})[queued.uid] = queued
         if queued.is_gated:
             self._gated.add(queued.uid)
 
     def remove(self, uid: str) -> QueuedPod | None:
         """Take a pod out; None when it is not there."""
+        self._take_from_files(uid)
         entry = self._pods.pop(uid, None)
-        if entry is None:
-            return None
-        queued, refusers = entry
-        for refuser in refusers:
-            refused = self._by_refuser[refuser]
-            del refused[uid]
-            if not refused:
-                del self._by_refuser[refuser]
-        self._gated.discard(uid)
-        return queued
+        return entry[0] if entry is not None else None
 
-    def refused_by(self, profile: str, plugin: str) -> Mapping[str, QueuedPod]:
-        """By uid, in the order they were filed."""
-        return self._by_refuser.get((profile, plugin), _NOBODY)
+    def _take_from_files(self, uid: str) -> None:
+        entry = self._pods.get(uid)
+        if entry is None:
+            return
+        _, found, claims = entry
+        found.remove(uid)
+        if not len(found):
+            del self._classes[found.key]
+            for plugin in found.rejectors:
+                self._drop(self._by_refuser, (found.profile, plugin), found.key)
+        for claim in claims:
+            self._drop(self._by_claim, claim, uid)
+        self._gated.discard(uid)
+
+    def sign_again(self, pods: Iterable[QueuedPod]) -> None:
+        """What plugins see of these pods may have changed: file them where they belong now."""
+        for queued in pods:
+            self.add(queued)
+
+    def key_for(self, queued: QueuedPod) -> ClassKey | None:
+        """The class it belongs to as it was refused last; None when it is alone."""
+        if queued.is_gated or queued.pending_plugins or not queued.unschedulable_plugins:
+            return None
+        if self._is_nominated(queued.pod):  # for it room is held, and others are nominated after it
+            return None
+        try:
+            sign = self._sign(queued.profile, queued.info, queued.unschedulable_plugins)
+        except Exception as exc:  # a pod that cannot be told from others is tried once too often, and that is all
+            self._on_plugin_error("Sign", queued, exc)
+            return None
+        return None if sign is None else (queued.profile, queued.unschedulable_plugins, sign)
+
+    # -- looking in ---------------------------------------------------------------------------------------------------
+
+    def refused_by(self, profile: str, plugin: str) -> Mapping[ClassKey, EquivalenceClass]:
+        """In the order they were filed."""
+        return self._by_refuser.get((profile, plugin), _NO_CLASSES)
+
+    def class_of(self, uid: str) -> EquivalenceClass | None:
+        entry = self._pods.get(uid)
+        return entry[1] if entry is not None else None
+
+    def class_at(self, key: ClassKey) -> EquivalenceClass | None:
+        return self._classes.get(key)
+
+    def mounting(self, claims: Iterable[Key]) -> dict[str, QueuedPod]:
+        """The pods that mount one of these claims, by uid."""
+        found: dict[str, QueuedPod] = {}
+        for claim in claims:
+            found.update(self._by_claim.get(claim, {}))
+        return found
 
     def get(self, uid: str) -> QueuedPod | None:
         entry = self._pods.get(uid)
         return entry[0] if entry is not None else None
+
+    @property
+    def mounts_claims(self) -> bool:
+        """Whether any of the pods does."""
+        return bool(self._by_claim)
 
     @property
     def gated_count(self) -> int:
@@ -70,4 +146,12 @@ class UnschedulablePool:
         return len(self._pods)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        return (queued for queued, _ in self._pods.values())
+        return (queued for queued, _, _ in self._pods.values())
+
+    @staticmethod
+    def _drop(index: dict[Any, dict[Any, Any]], place: Any, name: Any) -> None:
+        found = index.get(place)
+        if found is not None:
+            found.pop(name, None)
+            if not found:
+                del index[place]

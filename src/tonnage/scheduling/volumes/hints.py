@@ -28,7 +28,7 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, class_name_in
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.framework import EventHint
 from tonnage.scheduling.volumes.capacity.pools import listed_pools, rebuilds_volumes, volume_limit
 from tonnage.scheduling.volumes.migrated_affinity import MIGRATED_PLUGINS
@@ -69,6 +69,7 @@ def after_class_change(pod: PodInfo, event: ClusterEvent, old: StorageClass | No
     return QUEUE if old is None or old.allowed_topologies != new.allowed_topologies else SKIP
 
 
+@for_mounted_claims
 def after_claim_change(
     pod: PodInfo, event: ClusterEvent, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> Hint:
@@ -164,6 +165,7 @@ def after_room_is_given_up(pod: PodInfo, event: ClusterEvent, old: Pod, new: Non
     return QUEUE if not old.spec.node_name and pod.has_claims and PodInfo(old).has_claims else SKIP
 
 
+@for_mounted_claims
 def after_sharer_changes(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod | None) -> Hint:
     """A pod that shares a claim with this one has a node, is being deleted, or is gone: this one may go elsewhere."""
     known = new or old

@@ -152,6 +152,10 @@ class StaticVolumes:
 
     # -- keeping the candidates ---------------------------------------------------------------------------------------
 
+    def is_kept_for(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether a volume names this claim, suitable or not."""
+        return claim.key in self._kept
+
     def _kept_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         """The volumes that name this very claim and would do, smallest first; nearly always none."""
         kept = self._kept.get(claim.key)

@@ -1,0 +1,158 @@
+"""What the engine tells its queue about pods that were refused: which are alike, and whom an event cannot help.
+
+    sign     pods of one sign are refused alike         what the plugins that refused them see of them (`Plugin.sign`)
+    ration   how much of what changed a pod would use   by the plugin that thinks the pod is helped (`Plugin.ration`)
+             None: it is refused all the same           by any of those who refused it, where it happened (`reach`)
+
+A pod may also be helped by preemption: it is refused, and room is made for it. Where some pod is of lower priority, all
+plugins have a say in that, so that all of them sign, and nobody is left alone for what is true of a node with its pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.profiles import Assembled
+from tonnage.scheduling.events import ClusterEvent
+from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, Plugin, PreFilterPlugin, Ration, Status
+from tonnage.scheduling.preemption.ranked_residents import RankedResidents
+from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.rations import PodRation
+
+_JUDGING = ("pre_filter", "filter")
+"""The methods that a class may judge by otherwise than the one it is made from."""
+
+
+class WakingRules:
+    """The hooks of a queue whose pods are judged by these profiles on this cluster."""
+
+    def __init__(self, cluster: Cluster, profiles: Mapping[str, Assembled]) -> None:
+        self._cluster = cluster
+        self._profiles = profiles
+        self._plugins = {
+            name: {plugin.name: plugin for plugin in profile.plugins} for name, profile in profiles.items()
+        }
+        self._judging = {
+            name: frozenset(each.name for each in (*profile.pipeline.pre_filter, *profile.pipeline.filter))
+            for name, profile in profiles.items()
+        }
+
+    def sign(self, profile: str, pod: PodInfo, plugins: frozenset[str]) -> Hashable | None:
+        """What these plugins see of a pod, and what makes room for it; None when one of them cannot say."""
+        known = self._plugins.get(profile)
+        if known is None:
+            return None
+        may_preempt = self._may_preempt(profile, pod)
+        signs: list[Hashable] = [pod.priority, may_preempt]
+        for name in sorted(plugins | self._judging[profile] if may_preempt else plugins):
+            plugin = known.get(name)
+            if plugin is None and name not in plugins:
+                continue  # OutOfScope, which every profile asks and that looks at what no plugin here does
+            if plugin is None or not _speaks_for_itself(plugin, "sign"):
+                return None
+            sign = plugin.sign(pod, self._cluster)
+            if sign is None:
+                return None
+            signs.append(sign)
+        return tuple(signs)
+
+    def ration(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> PodRation | None:
+        """How a plugin that thinks pods helped shares out what changed among them; None when it does not."""
+        found = self._plugins[profile].get(plugin)
+        if found is None:
+            return None
+        ration = found.ration(self._cluster, event, changed)
+        rows = found.reach(self._cluster, event, changed) if _speaks_for_itself(found, "reach") else None
+        return None if ration is None and rows is None else _EventRation(self, profile, found, ration, rows)
+
+    def refused_on(self, queued: QueuedPod, rows: Rows, profile: str, plugin: Plugin) -> bool:
+        """Whether those who refused a pod, and look at nothing but rows, refuse it on each of these rows now."""
+        if not row_count(rows):
+            return True
+        if self._may_preempt(profile, queued.info):
+            return False
+        known = self._plugins[profile]
+        named = (known.get(name) for name in (plugin.name, *sorted(queued.unschedulable_plugins - {plugin.name})))
+        asked = [each for each in named if isinstance(each, FilterPlugin) and _judges_rows(each)]
+        row = only_row(rows)
+        if row >= 0 and any(each.surely_refuses(queued.info, self._cluster, row) for each in asked):
+            return True
+        cycle, passing = Cycle(queued.info, self._cluster), None
+        for each in asked:
+            refused = _refused(each, cycle, rows)
+            if refused is True:
+                return True
+            if refused is not False:
+                passing = ~refused if passing is None else passing & ~refused
+                if not passing.any():
+                    return True
+        return False
+
+    def _may_preempt(self, profile: str, pod: PodInfo) -> bool:
+        """Whether room might be made for a pod by somebody who goes."""
+        if not self._profiles[profile].post_filter or pod.pod.spec.preemption_policy == "Never":
+            return False
+        if not self._cluster.has_index(RankedResidents):
+            return True
+        ranked = self._cluster.index(RankedResidents)
+        ranked.catch_up()
+        return pod.priority > ranked.lowest
+
+
+class _EventRation:
+    """One plugin's answers about one event, for one look at the queue."""
+
+    def __init__(
+        self, rules: WakingRules, profile: str, plugin: Plugin, ration: Ration | None, rows: Rows | None
+    ) -> None:
+        self._rules = rules
+        self._profile = profile
+        self._plugin = plugin
+        self._ration = ration
+        self._rows = rows
+
+    def __call__(self, queued: QueuedPod) -> float | None:
+        if self._rows is not None and self._rules.refused_on(queued, self._rows, self._profile, self._plugin):
+            return None
+        return 0.0 if self._ration is None else self._ration(queued.info)
+
+
+def _refused(plugin: FilterPlugin, cycle: Cycle, rows: Rows) -> Mask | bool:
+    """Which rows a plugin refuses; True for all of them, False for none."""
+    if isinstance(plugin, PreFilterPlugin):
+        status = plugin.pre_filter(cycle)
+        if isinstance(status, Status):
+            if status.code is Code.SKIP:
+                return False
+            if not status.is_success:
+                return status.is_rejection
+    judged = plugin.filter(cycle, rows)
+    if judged is None:
+        return False
+    refused: Mask = judged.bits != 0
+    return True if np.all(refused) else refused
+
+
+def _judges_rows(plugin: FilterPlugin) -> bool:
+    return plugin.row_local and _speaks_for_itself(plugin, "reach")
+
+
+def _speaks_for_itself(plugin: Plugin, method: str) -> bool:
+    return _speaks_for_its_class(type(plugin), method)
+
+
+@cache
+def _speaks_for_its_class(kind: type[Plugin], method: str) -> bool:
+    """Whether a class says this of its own judging: one that judges otherwise than its parent has to."""
+
+    def place(name: str) -> int:
+        return next((number for number, each in enumerate(kind.__mro__) if name in vars(each)), len(kind.__mro__))
+
+    return all(place(method) <= place(judging) for judging in _JUDGING)

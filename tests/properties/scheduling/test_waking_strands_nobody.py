@@ -1,0 +1,274 @@
+"""Pods that are not woken would have failed: whatever happens, nobody waits whom a node would take.
+
+An engine is driven through random events as the live scheduler drives it, and every pod that waits afterwards is asked
+about anew (`explain`, which no queue stands before). Time does not pass, so that no flush can make up for a pod that
+was forgotten. Pods come in few kinds and many copies, some alike but for a label or a claim, because what is shown is
+that pods which are taken for alike are alike.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+
+from tonnage.clock import VirtualClock
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Object
+from tonnage.scheduling.configuration.configuration import parse
+from tonnage.scheduling.engine.engine import Engine
+from tonnage.testing.builders import node, pod
+from tonnage.testing.configurations import storage_configuration
+from tonnage.testing.storage_builders import (
+    DRIVER,
+    attachment,
+    capacity,
+    claim,
+    csi_node,
+    driver,
+    pod_with,
+    storage_class,
+    volume,
+)
+
+ZONE = "topology.kubernetes.io/zone"
+NODES = ("a", "b", "c", "d")
+
+
+def _term(app: str) -> list[dict[str, Any]]:
+    return [{"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": ZONE}]
+
+
+def _affinity(kind: str, app: str) -> dict[str, Any]:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": _term(app)}}}
+
+
+def _spread(app: str) -> dict[str, Any]:
+    selector = {"matchLabels": {"app": app}}
+    constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    return {"topologySpreadConstraints": [constraint]}
+
+
+class World:
+    """A small cluster, and what may happen in it."""
+
+    def __init__(self, seed: int, reservation: str) -> None:
+        self.rng = random.Random(seed)
+        self.clock = VirtualClock()
+        profiles = parse(storage_configuration(reservation=reservation), source="a test").profiles
+        self.engine = Engine(profiles, clock=self.clock, rng=random.Random(seed))
+        self.objects: dict[tuple[type[Object], str], Any] = {}
+        self.attempts = 0
+        self._numbers = count()
+        self.put(storage_class(), driver(), storage_class("late"))
+        for name in NODES[:3]:
+            self.node_comes(name)
+        self.engine.open()
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def put(self, *objects: Object) -> None:
+        for each in objects:
+            before = self.objects.get((type(each), each.key))
+            self.objects[type(each), each.key] = each
+            if before is None:
+                self.engine.add(each)
+            else:
+                self.engine.update(before, each)
+
+    def remove(self, kind: type[Object], key: str) -> None:
+        self.engine.delete(self.objects.pop((kind, key)))
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [each for (found, _), each in self.objects.items() if found is kind]
+
+    # -- what may happen ----------------------------------------------------------------------------------------------
+
+    def node_comes(self, name: str) -> None:
+        rng = self.rng
+        taints = ["dedicated=db:NoSchedule"] if rng.random() < 0.2 else []
+        labels = {ZONE: rng.choice("xy"), "disk": rng.choice(("ssd", "hdd"))}
+        cpu = rng.choice(("1", "2", "3"))
+        self.put(node(name, cpu=cpu, pods=rng.choice((3, 8)), labels=labels, taints=taints))
+        self.put(csi_node(name, {DRIVER: rng.choice((1, 2, 4))}), capacity("fast", name, f"{rng.choice((10, 40))}Gi"))
+
+    def node_changes(self) -> None:
+        self.node_comes(self.rng.choice(NODES))
+
+    def node_goes(self) -> None:
+        """A node goes, and after it the pods that were there."""
+        found = self.of(Node)
+        if len(found) > 1:
+            name = self.rng.choice(found).name
+            self.remove(Node, name)
+            for each in self.of(Pod):
+                if each.spec.node_name == name:
+                    self.remove(Pod, each.key)
+
+    def node_is_cordoned(self) -> None:
+        if found := self.of(Node):
+            before = self.rng.choice(found)
+            spec = msgspec.structs.replace(before.spec, unschedulable=not before.spec.unschedulable)
+            self.put(msgspec.structs.replace(before, spec=spec))
+
+    def pods_come(self) -> None:
+        rng = self.rng
+        kind = rng.randrange(9)
+        size = rng.choice(("5Gi", "20Gi"))
+        more: Any = {"priority": rng.choice((0, 0, 0, 5))}
+        cpu = rng.choice(("300m", "700m", "900m"))
+        for _ in range(rng.randint(1, 4)):
+            name = f"p{next(self._numbers):03}"
+            app = {"app": rng.choice(("web", "db"))}
+            match kind:
+                case 0:
+                    self.put(pod(name, cpu=cpu, labels=app, **more))
+                case 1:
+                    self.put(pod(name, cpu=cpu, node_selector={"disk": "ssd"}, **more))
+                case 2:
+                    self.put(pod(name, host_ports=[80], labels=app, **more))
+                case 3:
+                    self.put(pod(name, labels=app, spec=_affinity("podAffinity", "db"), **more))
+                case 4:
+                    self.put(pod(name, labels=app, spec=_affinity("podAntiAffinity", "web"), **more))
+                case 5:
+                    self.put(pod(name, labels={"app": "web"}, spec=_spread("web"), **more))
+                case 6:
+                    self.put(claim(f"{name}-0", size), pod_with(name, f"{name}-0", cpu=cpu, **more))
+                case 7:
+                    self.put(claim(f"{name}-0", size, class_name=rng.choice(("late", "gone", "fast"))))
+                    self.put(pod_with(name, f"{name}-0", labels=app, **more))
+                case _:  # its claim comes later, or is another pod's too
+                    self.put(pod_with(name, rng.choice((f"{name}-0", "shared")), cpu=cpu, **more))
+
+    def pod_goes(self) -> None:
+        if found := self.of(Pod):
+            self.remove(Pod, self.rng.choice(found).key)
+
+    def pod_is_labelled(self) -> None:
+        if found := self.of(Pod):
+            before = self.rng.choice(found)
+            labels = {"app": self.rng.choice(("web", "db", "other"))}
+            self.put(msgspec.structs.replace(before, metadata=msgspec.structs.replace(before.metadata, labels=labels)))
+
+    def capacity_changes(self) -> None:
+        name, rng = self.rng.choice(NODES), self.rng
+        self.put(capacity(rng.choice(("fast", "fast", "late")), name, f"{rng.choice((0, 5, 20, 40))}Gi"))
+
+    def limits_change(self) -> None:
+        self.put(csi_node(self.rng.choice(NODES), {DRIVER: self.rng.choice((0, 1, 2, 4))}))
+
+    def claim_comes(self) -> None:
+        missing = [
+            name
+            for each in self.of(Pod)
+            for name in each.claim_names()
+            if (PersistentVolumeClaim, f"default/{name}") not in self.objects
+        ]
+        if missing:
+            self.put(claim(self.rng.choice(missing), self.rng.choice(("5Gi", "20Gi"))))
+
+    def volume_is_kept_for_a_claim(self) -> None:
+        loose = [each for each in self.of(PersistentVolumeClaim) if not each.spec.volume_name]
+        if loose:
+            found, on = self.rng.choice(loose), self.rng.choice(NODES)
+            self.put(volume(f"pv-{found.name}", "20Gi", on=on, claim=found.key, claim_uid="", phase="Available"))
+
+    def free_volume_comes(self) -> None:
+        self.put(volume(f"free-{next(self._numbers)}", "20Gi", on=self.rng.choice(NODES), phase="Available"))
+
+    def claim_is_bound(self) -> None:
+        loose = [each for each in self.of(PersistentVolumeClaim) if not each.spec.volume_name]
+        if loose:
+            self.bind_claim(self.rng.choice(loose), self.rng.choice(NODES))
+
+    def bind_claim(self, found: PersistentVolumeClaim, on: str) -> None:
+        size = str(found.spec.resources.requests["storage"])
+        self.put(volume(f"pv-{found.name}", size, class_name=found.class_name, on=on, claim=found.key))
+        self.put(claim(found.name, size, class_name=found.class_name, volume=f"pv-{found.name}", selected_node=on))
+
+    def class_comes(self) -> None:
+        self.put(storage_class("gone"))
+
+    def detached(self) -> None:
+        name = f"va-{next(self._numbers)}"
+        self.put(attachment(name, "pv-old", self.rng.choice(NODES)))
+        self.engine.delete(self.objects.pop((type(attachment(name, "x", "a")), name)))
+
+    # -- trying -------------------------------------------------------------------------------------------------------
+
+    def try_all(self) -> None:
+        while (queued := self.engine.pop()) is not None:
+            self.attempts += 1
+            attempt = self.engine.attempt(queued)
+            if attempt.placement is not None:
+                self._place(queued.pod, attempt.placement.node)
+                self.engine.done(queued.pod)
+                self.engine.binding_finished(attempt.placement)
+                continue
+            assert attempt.decision is not None and attempt.decision.diagnosis is not None
+            self.engine.post_filter(attempt)
+            self.engine.requeue(queued, queued.pod, plugins=attempt.decision.diagnosis.rejecting_plugins())
+
+    def _place(self, found: Pod, where: str) -> None:
+        for name in found.claim_names():
+            before = self.objects[PersistentVolumeClaim, f"default/{name}"]
+            if not before.spec.volume_name:
+                self.bind_claim(before, where)
+        self.put(msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, node_name=where)))
+
+    def stranded(self) -> list[str]:
+        """Waiting pods that would find a node if they were tried now."""
+        waiting = [each for each in self.of(Pod) if not each.spec.node_name]
+        return [each.name for each in waiting if self.engine.explain(each).schedulable]
+
+
+EVENTS: dict[str, Callable[[World], None]] = {
+    name: getattr(World, name)
+    for name in (
+        "node_changes",
+        "node_goes",
+        "node_is_cordoned",
+        "pods_come",
+        "pod_goes",
+        "pod_is_labelled",
+        "capacity_changes",
+        "limits_change",
+        "claim_comes",
+        "volume_is_kept_for_a_claim",
+        "free_volume_comes",
+        "claim_is_bound",
+        "class_comes",
+        "detached",
+    )
+}
+OFTEN = ("pods_come", "pods_come", "pods_come", "pod_goes", "pod_goes", "capacity_changes")
+
+
+def play(seed: int, reservation: str, steps: int) -> World:
+    world, rng = World(seed, reservation), random.Random(seed)
+    told: list[str] = []
+    for _ in range(steps):
+        # Sometimes several things happen before anybody is tried.
+        for _ in range(rng.choice((1, 1, 1, 3))):
+            told.append(rng.choice((*EVENTS, *OFTEN)))
+            EVENTS[told[-1]](world)
+        world.try_all()
+        assert world.stranded() == [], told
+    return world
+
+
+@pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])
+@pytest.mark.parametrize("seed", range(4))
+def test_nobody_waits_whom_a_node_would_take(seed: int, reservation: str) -> None:
+    play(seed, reservation, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_nobody_waits_whom_a_node_would_take_at_length(seed: int) -> None:
+    play(seed, ("Object", "Ledger", "None")[seed % 3], 120)
