@@ -27,7 +27,7 @@ from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_c
 from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
-from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
+from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
     SKIP,
@@ -85,6 +85,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         if self._limits_change:  # a node without a CSINode has no limits
             yield ClusterEvent(EventResource.CSI_NODE, ActionType.DELETE), self._limits_gone
         yield from (
+            (NODE_ADD, None),  # its CSINode may be known before it, and upstream lets a pod sleep that it would take
             (ClusterEvent(EventResource.CSI_NODE, ActionType.ADD), None),
             (ClusterEvent(EventResource.CSI_NODE, ActionType.UPDATE), self._more_allowed),
             (ClusterEvent(EventResource.POD, ActionType.DELETE), _volumes_freed),

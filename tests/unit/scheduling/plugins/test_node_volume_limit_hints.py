@@ -34,9 +34,11 @@ def woken(old: Any, new: Any, waiting: Pod = WAITING, gates: Gates = OFF) -> boo
     return wakes(NodeVolumeLimits(gates), waiting, old, new)
 
 
-def test_it_registers_for_the_events_upstream_registers_for():
+def test_it_registers_for_the_events_upstream_registers_for_and_for_nodes_that_come():
+    """A node may come after its CSINode; upstream lets a pod sleep then that the node would take."""
     action, resource = ActionType, EventResource
     assert {(event.resource, event.action) for event, _ in NodeVolumeLimits(OFF).events()} == {
+        (resource.NODE, action.ADD),
         (resource.CSI_NODE, action.ADD),
         (resource.CSI_NODE, action.UPDATE),
         (resource.POD, action.DELETE),
