@@ -269,6 +269,6 @@ def test_nobody_waits_whom_a_node_would_take(seed: int, reservation: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 200))
+@pytest.mark.parametrize("seed", range(100, 120))
 def test_nobody_waits_whom_a_node_would_take_at_length(seed: int) -> None:
     play(seed, ("Object", "Ledger", "None")[seed % 3], 120)
