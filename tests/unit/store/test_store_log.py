@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -124,3 +125,26 @@ def test_what_is_free_is_given_back_in_a_few_steps_of_many_pages(log: Log, tmp_p
     log.fold()
     assert (tmp_path / "log.sqlite3").stat().st_size == after * 4096
     assert not log.give_back(keep_pages=0)
+
+
+def test_a_kill_while_pages_are_given_back_leaves_a_whole_log(log: Log, tmp_path: Path):
+    # The last state of every object lies at the end of the file, so that every step moves some of them.
+    newest = {f"nodes/n{number}": 560 + number for number in range(40)}
+    log.append([(n, f"nodes/n{n % 40}", max(0, n - 40), False, b"%d" % n * 1_000) for n in range(1, 600)])
+    log.compact(599)
+    states = [(len(list(log.rows())), log.load().records)]
+    step = 0
+    while log.give_back(keep_pages=0):
+        step += 1
+        left = tmp_path / f"killed-{step}"
+        left.mkdir()
+        for name in ("log.sqlite3", "log.sqlite3-wal"):  # what a kill leaves
+            shutil.copy(tmp_path / name, left / name)
+        with closing(Log(left / "log.sqlite3")) as found:
+            found.verify()
+            loaded = found.load()
+            assert loaded.damage == []
+            states.append((len(list(found.rows())), loaded.records))
+    assert step > 1
+    assert all(state == states[0] for state in states)
+    assert {key: revision for key, (revision, _) in states[0][1].items()} == newest
