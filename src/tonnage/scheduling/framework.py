@@ -94,10 +94,11 @@ T = TypeVar("T")
 Bits = npt.NDArray[np.int64]
 
 EventHint = tuple[ClusterEvent, HintFn | None]
+"""A mask of events and a closer look at those it covers; without one, each of them is worth a try."""
 Minds = Callable[["PodInfo"], bool]
+"""Whether a plugin's answer about a row may change when this pod comes to it."""
 Ration = Callable[["PodInfo"], float | None]
 """How much of what changed a pod would use up: 0.0 nothing of it, 1.0 all of it; None when it cannot use it at all."""
-"""A mask of events and a closer look at those it covers; without one, each of them is worth a try."""
 
 
 class Code(Enum):
