@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
+import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -68,6 +71,35 @@ async def test_what_work_raises_is_raised() -> None:
     with pytest.raises(KeyError):
         await workers.run(lambda: on_loop(missing))
     workers.close()
+
+
+class Large:
+    """A document that one can look for after it should be gone."""
+
+
+@pytest.mark.parametrize("is_read_on_the_loop", [False, True])
+async def test_what_failed_work_was_about_is_freed_at_once(is_read_on_the_loop: bool) -> None:
+    # A server looks for circles rarely: what large requests leave in them would add up to gigabytes.
+    workers, gone = Workers(), asyncio.Event()
+
+    async def fail() -> None:
+        document = Large()
+        weakref.finalize(document, loop.call_soon_threadsafe, gone.set)
+
+        def missing() -> None:
+            raise KeyError(id(document))
+
+        await workers.run((lambda: on_loop(missing)) if is_read_on_the_loop else missing)
+
+    loop = asyncio.get_running_loop()
+    gc.disable()
+    try:
+        with suppress(KeyError):
+            await fail()
+        await asyncio.wait_for(gone.wait(), 60)  # the thread may hold it for a moment longer
+    finally:
+        gc.enable()
+        workers.close()
 
 
 async def test_more_than_may_wait_are_refused_and_a_client_that_left_counts_until_its_thread_is_free() -> None:

@@ -77,7 +77,12 @@ class Workers:
                 loop.call_soon_threadsafe(self._done)
 
         future.add_done_callback(done)
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            # An error knows this call by its traceback, and the future knows the error: a circle, which would keep a
+            # large request until the garbage collector comes by.
+            del future
 
     def _done(self) -> None:
         self.under_way -= 1
@@ -112,11 +117,21 @@ def on_loop(read: Callable[[], T]) -> T:
             answer.set_exception(exc)
 
     loop.call_soon_threadsafe(ask)
-    while True:
-        try:
-            return answer.result(timeout=1.0)
-        except TimeoutError:
-            if answer.done():
-                raise
-            if loop.is_closed():
-                raise RuntimeError("the server has ended") from None
+    try:
+        return _waited_for(answer, loop)
+    finally:
+        del answer  # as in `Workers.run`
+
+
+def _waited_for(answer: Future[T], loop: asyncio.AbstractEventLoop) -> T:
+    try:
+        while True:
+            try:
+                return answer.result(timeout=1.0)
+            except TimeoutError:
+                if answer.done():
+                    raise
+                if loop.is_closed():
+                    raise RuntimeError("the server has ended") from None
+    finally:
+        del answer
