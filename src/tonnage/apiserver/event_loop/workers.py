@@ -109,18 +109,20 @@ def on_loop(read: Callable[[], T]) -> T:
     if loop is None:
         return read()
     answer: Future[T] = Future()
-
-    def ask() -> None:
-        try:
-            answer.set_result(read())
-        except BaseException as exc:
-            answer.set_exception(exc)
-
-    loop.call_soon_threadsafe(ask)
+    loop.call_soon_threadsafe(_read_for, answer, read)
     try:
         return _waited_for(answer, loop)
     finally:
         del answer  # as in `Workers.run`
+
+
+def _read_for(answer: Future[T], read: Callable[[], T]) -> None:
+    try:
+        answer.set_result(read())
+    except BaseException as exc:
+        answer.set_exception(exc)
+    finally:
+        del answer  # which the traceback knows as well
 
 
 def _waited_for(answer: Future[T], loop: asyncio.AbstractEventLoop) -> T:
