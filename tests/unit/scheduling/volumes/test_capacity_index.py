@@ -345,3 +345,20 @@ def test_whatever_happens_the_index_says_what_a_scan_says(seed: int):
             event()
         if rng.random() < 0.7:
             assert_as_scanned(cluster, "fast", "slow", "nobody-has-it")
+
+
+@pytest.mark.parametrize("objects", [15, 16, 17, 32])
+def test_a_row_that_no_object_reaches_has_none_however_many_objects_there_are(objects: int):
+    """Not the last of them, of which something is promised: tables grow by doubling, and may be just full."""
+    nodes = [node(f"n{number}") for number in range(objects)]
+    cluster = cluster_of(*nodes, node("bare"), *(capacity("fast", each.name, pools=["40Gi", "20Gi"]) for each in nodes))
+    last = f"kube-system/fast-n{objects - 1}"
+    policy = Policy(
+        POLICY.room_of, POLICY.scored_bytes, promised=lambda each, own: (30 * GI,) if each.key == last else ()
+    )
+    of_class = index_of(cluster).of("fast")
+    rows = np.array([cluster.row_of["bare"], cluster.row_of[f"n{objects - 1}"], cluster.row_of["n0"]])
+    sizes = (25 * GI, 5 * GI)
+    assert of_class.fits(policy, sizes, rows).tolist() == [False, False, True]
+    assert of_class.choices(policy, sizes, rows)[0] == NOTHING
+    assert of_class.fits(policy, (5 * GI,), rows).tolist() == [False, True, True]

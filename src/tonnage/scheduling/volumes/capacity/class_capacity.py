@@ -25,7 +25,7 @@ _FIRST_OBJECTS = 16
 _FEW_ROWS = 64
 """An object of so many rows is entered row by row; past that the layers are made anew."""
 NOTHING = -1
-"""In a layer: no object reaches the row."""
+"""In a layer: no object reaches the row. As a number it means the last place of a reading, which is kept blank."""
 
 Numbers = npt.NDArray[np.intp]
 """Objects by their numbers in their class, `NOTHING` for none."""
@@ -254,7 +254,8 @@ class ClassCapacity:
     def _reading(self, policy: Policy) -> Reading:
         reading = self._readings.get(policy)
         if reading is None:
-            reading = self._readings[policy] = Reading(policy, max(_FIRST_OBJECTS, len(self.entries)), self._search)
+            objects = max(_FIRST_OBJECTS, len(self.entries) + 1)  # the last place is that of `NOTHING`: nobody's
+            reading = self._readings[policy] = Reading(policy, objects, self._search)
             reading.choose_by(self.pool_policy)
             gone = set(self._free)
             for number, entry in enumerate(self.entries):
@@ -299,7 +300,7 @@ class ClassCapacity:
             entry.number = len(self.entries)
             self.entries.append(entry)
         for reading in self._readings.values():
-            if entry.number >= len(reading.rooms):
+            if entry.number + 1 >= len(reading.rooms):
                 reading.grow(2 * len(reading.rooms))
             reading.write(entry.number, entry.capacity)
 
