@@ -9,6 +9,7 @@ import pytest
 from ledger_rig import GI, NODE_1, NODE_2, ZONE, Rig, bound, written
 
 from tonnage.clock import VirtualClock
+from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, storage_class
@@ -33,6 +34,17 @@ def test_an_assumed_claim_is_a_promise_before_the_api_knows(rig: Rig) -> None:
     assert rig.gibs() == [20]
     assert rig.gibs(NODE_2) == []
     assert set(rig.changed) == {NODE_1}
+
+
+def test_a_claim_that_could_not_be_sent_elsewhere_is_promised_where_it_was(rig: Rig) -> None:
+    """Another claim of its pod had changed meanwhile: what was assumed is taken back while `reserve` is awaited."""
+    rig.put(written("data", node_name="node-1"))
+    assert rig.gibs() == [20]
+    rig.ledger.await_reserve(["default/data"])
+    rig.storage.claims.assume(asking_for(rig.claim("default/data"), "node-2"))
+    rig.storage.claims.restore("default/data")
+    rig.ledger.await_reserve(())
+    assert (rig.gibs(), rig.gibs(NODE_2)) == ([20], [])
 
 
 def test_promises_are_told_largest_first_and_by_claim(rig: Rig) -> None:
@@ -108,7 +120,7 @@ def test_when_the_named_object_goes_the_others_are_charged(rig: Rig) -> None:
     rig.storage.remove(shared)
     assert rig.gibs(ZONE) == []
     assert rig.gibs(NODE_1) == [20]
-    assert rig.released == [NODE_1, ZONE]  # the claim was assumed before the object was named; then the object went
+    assert rig.released == [ZONE]
 
 
 def test_an_object_that_stops_reaching_the_node_is_not_charged(rig: Rig) -> None:

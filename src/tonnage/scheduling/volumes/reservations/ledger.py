@@ -249,8 +249,8 @@ class Ledger:
                 self._waits.begin(new.key, self._clock.monotonic())
             promise.claim = new
             self._settle(promise)
-        elif new is not None and new.key in self._awaited and not new.is_bound:
-            return
+        elif new is not None and new.key in self._awaited and not (new.is_bound or (old and old.selected_node)):
+            return  # one that had a node may have got it back: then nothing tells of it
         elif new is not None and (old is None or _is_news(old, new)):
             self._meet(new)
         self._tell()
