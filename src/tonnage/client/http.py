@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Literal, Self, TypeVar
 
 from tonnage.client import rest
@@ -120,6 +120,18 @@ class Client:
         limit = self._caller.limit
         if isinstance(limit, SpareTokens):
             limit.busy.append(is_busy)
+
+    @contextmanager
+    def hurrying(self) -> Iterator[None]:
+        """For as long as what has been waiting is sent now or never: give way to nobody (`SpareTokens.hurried`)."""
+        limit = self._caller.limit
+        if isinstance(limit, SpareTokens):
+            limit.hurried += 1
+        try:
+            yield
+        finally:
+            if isinstance(limit, SpareTokens):
+                limit.hurried -= 1
 
     @property
     def is_writing(self) -> bool:

@@ -5,6 +5,7 @@
 `event` never waits and never fails: it notes the event and returns, and workers write it. When `MAX_PENDING` are still
 to be written, because the server is slow or away, the next is dropped and counted: no program should stand still for
 its events. Hand in a client that has a limit of its own (`clients.Clients.telling`), so that nothing waits behind them.
+Warnings have workers of their own: why a pod does not run must not wait behind thousands that say how others did.
 
 Events that say the same of the same state of an object (all but note and time are equal: *isomorphic*) become a series;
 with `by_note` the note counts as well and the object's state does not, as with upstream's older recorder, which
@@ -56,7 +57,8 @@ _RETRY_S, _RETRY_JITTER = 10.0, 0.25
 _QUIET = timedelta(minutes=6)
 _REFRESH = timedelta(minutes=30)
 _REFRESH_CHECK_EVERY_S = 60.0
-_WORKERS = 8
+_WORKERS = 4
+"""For warnings, and as many for the others."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _log = logs.logger(__name__)
@@ -94,7 +96,9 @@ class Recorder:
         self._spam = SpamFilter()
         self._entries: dict[tuple[object, ...], _Entry] = {}
         self._pending: set[_Entry] = set()
-        self._queue: WorkQueue[_Entry] = WorkQueue(clock=self._clock)
+        self._queues: dict[str, WorkQueue[_Entry]] = {
+            type: WorkQueue(clock=self._clock) for type in ("Warning", "Normal")
+        }
         self._last_name_ns = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._is_stopping = False
@@ -149,7 +153,8 @@ class Recorder:
 
     def start(self) -> None:
         if not self._tasks:
-            self._tasks = [asyncio.create_task(self._work()) for _ in range(_WORKERS)]
+            workers = [queue for queue in self._queues.values() for _ in range(_WORKERS)]
+            self._tasks = [asyncio.create_task(self._work(queue)) for queue in workers]
             self._tasks.append(asyncio.create_task(self._refresh_series()))
 
     async def stop(self, *, flush_s: float = 5.0) -> None:
@@ -158,14 +163,16 @@ class Recorder:
         for key in tuple(self._entries):
             self._finish(key)
         for entry in tuple(self._pending):
-            self._queue.add(entry)
+            self._enqueue(entry)
         if self._tasks:
             try:
-                await within(self._clock, flush_s, self._queue.wait_idle())
+                with self._client.hurrying():
+                    await within(self._clock, flush_s, self._wait_idle())
             except TimeoutError:
                 self.abandoned += len(self._pending)
                 _log.warning("Events were not written in time", events=len(self._pending), flush_s=flush_s)
-        self._queue.close()
+        for queue in self._queues.values():
+            queue.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -201,16 +208,20 @@ class Recorder:
 
     def _enqueue(self, entry: _Entry) -> None:
         self._pending.add(entry)
-        self._queue.add(entry)
+        self._queues[entry.event.type].add(entry)
 
-    async def _work(self) -> None:
-        while (entry := await self._queue.get()) is not None:
+    async def _wait_idle(self) -> None:
+        for queue in self._queues.values():
+            await queue.wait_idle()
+
+    async def _work(self, queue: WorkQueue[_Entry]) -> None:
+        while (entry := await queue.get()) is not None:
             try:
                 if await self._write(entry):
                     entry.tries = 0
                     self._pending.discard(entry)
             finally:
-                self._queue.done(entry)
+                queue.done(entry)
 
     async def _write(self, entry: _Entry) -> bool:
         """Bring the server's copy up to date; False when it is to be tried again later."""
@@ -221,7 +232,8 @@ class Recorder:
         except TonnageError as exc:
             if _is_passing(exc) and entry.tries + 1 < _MAX_TRIES and not self._is_stopping:
                 entry.tries += 1
-                self._queue.add_after(entry, jittered(_RETRY_S, _RETRY_JITTER, self._client.rng))
+                again_s = jittered(_RETRY_S, _RETRY_JITTER, self._client.rng)
+                self._queues[entry.event.type].add_after(entry, again_s)
                 return False
             self.abandoned += 1
             _log.warning(
@@ -250,7 +262,7 @@ class Recorder:
         except AlreadyExists:
             # An earlier try got through and its answer did not. Its count may be an older one.
             if not entry.is_created and count > 1:
-                self._queue.add(entry)
+                self._queues[entry.event.type].add(entry)
         entry.is_created = True
 
     def _name(self, about: str, now: datetime) -> str:

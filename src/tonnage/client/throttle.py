@@ -18,6 +18,8 @@ is busy all the time still says something."""
 BUSY_QPS = 10.0
 BUSY_BURST = 8
 """Requests that may wait, a second and at once, of a program that has more urgent work to do."""
+LONG_BUSY_QPS = 50.0
+"""The same once requests have stood in line for `PATIENCE_S`, or what is told would come later and later."""
 _LOOK_EVERY_S = 0.05
 """How often a request that gives way looks whether the work is done."""
 _SHORTEST_WAIT_S = 0.001
@@ -85,7 +87,8 @@ class SpareTokens:
 
     Half of the other's burst is not touched, so that whoever comes there with many requests at once finds it. While
     one of `busy` says so, few are sent: what they cost is taken from who has work to do. The others follow as soon as
-    nobody says so any more, and at the latest after `PATIENCE_S`.
+    nobody says so any more, and at the latest after `PATIENCE_S`. Those who ask may have more behind them that have not
+    asked yet (`Recorder` has eight workers), so that a line which does not end for `PATIENCE_S` moves faster, too.
     """
 
     def __init__(self, own: TokenBucket, of: TokenBucket | None, *, clock: Clock) -> None:
@@ -93,12 +96,21 @@ class SpareTokens:
         self._of = of
         self._clock = clock
         self._while_busy = TokenBucket(BUSY_QPS, BUSY_BURST, clock=clock)
+        self._while_long_busy = TokenBucket(LONG_BUSY_QPS, BUSY_BURST, clock=clock)
         self._first = asyncio.Lock()
+        self._in_line = 0
+        self._in_line_since_s = 0.0
         self.busy: list[Callable[[], bool]] = []
+        self.hurried = 0
+        """How many have no time left, as at the end of a program; while there is one, all may use the other's limit."""
 
     async def take(self) -> None:
         gives_up_at = self._clock.monotonic() + PATIENCE_S
         await self._give_way(gives_up_at)
+        if self.hurried:
+            if self._of is not None:
+                await self._of.take()
+            return
         await self._own.take()
         if self._of is None:
             return
@@ -113,12 +125,23 @@ class SpareTokens:
         """Wait until nobody is busy, or for one of the few that are sent meanwhile. Only the first in line looks."""
         if not self._first.locked() and not self._is_busy():
             return
-        async with self._first:
-            while self._is_busy() and not self._while_busy.take_now():
-                left_s = gives_up_at - self._clock.monotonic()
-                if left_s <= 0.0:
-                    return
-                await self._clock.sleep(max(min(_LOOK_EVERY_S, left_s), _SHORTEST_WAIT_S))
+        if not self._in_line:
+            self._in_line_since_s = self._clock.monotonic()
+        self._in_line += 1
+        try:
+            async with self._first:
+                while self._is_busy() and not self._may_pass():
+                    left_s = gives_up_at - self._clock.monotonic()
+                    if left_s <= 0.0:
+                        return
+                    await self._clock.sleep(max(min(_LOOK_EVERY_S, left_s), _SHORTEST_WAIT_S))
+        finally:
+            self._in_line -= 1
+
+    def _may_pass(self) -> bool:
+        """Whether one of the few that are sent by who is busy is due."""
+        is_long = self._clock.monotonic() - self._in_line_since_s >= PATIENCE_S
+        return (self._while_long_busy if is_long else self._while_busy).take_now()
 
     def _is_busy(self) -> bool:
-        return any(says() for says in self.busy)
+        return not self.hurried and any(says() for says in self.busy)

@@ -144,6 +144,52 @@ async def test_who_is_busy_without_end_tells_everything_ten_seconds_late() -> No
         task.cancel()
 
 
+async def test_a_line_that_does_not_end_moves_faster_after_ten_seconds() -> None:
+    """A few workers take one event after the other, so that none of them waits for ten seconds by itself."""
+    clock = VirtualClock()
+    telling = SpareTokens(TokenBucket(250.0, 500, clock=clock), None, clock=clock)
+    telling.busy.append(lambda: True)
+    workers = [Sender(telling, clock) for _ in range(8)]
+    tasks = [asyncio.create_task(each.send(1000)) for each in workers]
+    await clock.run_for(PATIENCE_S - 0.01)
+    in_time = sum(len(each.sent_at) for each in workers)
+    assert in_time <= 8 + 100
+    await clock.run_for(20.0)
+    # 50 a second from then on; looked for 20 times a second.
+    assert sum(len(each.sent_at) for each in workers) - in_time >= 20 * 20
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_line_that_ended_begins_anew() -> None:
+    clock = VirtualClock()
+    telling = SpareTokens(TokenBucket(250.0, 500, clock=clock), None, clock=clock)
+    telling.busy.append(lambda: True)
+    await clock.run_for(60.0)
+    workers = [Sender(telling, clock) for _ in range(8)]
+    tasks = [asyncio.create_task(each.send(1000)) for each in workers]
+    await clock.run_for(PATIENCE_S - 0.01)
+    assert sum(len(each.sent_at) for each in workers) <= 8 + 100
+    for task in tasks:
+        task.cancel()
+
+
+async def test_who_hurries_gives_way_to_nobody_and_keeps_to_the_common_limit() -> None:
+    clock = VirtualClock()
+    _, telling = two_limits(clock)  # 50 a second, 100 at once
+    telling.busy.append(lambda: True)
+    senders = [Sender(telling, clock) for _ in range(8)]
+    tasks = [asyncio.create_task(each.send(100)) for each in senders]
+    await clock.run_for(1.0)
+    assert sum(len(each.sent_at) for each in senders) <= 8 + 10
+    telling.hurried += 1
+    await clock.run_for(4.0)
+    told = sum(len(each.sent_at) for each in senders)
+    assert 100 + 4 * 50 - 8 - 10 - 8 <= told <= 100 + 5 * 50
+    for task in tasks:
+        task.cancel()
+
+
 async def test_telling_gives_way_to_whatever_the_program_writes() -> None:
     """A write counts while it is under way and a moment longer; a read does not."""
     clock, server = VirtualClock(), MemoryServer()

@@ -11,6 +11,7 @@ from client_wire import MemoryServer, Refused
 
 from tonnage.client import Client, Recorder, recorder
 from tonnage.client.recorder import reference_to, truncated
+from tonnage.client.throttle import SpareTokens, TokenBucket
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, ObjectReference, Pod, PodMeta
 from tonnage.objects.meta import ObjectMeta
@@ -249,6 +250,49 @@ async def test_the_end_writes_what_is_still_to_be_written(world):
     await world.recorder.stop()
     counts = {event["reason"]: event.get("series", {}).get("count") for event in world.events}
     assert counts == {"FailedScheduling": 5, "Scheduled": None}
+
+
+class Busy:
+    """A program that has more urgent things to write all the time, with 2,000 pods to tell of."""
+
+    def __init__(self, pods: int = 2000) -> None:
+        self.server, self.clock = MemoryServer(), VirtualClock()
+        limit = SpareTokens(TokenBucket(250.0, 500, clock=self.clock), None, clock=self.clock)
+        limit.busy.append(lambda: True)
+        client = Client(self.server, clock=self.clock, rng=random.Random(1), limit=limit)
+        self.recorder = Recorder(client, "tonnage", "tonnage-host", by_note=True)
+        self.recorder.start()
+        for number in range(pods):
+            pod = Pod(metadata=PodMeta(namespace="shop", name=f"p{number}", uid=f"p{number}"))
+            self.recorder.event(pod, "Normal", "Started", "Starting", "Container started")
+
+    async def end(self) -> None:
+        stopping = asyncio.create_task(self.recorder.stop())
+        while not stopping.done():
+            await self.clock.run_for(0.1)
+
+    def written(self, reason: str) -> int:
+        events = (doc for key, doc in self.server.docs.items() if key[0] == "events.events.k8s.io")
+        return sum(event["reason"] == reason for event in events)
+
+
+async def test_a_warning_does_not_wait_behind_what_went_well():
+    busy = Busy()
+    await busy.clock.run_for(3.0)
+    busy.recorder.event(POD, "Warning", "FailedMount", "Mounting", "no such volume")
+    await busy.clock.run_for(1.0)
+    assert busy.written("FailedMount") == 1
+    assert busy.written("Started") < 100
+    await busy.end()
+
+
+async def test_the_end_of_a_busy_program_writes_everything():
+    busy = Busy()
+    await busy.clock.run_for(1.0)
+    assert busy.written("Started") < 100
+    await busy.end()
+    assert busy.recorder.abandoned == 0
+    assert busy.written("Started") == 2000
 
 
 async def test_the_end_does_not_wait_for_a_server_that_is_away(world):
