@@ -12,8 +12,9 @@ refused before it has.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -83,19 +84,23 @@ def read_object(body: bytes, content_type: str, resource: Resource, validation: 
         if media == PROTOBUF:
             raise _unsupported(_ACCEPTED_OF_CUSTOM)
         doc = read_document(body, media, must_be=resource.kind)
+        sent = len(doc)
         check_custom_kind(doc, resource, body)
     elif media == PROTOBUF:
         doc = _read_protobuf(body, resource.kind, resource)
+        sent = len(doc)
     else:
         doc = read_document(body, media, must_be=resource.kind)
+        sent = len(doc)
         check_kind(doc, resource)
+    added = len(doc) - sent  # kind and apiVersion, where they were left out
     twice = duplicate_keys(body.decode(errors="replace"), doc) if media in YAML_TYPES and validation != "Ignore" else []
     try:
         findings = admit_as(resource, doc)
     except Malformed as exc:
         raise BadRequest(_cannot_be_handled(doc, resource.kind, exc.message)) from exc
     if validation != "Ignore":
-        problems = strict_problems(body, media, findings.unknown_paths, findings.keys)
+        problems = strict_problems(body, media, findings.unknown_paths, findings.keys - added)
         if twice and validation == "Strict":
             problems = [unmarshal_errors(twice), *problems]
         else:
@@ -237,19 +242,33 @@ def strict_problems(body: bytes, media: str, unknown: Sequence[Path], keys_seen:
     """What strict decoding objects to, as upstream words it and in the order of the text."""
     # Every key of a JSON object is followed by a colon. When the text has no more of them than the decoded document has
     # keys, nothing can be a duplicate, and the slow reading that looks for them is saved.
-    if media == "application/json" and (unknown or body.count(b'":') != keys_seen):
+    if media == "application/json" and (
+        unknown or body.count(b'":') != keys_seen or _SPACE_BEFORE_COLON.search(body) is not None
+    ):
         return _walk_strictly(body, unknown)
     return [f'unknown field "{path.text()}"' for path in unknown[:MAX_STRICT_PROBLEMS]]
 
 
-def _walk_strictly(body: bytes, unknown: Sequence[Path]) -> list[str]:
-    class Pairs(list[tuple[str, Any]]):
-        """An object as its pairs, told apart from a JSON list."""
+_SPACE_BEFORE_COLON: Final = re.compile(rb'"[ \t\r\n]++:')
+"""A key that is not counted, which would make up for one that comes twice."""
 
+
+def keys_of(value: Any) -> int:
+    """How many keys the objects in a JSON value have, at every depth."""
+    if isinstance(value, dict):
+        return len(value) + sum(keys_of(item) for item in value.values() if isinstance(item, (dict, list)))
+    return sum(keys_of(item) for item in value) if isinstance(value, list) else 0
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as its pairs, told apart from a JSON list."""
+
+
+def _walk_strictly(body: bytes, unknown: Sequence[Path]) -> list[str]:
     found: dict[str, None] = {}
 
     def walk(value: Any, path: Path, unknown_below: _Steps) -> None:
-        if isinstance(value, Pairs):
+        if isinstance(value, _Pairs):
             seen: set[str] = set()
             for key, item in value:
                 where, below = Path((path, key)), unknown_below.get(key, _NOTHING_BELOW)
@@ -264,7 +283,7 @@ def _walk_strictly(body: bytes, unknown: Sequence[Path]) -> list[str]:
             for index, item in enumerate(value):
                 walk(item, Path((path, index)), unknown_below.get(index, _NOTHING_BELOW))
 
-    walk(json.loads(body.decode(errors="replace"), object_pairs_hook=Pairs), ROOT, _tree(unknown))
+    walk(json.loads(body.decode(errors="replace"), object_pairs_hook=_Pairs), ROOT, _tree(unknown))
     return list(found)[:MAX_STRICT_PROBLEMS]
 
 

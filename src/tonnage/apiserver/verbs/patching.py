@@ -106,7 +106,7 @@ def read_patch(call: Call) -> Patch:
     except (NumberOutOfRange, msgspec.DecodeError) as exc:
         problem = str(exc) if isinstance(exc, NumberOutOfRange) else syntax_error(call.body)
         raise BadRequest(problem if media == STRATEGIC else f"error decoding patch: {problem}") from exc
-    problems = bodies.strict_problems(call.body, "application/json", [], -1)
+    problems = bodies.strict_problems(call.body, "application/json", [], bodies.keys_of(said))
     if media == JSON:
         problems = [f"json patch {problem}" for problem in problems + _unknown_in_operations(said)]
     return Patch(media, said, tuple(problems))
