@@ -30,7 +30,7 @@ from tonnage.scheduler.pod_status import PodStatusWriter
 from tonnage.scheduler.preemption_executor import PreemptionExecutor
 from tonnage.scheduler.waiting_pods import WaitingPod
 from tonnage.scheduling.engine.attempt import Attempt, Placement, Stage
-from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.framework import Code, PreBindPlugin, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 
 TICK_EVERY_S: Final = 1.0
@@ -199,6 +199,14 @@ class SchedulingLoop:
         due = binding_cycle.pre_bind_pre_flight(placement)
         if isinstance(due, Status):
             return due
+        try:
+            status = await self._prepare(queued, placement, due)
+        finally:
+            await self._nominations.following.over(queued.uid)
+        return await binding_cycle.bind(self._context, placement) if status.is_success else status
+
+    async def _prepare(self, queued: QueuedPod, placement: Placement, due: tuple[PreBindPlugin, ...]) -> Status:
+        """All that comes before the binding itself: the nomination, Permit, PreBind."""
         is_held = self._context.waiting_pods.get(queued.uid) is not None
         if due or is_held:
             writes_node = not is_held and binding_cycle.writes_node(placement, due)
@@ -211,11 +219,7 @@ class SchedulingLoop:
             return status
         # No plugin will refuse it any more, so events need not be kept for it.
         self._engine.done(queued.pod)
-        try:
-            status = await binding_cycle.prepare(self._context, placement, due)
-        finally:
-            await self._nominations.following.over(queued.uid)
-        return await binding_cycle.bind(self._context, placement) if status.is_success else status
+        return await binding_cycle.prepare(self._context, placement, due)
 
     async def _look_for(self, placement: Placement) -> None:
         """A binding was accepted, and no watch shows it: ask the API, and try the pod again if it did not happen."""

@@ -69,12 +69,13 @@ class Nominations:
         """Tell where the pod goes, unless that is known. A failure is nothing to stop a binding for.
 
         `may_follow`: what is done next says so itself; then it may be told later, and `following.over` is to be called
-        before the pod is bound.
+        before the pod is bound, or when it is not to be.
         """
         if not self.is_shown:
             return
         if may_follow and self._is_busy() and _is_fresh(self._newest(pod.key)):
             self.following.note(pod, node_name)
+            await self.following.write_overdue()
         else:
             await self._show(pod, node_name)
 

@@ -85,6 +85,46 @@ async def test_a_wait_without_an_answer_ends_by_the_clock():
     assert waiting.result() == Status(Code.ERROR, ("context deadline exceeded",)) and len(waits) == 0
 
 
+async def test_each_wait_ends_at_its_own_time():
+    clock = VirtualClock()
+    waits = PreBindWaits(clock)
+    ended: dict[str, float] = {}
+
+    async def wait(name: str, timeout_s: float) -> None:
+        await waits.settled(Counting(), timeout_s)
+        ended[name] = clock.monotonic()
+
+    started_at, expected, tasks = clock.monotonic(), {}, []
+    for number in range(30):  # three timeouts, begun every 0.7 s
+        name, timeout_s = f"w{number}", (0.3, 5.1, 11.7)[number % 3]
+        expected[name] = clock.monotonic() + timeout_s
+        tasks.append(asyncio.create_task(wait(name, timeout_s)))
+        if number % 4 == 3:
+            tasks[-2].cancel()
+            del expected[f"w{number - 1}"]
+        await clock.run_for(0.7)
+    await clock.run_for(40.0)
+    assert started_at == 0.0 and len(waits) == 0
+    overtaken = {name for name in ended if name not in expected}  # ended before they were called off
+    assert {name: at for name, at in ended.items() if name not in overtaken} == pytest.approx(expected)
+    assert all(task.done() for task in tasks)
+
+
+async def test_a_wait_that_begins_as_the_last_one_ends_has_its_whole_time():
+    clock = VirtualClock()
+    waits, answers = PreBindWaits(clock), []
+
+    async def twice() -> None:
+        for _ in range(2):
+            answers.append(await waits.settled(Counting(), 3.0))
+
+    task = asyncio.create_task(twice())
+    await clock.run_for(5.9)
+    assert len(answers) == 1 and len(waits) == 1
+    await clock.run_for(0.1)
+    assert task.done() and len(answers) == 2 and len(waits) == 0
+
+
 async def test_a_cancelled_wait_leaves_nothing_behind():
     waits, check = PreBindWaits(VirtualClock()), Counting()
     waiting = asyncio.create_task(waits.settled(check, 600.0, [(Node, "a")]))

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
 from scheduler_volume_rig import Rig
 
 from tonnage.clock import VirtualClock
+from tonnage.errors import Conflict
+from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.following_nominations import PATIENCE_S, WRITERS, FollowingNominations
+from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SUCCESS, Api, Cycle, PreBindPlugin, Status
 from tonnage.testing.builders import node, pod
-from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 
 MANY = 24
 """More pods than are tried between two turns of the event loop: the first bindings begin while others wait."""
 NAMES = [f"db-{number:02}" for number in range(MANY)]
 
 
-def burst(*, is_shown: bool = True, **status: Any) -> Rig:
+def burst(*, is_shown: bool = True, slots: int = 256, **status: Any) -> Rig:
     """As many nodes as pods, and each pod has a claim that is provisioned where it goes."""
-    rig = Rig(storage_class(), driver(), is_shown=is_shown)
+    rig = Rig(storage_class(), driver(), is_shown=is_shown, slots=slots)
     for name in NAMES:
         rig.add(node(name), capacity("fast", name, "100Gi"), claim(name))
     rig.add(*(pod_with(name, name, status=status) for name in NAMES))
@@ -103,6 +107,85 @@ async def test_a_pod_whose_volume_comes_before_its_turn_is_bound_without_a_nomin
         assert place_of(rig, "patch status", first) < place_of(rig, "bind", first)
 
 
+async def test_a_loop_that_is_never_idle_nominates_every_pod_all_the_same():
+    rig = burst(slots=4)
+    rig.hold = asyncio.Event()
+    rig.add(*(pod(f"hangs-{number}") for number in range(5)))  # four bindings hang, and the fifth pod waits for a slot
+    async with rig.running():
+        await rig.settle()
+        assert rig.loop.is_busy and not nominated_to(rig, NAMES[0])
+        await rig.settle(PATIENCE_S + 1.0)
+        assert rig.loop.is_busy
+        assert [nominated_to(rig, name) for name in NAMES] == [rig.claim(name).selected_node for name in NAMES]
+        rig.hold.set()
+
+
+async def test_what_is_written_to_a_volume_first_waits_for_the_nomination():
+    local = storage_class("local", provisioner="kubernetes.io/no-provisioner")
+    rig = Rig(storage_class(), driver(), local)
+    for name in NAMES:
+        rig.add(node(name), capacity("fast", name, "100Gi"), claim(name), claim(f"{name}-disk", class_name="local"))
+        rig.add(volume(f"disk-{name}", on=name, class_name="local"))
+    rig.add(*(pod_with(name, name, f"{name}-disk") for name in NAMES))
+    async with rig.running():
+        await rig.settle()
+    for name in NAMES:
+        given = rig.calls.index(("patch", f"disk-{rig.claim(name).selected_node}"))
+        assert place_of(rig, "patch status", name) < given < place_of(rig, "patch", name)
+
+
+async def test_a_binding_that_fails_takes_its_nomination_with_it():
+    """The claim's write is refused before the nomination's turn; the pod goes on to where it is sent next."""
+    rig = burst()
+    rig.refuse = [Conflict("somebody was faster") for _ in range(MANY // 2)]
+    async with rig.running():
+        await rig.settle()
+        await rig.settle(60.0)
+        assert [nominated_to(rig, name) for name in NAMES] == [rig.claim(name).selected_node for name in NAMES]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_happens_to_pods_nobody_reads_where_one_does_not_go(seed, monkeypatch):
+    """Claims that are refused, volumes that come, pods that are deleted and made again, beside others or alone."""
+    rng = random.Random(seed)
+    is_busy = True
+    monkeypatch.setattr(
+        SchedulingLoop, "is_busy", property(lambda loop: is_busy, lambda loop, value: None), raising=False
+    )
+    rig = burst()
+
+    def check() -> None:
+        for each in list(rig.objects.values()):
+            if isinstance(each, Pod) and each.status.nominated_node_name:
+                assert not each.spec.node_name, "nominated after it was bound"
+                placed = rig.cluster.node_of(each.metadata.uid)
+                assert placed in (None, each.status.nominated_node_name), "nominated where it does not go"
+
+    async with rig.running():
+        for step in range(60):
+            name = rng.choice(NAMES)
+            is_there, wanted = rig.pod(f"default/{name}") is not None, rig.claim(name)
+            match rng.randrange(4):
+                case 0:
+                    rig.refuse.append(Conflict("somebody was faster"))
+                case 1 if is_there and wanted.selected_node and not wanted.spec.volume_name:
+                    rig.provision(name)
+                case 2 if is_there:
+                    rig.delete(Pod, f"default/{name}")
+                    rig.bound.pop(f"default/{name}", None)
+                    rig.add(pod_with(name, name, metadata={"uid": f"{name}-{step}"}))
+                case _:
+                    is_busy = not is_busy
+            for _ in range(rng.randrange(4)):
+                await asyncio.sleep(0)
+                check()
+            await rig.settle(rng.choice([0.0, 0.5, 3.0]))
+            check()
+        await rig.settle(PATIENCE_S + 1.0)
+        waiting = [name for name in NAMES if not rig.claim(name).spec.volume_name]
+        assert [nominated_to(rig, name) for name in waiting] == [rig.claim(name).selected_node for name in waiting]
+
+
 async def test_with_the_gate_off_nothing_follows():
     rig = burst(is_shown=False)
     async with rig.running():
@@ -153,6 +236,18 @@ async def test_it_waits_while_others_are_tried_and_no_longer_than_its_patience()
     assert told.pods == ["one", "two"]
 
 
+async def test_whoever_comes_while_some_are_overdue_writes_one_of_them():
+    told = Told()
+    told.note("one", "two")
+    await told.clock.run_for(PATIENCE_S)
+    told.note("three")
+    await told.following.write_overdue()
+    assert told.pods == ["one"]
+    await told.following.write_overdue()
+    await told.following.write_overdue()
+    assert told.pods == ["one", "two"], "the third has not waited yet"
+
+
 async def test_few_are_written_at_a_time():
     told = Told()
     told.is_busy = False
@@ -165,6 +260,21 @@ async def test_few_are_written_at_a_time():
     told.go.set()
     await told.following.settle()
     assert told.pods == names
+
+
+async def test_a_write_that_hangs_keeps_no_other_waiting():
+    told = Told()
+    told.is_busy = False
+    told.go.clear()
+    told.note("hangs")
+    told.following.wake()
+    await told.clock.run_for(0.0)
+    told.note("next")
+    told.following.wake()
+    await told.clock.run_for(0.0)
+    assert told.pods == ["hangs", "next"]
+    told.go.set()
+    await told.following.settle()
 
 
 async def test_what_is_over_is_not_written_and_what_is_being_written_is_waited_for():
