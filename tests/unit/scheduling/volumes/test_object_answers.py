@@ -12,10 +12,19 @@ from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.changes import Changes
 from tonnage.scheduling.cluster.columns import Mask, few_rows
+from tonnage.scheduling.volumes.capacity import reading as reading_module
 from tonnage.scheduling.volumes.capacity.object_answers import REMEMBERED, ObjectAnswers
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
-from tonnage.scheduling.volumes.packing import Grade, PoolPolicy, SearchBudget, Sizes, descending
+from tonnage.scheduling.volumes.packing import (
+    Grade,
+    PoolPolicy,
+    SearchBudget,
+    Sizes,
+    descending,
+    fits_beside_one,
+    promised_pools,
+)
 from tonnage.testing.storage_builders import capacity
 
 OBJECTS = 200
@@ -153,6 +162,43 @@ def test_what_is_kept_is_what_objects_say_now(
             assert reading.fits(some, sizes).tolist() == fits[some].tolist()
             assert np.where(fits[some], reading.grades(some, sizes), Grade.NONE).tolist() == grades[some].tolist()
             assert reading.graded(sizes, len(now)).tolist() == [*grades.tolist(), Grade.NONE]
+
+
+wider = st.lists(st.integers(0, 30), min_size=2, max_size=4).map(descending)
+several = st.lists(st.integers(1, 9), min_size=1, max_size=6).map(descending)
+
+
+@pytest.mark.parametrize("most_left", [4, 1_024])
+def test_several_claims_beside_promises_are_told_the_same_in_one_table_and_one_by_one(
+    most_left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a table has fewer rows than there are ways, and where tables are forgotten for want of memory."""
+
+    @settings(max_examples=tries(60), deadline=None)
+    @given(st.lists(st.tuples(wider, several), min_size=1, max_size=5), st.lists(several, min_size=1, max_size=3))
+    def same(objects: list[tuple[Sizes, Sizes]], groups: list[Sizes]) -> None:
+        promised_pools._found.clear()
+        promised_pools._found_finely.clear()
+        policy = Policy(
+            lambda each: Room(objects[int(each.name)][0]),
+            lambda each: 0,
+            promised=lambda each, own: objects[int(each.name)][1],
+        )
+        reading = Reading(policy, len(objects))
+        for number in range(len(objects)):
+            reading.write(number, capacity(name=str(number)))
+        for sizes in groups:
+            alone = [fits_beside_one(pools, sizes, promised) for pools, promised in objects]
+            assert reading.fits(slice(0, len(objects)), sizes).tolist() == alone
+
+    monkeypatch.setattr(promised_pools, "MOST_LEFT", most_left)
+    monkeypatch.setattr(promised_pools, "MOST_LEFT_FINELY", 3 * most_left)
+    monkeypatch.setattr(reading_module, "_MOST_ROWS_LEFT", 5 * most_left)
+    try:
+        same()
+    finally:
+        promised_pools._found.clear()
+        promised_pools._found_finely.clear()
 
 
 def test_how_a_driver_picks_pools_is_asked_for_anew():

@@ -14,7 +14,6 @@ from tonnage.scheduling.volumes.packing import (
     Ints2D,
     Sizes,
     descending,
-    pool_grades,
 )
 
 GI = 1 << 30
@@ -261,17 +260,6 @@ def test_figures_that_do_not_hold_the_promises_take_nothing_new() -> None:
     assert not packing.fits_beside_one((50, 40), (10,), (60,))
     # The driver may put 60 into the 100 and leave the promised 100 without a pool.
     assert not packing.fits_beside_one((100, 60, 10), (10,), (100, 60))
-
-
-def test_a_search_that_gives_up_refuses_beside_promises(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The three promised leave 3 3, 4 2, 5 1 or 6 0; 3 and 2 pack in each of them.
-    assert packing.fits_beside_one((6, 3), (3, 2), (1, 1, 1))
-    monkeypatch.setattr(pool_grades, "MOST_STEPS", 6)
-    pool_grades._after_choices.clear()
-    try:
-        assert not packing.fits_beside_one((6, 3), (3, 2), (1, 1, 1))
-    finally:
-        pool_grades._after_choices.clear()
 
 
 def test_without_promises_the_ledger_asks_what_everybody_asks() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +14,9 @@ from tonnage.scheduling.volumes.packing import (
     descending,
     fits_beside_one,
     fits_one,
+    is_guaranteed,
     left_by_promises,
+    promised_pools,
 )
 from tonnage.scheduling.volumes.packing.pool_fits import fits_all
 
@@ -27,23 +31,96 @@ def test_a_group_fits_beside_promises_just_when_it_fits_all_that_they_may_leave(
     pools: Sizes, promised: Sizes, group: Sizes, policy: PoolPolicy
 ) -> None:
     left = left_by_promises(pools, promised, policy=policy)
-    assert left is not None
-    fits_all = bool(left) and all(fits_one(each, group) for each in left)
-    assert fits_beside_one(pools, group, promised, policy=policy) == fits_all
+    assert left is not None and left.is_exact
+    fits_each = bool(len(left.rows)) and all(fits_one(each, group) for each in left.rows.tolist())
+    assert fits_beside_one(pools, group, promised, policy=policy) == fits_each
+
+
+def rows_left(pools: Sizes, promised: Sizes) -> set[Sizes]:
+    left = left_by_promises(pools, promised)
+    assert left is not None and left.is_exact
+    return {tuple(row) for row in left.rows.tolist()}
 
 
 def test_the_driver_may_put_a_promise_into_either_pool() -> None:
-    assert set(left_by_promises((100, 60), (30,)) or ()) == {(70, 60), (100, 30)}
+    assert rows_left((100, 60), (30,)) == {(70, 60), (100, 30)}
 
 
 def test_a_promise_that_may_find_no_room_leaves_nothing() -> None:
-    assert left_by_promises((100, 60), (100, 60)) == ()  # the 60 may go into the 100
+    assert rows_left((100, 60), (100, 60)) == set()  # the 60 may go into the 100
 
 
-def test_too_many_ways_and_pools_without_end_are_not_told() -> None:
-    pools = tuple(range(2000, 1000, -100))
-    assert left_by_promises(pools, (97, 89, 83, 79, 73, 71)) is None
+def test_of_pools_without_end_nothing_is_told() -> None:
     assert left_by_promises((UNBOUNDED, 5), (3,)) is None
+
+
+def test_of_too_many_ways_a_table_says_the_least() -> None:
+    left = left_by_promises(tuple(range(2000, 1000, -100)), (97, 89, 83, 79, 73, 71))
+    assert left is not None and not left.is_exact
+    assert 0 < len(left.rows) <= promised_pools.MOST_LEFT
+
+
+def all_ways(pools: Sizes, promised: Sizes) -> set[Sizes]:
+    """What a driver may leave, one claim after the other: the slow twin."""
+    states = {pools}
+    for claim in promised:
+        states = {
+            descending((*state[:place], free - claim, *state[place + 1 :]))
+            for state in states
+            for place, free in enumerate(state)
+            if free >= claim
+        }
+    return states
+
+
+def forget() -> None:
+    promised_pools._found.clear()
+    promised_pools._found_finely.clear()
+
+
+@pytest.mark.parametrize("most_left", [1, 2, 5, 20])
+def test_no_way_leaves_less_than_a_table_of_few_rows_says(most_left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a group that fits all of its rows fits beside the promises, whatever the driver does."""
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.lists(st.integers(0, 30), min_size=2, max_size=4).map(descending),
+        st.lists(st.integers(0, 9), min_size=1, max_size=5).map(descending),
+        st.lists(st.integers(0, 9), min_size=1, max_size=6).map(descending),
+    )
+    def no_less(pools: Sizes, promised: Sizes, group: Sizes) -> None:
+        forget()
+        left = left_by_promises(pools, promised)
+        assert left is not None
+        ways = all_ways(pools, promised) if is_guaranteed(pools, promised) else set()
+        rows = [tuple(row) for row in left.rows.tolist()]
+        if left.is_exact:
+            assert set(rows) == ways
+        assert bool(rows) == bool(ways)
+        for way in ways:
+            assert any(all(least <= free for least, free in zip(row, way, strict=True)) for row in rows)
+        if fits_beside_one(pools, group, promised):
+            assert pools[0] >= sum(group + promised) or (bool(ways) and all(fits_one(way, group) for way in ways))
+
+    monkeypatch.setattr(promised_pools, "MOST_LEFT", most_left)
+    monkeypatch.setattr(promised_pools, "MOST_LEFT_FINELY", 3 * most_left)
+    try:
+        no_less()
+    finally:
+        forget()
+
+
+def test_of_too_many_promises_no_table_is_made_and_the_bytes_may_still_say_yes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forget()
+    monkeypatch.setattr(promised_pools, "MOST_PROMISES", 2)
+    try:
+        assert left_by_promises((6, 3), (1, 1, 1)) is None
+        assert not fits_beside_one((6, 3), (3, 2), (1, 1, 1))
+        assert fits_beside_one((9, 8), (2, 2), (2, 2, 2))
+    finally:
+        forget()
 
 
 @settings(max_examples=60, deadline=None)
@@ -52,4 +129,5 @@ def test_too_many_ways_and_pools_without_end_are_not_told() -> None:
     st.lists(st.integers(0, 9), min_size=1, max_size=6).map(descending),
 )
 def test_many_objects_asked_at_once_say_what_each_says(objects: list[Sizes], group: Sizes) -> None:
-    assert fits_all(objects, group) == all(fits_one(each, group) for each in objects)
+    table = np.array(objects, dtype=np.int64).reshape(len(objects), 3)
+    assert fits_all(table, group) == all(fits_one(each, group) for each in objects)

@@ -6,7 +6,7 @@ How the figures are read depends on the profile (`legacyPools`, the gate), and s
 
 Promises of the ledger are in the driver's hands: where they leave so much room that its choices do not matter, which is
 nearly everywhere, that is seen for all objects at once; of the others it is kept what its choices may leave
-(`packing.left_by_promises`), and groups of few claims are compared with all of that in one table.
+(`packing.left_by_promises`), and groups are compared with all of that in one table.
 
 What all objects say to a group is kept, and those that changed are asked again (`object_answers.py`).
 """
@@ -37,8 +37,8 @@ from tonnage.scheduling.volumes.packing import (
     Sizes,
 )
 
-_FEW_CLAIMS = 4
-"""Groups of so many claims are compared with whole tables of pools at once (packing's FEW_ARRANGEMENTS)."""
+_MOST_ROWS_LEFT = 1 << 19
+"""So many rows of what promises may leave are kept of a class's objects: 16 MB with four pools each."""
 _HALF = 1 << 62
 """Two figures up to here can be added in 64 bits."""
 
@@ -97,8 +97,9 @@ class Reading:
         self.is_reserved: Mask = np.zeros(objects, dtype=np.bool_)
         self.promised: dict[int, Sizes] = {}
         """By number, what is promised of an object, largest first; those of which nothing is are not there."""
-        self._left: dict[int, Ints | None] = {}
-        """By number, the ways in which the pools of an object with promises may be left, where somebody asked."""
+        self._left: dict[int, packing.Left | None] = {}
+        """By number, what may be left of the pools of an object with promises, where somebody asked."""
+        self._rows_left = 0
         self.promised_bytes: Ints = np.zeros(objects, dtype=np.int64)
         self.largest_promised: Ints = np.zeros(objects, dtype=np.int64)
         self._known: dict[int, tuple[Sizes, bool]] = {}
@@ -127,7 +128,7 @@ class Reading:
         self._changes.grow(objects)
 
     def _widen_pools(self, objects: int, pools: int) -> None:
-        self._left.clear()  # tables of as many pools
+        self._forget_all_left()  # tables of as many pools
         wider = _no_pools(objects, pools)
         wider[: self.pools.shape[0], : self.pools.shape[1]] = self.pools
         self.pools = wider
@@ -151,7 +152,7 @@ class Reading:
         policy = self.policy
         self._changes.note(number)
         self._known.pop(number, None)
-        self._left.pop(number, None)
+        self._forget_left(number)
         if policy.is_reserved is not None:
             self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity, ())
         self.limits_beside[number] = self.limits[number]
@@ -171,7 +172,7 @@ class Reading:
         """The driver picks pools like this from now on: what was said before need not hold."""
         self.pool_policy = pool_policy
         self._known.clear()
-        self._left.clear()
+        self._forget_all_left()
         self._fitting.clear()
         self._graded.clear()
 
@@ -272,40 +273,57 @@ class Reading:
             is_many = (self.pools[promised_of, 1] != NO_POOL) if self.pools.shape[1] > 1 else np.False_
             open_idx = open_idx[~is_sure & (is_many | (self.promised_bytes[promised_of] >= MOST_BYTES))]
         known: list[int] = []
-        tables: list[Ints] = []
+        tables: list[packing.Left] = []
         for place, number in zip(open_idx.tolist(), _numbers_at(numbers, open_idx).tolist(), strict=True):
-            left = self._left_by_promises(number) if others is None and len(sizes) <= _FEW_CLAIMS else None
+            left = self._left_by_promises(number) if others is None else None
             if left is not None:
                 known.append(place)
                 tables.append(left)
             else:
                 fits[place] = self.fits_one(number, sizes, others)
         if tables:
-            fits[known] = self._fits_all_of(tables, sizes)
+            self._keep_within(tables, np.array(known), numbers, sizes, fits)
 
-    def _left_by_promises(self, number: int) -> Ints | None:
-        """[S, P]: every way in which an object's pools may be left, see `packing.left_by_promises`; None if unknown."""
+    def _left_by_promises(self, number: int) -> packing.Left | None:
+        """What may be left of an object's pools, see `packing.left_by_promises`, as wide as the table; or None."""
         if number in self._left:
             return self._left[number]
-        found: Ints | None = None
+        found: packing.Left | None = None
         undecided = self.search.undecided
         if self.policy.must_be is not Grade.GUARANTEED:  # else it is not enough to fit
             pools = self.rooms[number].pools
-            ways = packing.left_by_promises(pools, self.promised[number], self.search, self.pool_policy)
-            if ways is not None:
-                found = np.full((len(ways), self.pools.shape[1]), NO_POOL, dtype=np.int64)
-                found[:, : len(pools)] = np.array(ways, dtype=np.int64).reshape(len(ways), len(pools))
+            found = packing.left_by_promises(pools, self.promised[number], self.search, self.pool_policy)
+            if found is not None and len(pools) < self.pools.shape[1]:
+                rows = np.full((len(found.rows), self.pools.shape[1]), NO_POOL, dtype=np.int64)
+                rows[:, : len(pools)] = found.rows
+                found = packing.Left(rows, found.is_exact)
         if self.search.undecided == undecided:
             self._left[number] = found
+            self._rows_left += len(found.rows) if found is not None else 0
+            while self._rows_left > _MOST_ROWS_LEFT:
+                self._forget_left(next(iter(self._left)))
         return found
 
-    def _fits_all_of(self, tables: list[Ints], sizes: Sizes) -> Mask:
-        """Whether a group fits every row of each of these tables; not where there is none."""
-        counts = np.array([len(each) for each in tables])
-        holds = packing.fits(np.concatenate(tables), sizes, self.search)
+    def _forget_all_left(self) -> None:
+        self._left.clear()
+        self._rows_left = 0
+
+    def _forget_left(self, number: int) -> None:
+        left = self._left.pop(number, None)
+        self._rows_left -= len(left.rows) if left is not None else 0
+
+    def _keep_within(
+        self, tables: list[packing.Left], places: npt.NDArray[np.intp], numbers: Numbers, sizes: Sizes, fits: Mask
+    ) -> None:
+        """Of objects at these places leave out those of which not all that may be left holds a group. Nearly all is
+        settled in one table; where that cannot say, the object is asked by itself."""
+        counts = np.array([len(each.rows) for each in tables])
+        holds = packing.fits_at_a_glance(np.concatenate([each.rows for each in tables]), sizes)
         failing = np.bincount(np.repeat(np.arange(len(tables)), counts)[~holds], minlength=len(tables))
-        found: Mask = (counts > 0) & (failing == 0)
-        return found
+        fits[places] = (counts > 0) & (failing == 0)
+        is_final = np.array([each.is_exact for each in tables]) & (len(sizes) <= packing.FEW_CLAIMS)
+        for place in places[(failing > 0) & ~is_final].tolist():
+            fits[place] = self.fits_one(_number_at(numbers, place), sizes)
 
     def fits_unheld(self, numbers: Numbers, sizes: Sizes) -> Mask:
         """Which of these objects would hold a group if nothing were held of them."""
@@ -366,7 +384,7 @@ class Reading:
 
         With T bytes in all and c the largest claim, either of these is enough (`pool_grades.py` says why):
 
-            largest pool >= T          sum over pools of max(pool - c + 1, 0) > T
+            largest pool >= T          sum over pools of max(pool - c + 1, 0) > T - c
 
         The first is seen at a glance and settles nearly all; the second is asked of the others.
         """
@@ -387,7 +405,7 @@ class Reading:
         # Less than there is, is safe: so sums of pools stay below what sums of claims are cut to.
         counted = np.minimum(pools, _HALF // 2 // pools.shape[1])
         together = np.minimum(self.promised_bytes[numbers], _HALF) + sum(sizes)
-        spares: Mask = np.maximum(counted - (largest[:, None] - 1), 0).sum(axis=1) > together
+        spares: Mask = np.maximum(counted - (largest[:, None] - 1), 0).sum(axis=1) > np.maximum(together - largest, 0)
         return spares
 
 

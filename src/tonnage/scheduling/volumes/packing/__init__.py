@@ -5,9 +5,10 @@ descending order. Two questions, two modules that answer them, each for one obje
 all objects at once on arrays, with the same answer:
 
     can the claims be packed, all at once?                     fits, fits_one, place_one             pool_fits.py
-    and if the driver picks the pools, in whatever order?      grades, grade_one, fits_beside_one    pool_grades.py
+    and if the driver picks the pools, in whatever order?      grades, is_guaranteed                 pool_grades.py
       by a rule of its own that is known?                      PoolPolicy, bad_order                 pool_policies.py
-    what may promises leave of the pools?                      left_by_promises                      promised_pools.py
+    and beside claims that are promised?                       fits_beside_one, grade_one            promised_pools.py
+      what do they leave of the pools?                         left_by_promises, fits_at_a_glance
 
 Searches take steps, of which a decision has a number for all objects together (search.py).
 
@@ -16,6 +17,7 @@ that waits, so that the answers are exact as far as the searches go; where they 
 """
 
 from tonnage.scheduling.volumes.packing.pool_fits import (
+    FEW_CLAIMS,
     MOST_BYTES,
     NO_POOL,
     UNBOUNDED,
@@ -23,22 +25,22 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     Sizes,
     descending,
     fits,
+    fits_at_a_glance,
     fits_one,
     place_one,
 )
 from tonnage.scheduling.volumes.packing.pool_grades import (
     Grade,
     Grades,
-    fits_beside_one,
-    grade_one,
     grades,
     is_guaranteed,
 )
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, Step, bad_order, placed_by
-from tonnage.scheduling.volumes.packing.promised_pools import left_by_promises
+from tonnage.scheduling.volumes.packing.promised_pools import Left, fits_beside_one, grade_one, left_by_promises
 from tonnage.scheduling.volumes.packing.search import UNLIMITED, SearchBudget
 
 __all__ = [
+    "FEW_CLAIMS",
     "MOST_BYTES",
     "NO_POOL",
     "UNBOUNDED",
@@ -46,6 +48,7 @@ __all__ = [
     "Grade",
     "Grades",
     "Ints2D",
+    "Left",
     "PoolPolicy",
     "SearchBudget",
     "Sizes",
@@ -53,6 +56,7 @@ __all__ = [
     "bad_order",
     "descending",
     "fits",
+    "fits_at_a_glance",
     "fits_beside_one",
     "fits_one",
     "grade_one",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
@@ -52,13 +52,13 @@ different sizes, 40 of three sizes; 20 ms at most. Beyond, it keeps the most pro
 FEW_ARRANGEMENTS = 16
 """So many are compared for all objects at once, without asking first-fit-decreasing first: four different claims."""
 
-MOST_ARRANGEMENTS = 5_000
-MANY_OBJECTS = 100
-"""So many are compared (eight different claims have 4,140) when first-fit-decreasing refuses so many objects; for fewer
-objects as many searches cost less."""
+FEW_CLAIMS = 4
+"""Groups of so many claims never have more."""
 
-FEW_OBJECTS = 32
-"""Fewer are asked one by one: a dozen operations on arrays cost more."""
+SOME_ARRANGEMENTS, SOME_OBJECTS = 256, 8
+MOST_ARRANGEMENTS, MANY_OBJECTS = 5_000, 100
+"""So many are compared (six different claims have 203, eight 4,140) when first-fit-decreasing refuses so many objects;
+for fewer objects as many searches cost less."""
 
 FIRST_LOOK = 24
 """How many states a search keeps at its first try. Where a packing exists, that nearly always finds one."""
@@ -93,14 +93,20 @@ def fits(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> Mask:
         return _fits_some_way(pools, ways)
     is_packed = _first_fit_decreasing(pools, sizes)
     left_idx = np.flatnonzero(~is_packed & (pools[:, 0] >= sizes[0]))
-    if left_idx.size >= MANY_OBJECTS:
-        ways = arrangements(sizes, pools.shape[1], most=MOST_ARRANGEMENTS)
+    if left_idx.size >= min(SOME_OBJECTS, MANY_OBJECTS):
+        most = MOST_ARRANGEMENTS if left_idx.size >= MANY_OBJECTS else SOME_ARRANGEMENTS
+        ways = arrangements(sizes, pools.shape[1], most=most)
     if ways is not None:
         is_packed[left_idx] = _fits_some_way(pools[left_idx], ways)
     elif left_idx.size:
         rows = pools[left_idx, : len(sizes)].tolist()
         is_packed[left_idx] = [_search(tuple(row), sizes, search) is not None for row in rows]
     return is_packed
+
+
+def fits_at_a_glance(pools: Ints2D, sizes: Sizes) -> Mask:
+    """Which objects are seen to hold all claims without a search; up to FEW_CLAIMS a no is final as well."""
+    return fits(pools, sizes) if len(sizes) <= FEW_CLAIMS else _first_fit_decreasing(pools, sizes)
 
 
 def needing_room(sizes: Sizes) -> Sizes:
@@ -186,16 +192,14 @@ def fits_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITE
     )
 
 
-def fits_all(objects: Collection[Sizes], sizes: Sizes, search: SearchBudget = UNLIMITED) -> bool:
-    """Whether the claims fit each of several objects, with as many pools each; the same as `fits_one` of them all.
-
-    First-fit-decreasing is asked of all at once: it says yes to most, and a search is needed for the others only.
-    """
-    if len(objects) < FEW_OBJECTS:
-        return all(fits_one(pools, sizes, search) for pools in objects)
-    table = np.array(list(objects), dtype=np.int64)
-    left = table[~_first_fit_decreasing(table, sizes)]
-    return all(fits_one(pools, sizes, search) for pools in left.tolist())
+def fits_all(pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED) -> bool:
+    """Whether the claims fit each of the O objects; `fits(…).all()`, which ends with the first that refuses."""
+    if len(sizes) <= FEW_CLAIMS:
+        return bool(fits(pools, sizes, search).all())
+    left = pools[~fits_at_a_glance(pools, sizes)]
+    # Those with the least room first, then the smallest largest pool: mostly they are seen to be hopeless.
+    order = np.lexsort((left[:, 0], left.sum(axis=1, dtype=np.float64)))
+    return all(fits_one(row, sizes, search) for row in left[order].tolist())
 
 
 def place_one(pools: Sequence[int], sizes: Sizes, search: SearchBudget = UNLIMITED) -> tuple[int, ...] | None:

@@ -16,7 +16,7 @@ its size, such that no pool has room for this one any more. Any such state is re
 the pools that could hold the claim matter; each of them must be filled to more than `pool - claim` bytes.
 
 Claims already *promised* and not yet seen in the pools' figures (the ledger) are in the driver's hands as well:
-`fits_beside_one` asks whether new claims can be packed wherever those go.
+`promised_pools.py`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ from tonnage.scheduling.volumes.packing.pool_fits import (
     arrangements,
     descending,
     fits,
-    fits_all,
-    fits_one,
     needing_room,
 )
 from tonnage.scheduling.volumes.packing.pool_policies import (
@@ -45,7 +43,6 @@ from tonnage.scheduling.volumes.packing.pool_policies import (
     always_placed,
     is_always_placed,
     is_played,
-    outcomes,
 )
 from tonnage.scheduling.volumes.packing.search import UNLIMITED, Found, SearchBudget
 
@@ -140,23 +137,6 @@ def _guaranteed(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolP
 # -- one object -------------------------------------------------------------------------------------------------------
 
 
-def grade_one(
-    pools: Sequence[int],
-    sizes: Sizes,
-    promised: Sizes = (),
-    search: SearchBudget = UNLIMITED,
-    policy: PoolPolicy = PoolPolicy.UNKNOWN,
-) -> Grade:
-    """The grade of these claims in one object, its pools descending.
-
-    With promised claims, descending too: GUARANTEED says that the driver can place all of them together whatever it
-    does, POSSIBLE that the new ones fit wherever the promised ones go. When a search gives up, the lower grade.
-    """
-    if is_guaranteed(pools, descending(sizes + promised) if promised else sizes, search, policy):
-        return Grade.GUARANTEED
-    return Grade.POSSIBLE if fits_beside_one(pools, sizes, promised, search, policy) else Grade.NONE
-
-
 def is_guaranteed(
     pools: Sequence[int],
     sizes: Sizes,
@@ -181,39 +161,16 @@ def is_guaranteed(
     return is_sure or (policy.is_better_in_every_order and is_always_placed(pools, sizes, policy, search))
 
 
-def fits_beside_one(
-    pools: Sequence[int],
-    sizes: Sizes,
-    promised: Sizes,
-    search: SearchBudget = UNLIMITED,
-    policy: PoolPolicy = PoolPolicy.UNKNOWN,
-) -> bool:
-    """Wherever the driver puts the promised claims, the new ones can then be packed in some way.
+def has_room_to_spare(pools: Sequence[int], sizes: Sizes) -> bool:
+    """It takes more bytes to shut out the largest of these claims than the others have, and so any of them: each byte
+    less of a claim is a byte more in the others and one or more in what it takes. A no decides nothing."""
+    return _bytes_to_shut_out(sizes[0], pools) > sum(sizes) - sizes[0]
 
-    The promised ones go first, in any order, each to any pool with room. Should one of them find none, the answer is
-    no: the figures and the promises do not agree, and what it will take in the end nobody knows. With one pool this is
-    plain subtraction; with nothing promised it is `fits_one`. REFUSES as well when a search gives up: nothing is
-    promised that might not be kept, and the ledger's entries, unlike a pod's claims, go away by themselves.
-    """
-    if not promised or not sizes:
-        return fits_one(pools, sizes, search)
-    if not pools or pools[0] < max(sizes[0], promised[0]):
-        return bool(pools) and pools[0] >= UNBOUNDED
-    together = descending(sizes + promised)
-    if pools[0] >= UNBOUNDED or pools[0] >= sum(together):
-        return True
-    if len(pools) == 1:
-        return False
-    if policy.is_known and (left := outcomes(pools, promised, policy, search)) is not None:
-        return all(fits_one(each, sizes, search) for each in left)
-    if not is_guaranteed(pools, promised, search):
-        return False
-    if any(_can_be_shut_out(claim, pools, promised, search) for claim in dict.fromkeys(sizes)):
-        return False
-    # One new claim: just asked. Several that cannot shut out one another either: they go in one by one, anywhere.
-    if not any(_can_be_shut_out(claim, pools, _without(together, claim), search) for claim in dict.fromkeys(sizes)):
-        return True
-    return fits_one(pools, together, search) and _fits_after_all_choices(tuple(pools), sizes, promised, search)
+
+def is_never_shut_out(sizes: Sizes, pools: Sequence[int], others: Sizes, search: SearchBudget) -> bool:
+    """None of these claims can be shut out by others and the rest of them. False when a search gives up."""
+    together = descending(sizes + others)
+    return not any(_can_be_shut_out(claim, pools, _without(together, claim), search) for claim in dict.fromkeys(sizes))
 
 
 def _without(sizes: Sizes, claim: int) -> Sizes:
@@ -227,7 +184,6 @@ def _bytes_to_shut_out(claim: int, pools: Sequence[int]) -> int:
 
 
 _filled: Found[bool] = Found()
-_after_choices: Found[bool] = Found()
 
 
 def _can_be_shut_out(claim: int, pools: Sequence[int], others: Sizes, search: SearchBudget) -> bool:
@@ -281,28 +237,3 @@ def _can_fill(pools: Sizes, claim: int, sizes: Sizes, search: SearchBudget) -> b
             return True
     search.spend(steps)
     return False
-
-
-def _fits_after_all_choices(pools: Sizes, sizes: Sizes, promised: Sizes, search: SearchBudget) -> bool:
-    """The new claims pack after every way to place all the promised ones. False when there are too many ways."""
-    return _after_choices.ask(
-        (pools, sizes, promised), search, lambda search: _fit_everywhere(pools, sizes, promised, search), worst=False
-    )
-
-
-def _fit_everywhere(pools: Sizes, sizes: Sizes, promised: Sizes, search: SearchBudget) -> bool:
-    states = {pools}
-    steps = 0
-    for claim in promised:
-        following = set()
-        for state in states:
-            for place, free in enumerate(state):
-                if free >= claim and (not place or state[place - 1] != free):
-                    following.add(descending((*state[:place], free - claim, *state[place + 1 :])))
-            steps += len(state)
-            if steps > MOST_STEPS:
-                search.spend(steps)
-                return False
-        states = following
-    search.spend(steps)
-    return fits_all(states, sizes, search)

@@ -1,26 +1,62 @@
-"""What may be left of an object's pools once the driver has placed all that is promised, in whatever way.
+"""Claims beside others that are promised: placed by the driver first, in whatever way, and not seen in the figures yet.
 
     pools 100, 60 · promised 30       ─►   70, 60   or   100, 30
 
-A new group fits beside the promises (`fits_beside_one`) just when it fits every one of these. They depend on the object
-alone and not on who asks: worked out once for each promise, they are asked by every pod that differs from the last,
-for all objects in one table.
+A new group fits beside the promises just when it fits everything that they may leave. That depends on the object alone
+and not on who asks: it is worked out once for each promise and asked by every pod that differs from the last, of all
+objects in one table.
+
+Six promises in four pools may leave a thousand things, eight of them twenty thousand. Beyond MOST_LEFT, rows that lie
+next to each other become one that has the least of each pool: what fits that fits them all. So a yes is always right,
+and a no is final only while the table is exact; else one with more rows is asked (MOST_LEFT_FINELY), and that ends it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from tonnage.scheduling.volumes.packing.pool_fits import MOST_BYTES, Sizes, descending
-from tonnage.scheduling.volumes.packing.pool_grades import is_guaranteed
+import numpy as np
+
+from tonnage.scheduling.volumes.packing.pool_fits import (
+    MOST_BYTES,
+    UNBOUNDED,
+    Ints2D,
+    Sizes,
+    descending,
+    fits_all,
+    fits_one,
+)
+from tonnage.scheduling.volumes.packing.pool_grades import (
+    Grade,
+    has_room_to_spare,
+    is_guaranteed,
+    is_never_shut_out,
+)
 from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, outcomes
 from tonnage.scheduling.volumes.packing.search import UNLIMITED, Found, SearchBudget
 
-MOST_LEFT: Final = 512
-"""So many ways to place the promises are kept of one object; with more, groups are searched one by one."""
+MOST_LEFT: Final = 1_024
+"""So many rows are kept of one object; with more, several become one."""
 
-_found: Found[tuple[Sizes, ...] | None] = Found()
+MOST_LEFT_FINELY: Final = 4 * MOST_LEFT
+"""The same where that does not settle it."""
+
+MOST_PROMISES: Final = 20
+"""Of more promises than so many it is not worked out what they leave, which would take longer than 5 ms."""
+
+
+class Left(NamedTuple):
+    """What may be left of an object's pools."""
+
+    rows: Ints2D
+    """[S, P], each descending. No row at all: a promised claim may find no room, and nothing fits."""
+    is_exact: bool
+    """Each row may be left. Else none of what may be left is less than some row."""
+
+
+_found: Found[Left | None] = Found(remembered=256)
+_found_finely: Found[Left | None] = Found(remembered=32)
 
 
 def left_by_promises(
@@ -28,33 +64,100 @@ def left_by_promises(
     promised: Sizes,
     search: SearchBudget = UNLIMITED,
     policy: PoolPolicy = PoolPolicy.UNKNOWN,
-) -> tuple[Sizes, ...] | None:
-    """Every way in which the pools may be left, each descending; none at all when a promised claim may find no room, so
-    that nothing fits. None when they are too many, or the search gave up: then `fits_beside_one` has to say.
-    """
+) -> Left | None:
+    """What the driver may leave of the pools once all that is promised is placed; None when that is not known."""
     key = tuple(pools)
     if not key or key[0] > MOST_BYTES:
         return None
     if policy.is_known:
         played = outcomes(key, promised, policy, search)
         if played is not None:
-            return tuple(played) if len(played) <= MOST_LEFT else None
-    return _found.ask((key, promised), search, lambda search: _left(key, promised, search), worst=None)
+            return Left(np.array(sorted(played), dtype=np.int64).reshape(len(played), len(key)), is_exact=True)
+    return _found.ask((key, promised), search, lambda search: _left(key, promised, MOST_LEFT, search), worst=None)
 
 
-def _left(pools: Sizes, promised: Sizes, search: SearchBudget) -> tuple[Sizes, ...] | None:
+def fits_beside_one(
+    pools: Sequence[int],
+    sizes: Sizes,
+    promised: Sizes,
+    search: SearchBudget = UNLIMITED,
+    policy: PoolPolicy = PoolPolicy.UNKNOWN,
+) -> bool:
+    """Wherever the driver puts the promised claims, the new ones can then be packed in some way.
+
+    The promised ones go first, in any order, each to any pool with room. Should one of them find none, the answer is
+    no: the figures and the promises do not agree, and what it will take in the end nobody knows. With one pool this is
+    plain subtraction; with nothing promised it is `fits_one`. REFUSES as well when a search gives up: nothing is
+    promised that might not be kept, and the ledger's entries, unlike a pod's claims, go away by themselves.
+    """
+    if not promised or not sizes:
+        return fits_one(pools, sizes, search)
+    if not pools or pools[0] < max(sizes[0], promised[0]):
+        return bool(pools) and pools[0] >= UNBOUNDED
+    if pools[0] >= UNBOUNDED or pools[0] >= sum(sizes) + sum(promised):
+        return True
+    if len(pools) == 1:
+        return False
+    if has_room_to_spare(pools, descending(sizes + promised)):
+        return True
+    left = left_by_promises(pools, promised, search, policy)
+    if left is None or (len(sizes) == 1 and not left.is_exact):
+        # Claims that nothing can shut out go in one by one, anywhere. Of a single claim that is the whole question.
+        return is_guaranteed(pools, promised, search) and is_never_shut_out(sizes, pools, promised, search)
+    if not len(left.rows):
+        return False
+    if (holds := fits_all(left.rows, sizes, search)) or left.is_exact:
+        return holds
+    key = tuple(pools)
+    finely = _found_finely.ask(
+        (key, promised), search, lambda search: _left(key, promised, MOST_LEFT_FINELY, search), worst=None
+    )
+    return finely is not None and fits_all(finely.rows, sizes, search)
+
+
+def grade_one(
+    pools: Sequence[int],
+    sizes: Sizes,
+    promised: Sizes = (),
+    search: SearchBudget = UNLIMITED,
+    policy: PoolPolicy = PoolPolicy.UNKNOWN,
+) -> Grade:
+    """The grade of these claims in one object, its pools descending.
+
+    With promised claims, descending too: GUARANTEED says that the driver can place all of them together whatever it
+    does, POSSIBLE that the new ones fit wherever the promised ones go. When a search gives up, the lower grade.
+    """
+    if is_guaranteed(pools, descending(sizes + promised) if promised else sizes, search, policy):
+        return Grade.GUARANTEED
+    return Grade.POSSIBLE if fits_beside_one(pools, sizes, promised, search, policy) else Grade.NONE
+
+
+def _left(pools: Sizes, promised: Sizes, most: int, search: SearchBudget) -> Left | None:
+    if len(promised) > MOST_PROMISES:
+        return None
     undecided = search.undecided
     if not is_guaranteed(pools, promised, search):
-        return () if search.undecided == undecided else None
-    states = {pools}
+        return Left(np.zeros((0, len(pools)), dtype=np.int64), is_exact=True) if search.undecided == undecided else None
+    rows = np.array([pools], dtype=np.int64)
+    is_exact = True
     for claim in promised:
-        following = set()
-        for state in states:
-            for place, free in enumerate(state):
-                if free >= claim and (not place or state[place - 1] != free):
-                    following.add(descending((*state[:place], free - claim, *state[place + 1 :])))
-        search.spend(len(states) * len(pools))
-        if len(following) > MOST_LEFT:
-            return None
-        states = following
-    return tuple(states)
+        # Of a row that stands for several it is not known whether the pool has room in one of them, but that it is no
+        # larger than it was at first. What it holds afterwards is not less than nothing.
+        takes = rows >= claim if is_exact else np.broadcast_to(np.array(pools) >= claim, rows.shape)
+        after = [rows[takes[:, place]] for place in range(len(pools))]
+        for place, each in enumerate(after):
+            each[:, place] = np.maximum(each[:, place] - claim, 0)
+        rows = _distinct(-np.sort(-np.concatenate(after), axis=1))
+        if len(rows) > most:
+            starts = np.linspace(0, len(rows), most, endpoint=False).astype(np.intp)
+            rows, is_exact = _distinct(np.minimum.reduceat(rows, starts, axis=0)), False
+        search.spend(rows.size)
+    return Left(rows, is_exact)
+
+
+def _distinct(rows: Ints2D) -> Ints2D:
+    """Each row once, in order, so that those next to each other are alike."""
+    rows = rows[np.lexsort(rows.T[::-1])]
+    is_new = np.ones(len(rows), dtype=np.bool_)
+    is_new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return rows[is_new]

@@ -50,11 +50,12 @@ UNLIMITED: Final = SearchBudget(None)
 
 
 class Found(Generic[T]):
-    """Answers by question, the latest some thousands."""
+    """Answers by question, the latest so many."""
 
-    __slots__ = ("_answers",)
+    __slots__ = ("_answers", "_remembered")
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: int = _REMEMBERED) -> None:
+        self._remembered = remembered
         self._answers: dict[Hashable, T] = {}
 
     def clear(self) -> None:
@@ -72,8 +73,8 @@ class Found(Generic[T]):
         undecided = search.undecided
         found = answer(search)
         if search.undecided == undecided:  # else it rests on a question that was not answered
-            if len(self._answers) >= _REMEMBERED:
-                for oldest in list(self._answers)[: _REMEMBERED // 2]:
+            if len(self._answers) >= self._remembered:
+                for oldest in list(self._answers)[: self._remembered // 2]:
                     del self._answers[oldest]
             self._answers[question] = found
         return found
