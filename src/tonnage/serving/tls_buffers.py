@@ -15,5 +15,9 @@ READ_BUFFER_BYTES: Final = 32 << 10
 
 
 def bound_tls_buffers() -> None:
-    """From now on, for every connection of this process on asyncio's own event loop."""
-    SSLProtocol.max_size = min(SSLProtocol.max_size, READ_BUFFER_BYTES)
+    """From now on, for every connection of this process on asyncio's own event loop.
+
+    The size is a detail of asyncio, as of Python 3.11 to 3.14: one that has it no longer keeps its own.
+    """
+    if isinstance(getattr(SSLProtocol, "max_size", None), int):
+        SSLProtocol.max_size = min(SSLProtocol.max_size, READ_BUFFER_BYTES)

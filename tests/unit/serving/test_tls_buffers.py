@@ -39,3 +39,9 @@ def test_a_buffer_that_is_smaller_already_stays(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(SSLProtocol, "max_size", 16 << 10)
     bound_tls_buffers()
     assert SSLProtocol.max_size == 16 << 10
+
+
+def test_a_python_that_calls_it_otherwise_keeps_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(SSLProtocol, "max_size")
+    bound_tls_buffers()
+    assert not hasattr(SSLProtocol, "max_size")
