@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from storage_harness import DRIVER, StorageHarness, storage_harness
 
 from tonnage.client.informers import Informers
+from tonnage.controllers.volumes import volumes_attached
 from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.csi import csi_pb2 as csi
 from tonnage.gates import Gates
@@ -59,10 +62,13 @@ async def test_an_attachment_is_created_with_what_the_attacher_of_this_program_w
     seen: list[VolumeAttachment] = []
     informers = Informers(harness.client)
     informers.of(VolumeAttachment).on_change(seen.append)
-    async with harness.driver(), harness.attaching(AttachDetachController), informers:
-        await informers.wait_synced()
-        await harness.pod("db-0", "data", on="node-1")
-        await eventually_async(lambda: _holds(bool(seen) and seen[-1].status.attached))
+    async with harness.driver(), harness.attaching(AttachDetachController):
+        await _attacher_is_at_work(harness)
+        async with informers:
+            await informers.wait_synced()
+            seen.clear()
+            await harness.pod("db-0", "data", on="node-1")
+            await eventually_async(lambda: _holds(bool(seen) and seen[-1].status.attached))
     # Two states: created with the finalizer and the node's id, and attached.
     assert [(each.metadata.finalizers, each.status.attached) for each in seen] == [
         ((FINALIZER,), False),
@@ -373,3 +379,76 @@ async def _lists(harness: StorageHarness, node: str, *handles: str) -> bool:
 
 async def _has_told(harness: StorageHarness, name: str, reason: str) -> bool:
     return any(said == reason for _, said, _ in await harness.told(name))
+
+
+async def test_a_volume_that_is_deleted_while_its_attachment_is_created_stays_until_it_is_detached(
+    harness: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attachment comes with a finalizer, and without its volume nobody would know what to detach."""
+    await harness.bound("pv", "data")
+    await harness.volume("other")
+    held = {"metadata": {"finalizers": [FINALIZER]}}
+    await harness.client.patch(PersistentVolume, "other", held)
+    reached, gate, create = asyncio.Event(), asyncio.Event(), harness.client.create
+
+    async def slow(made: Any, **options: Any) -> Any:
+        if isinstance(made, VolumeAttachment):
+            reached.set()
+            await gate.wait()
+        return await create(made, **options)
+
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
+        await _attacher_is_at_work(harness)
+        monkeypatch.setattr(harness.client, "create", slow)
+        await harness.pod("db-0", "data", on="node-1")
+        await asyncio.wait_for(reached.wait(), 60)
+        await harness.client.delete(PersistentVolume, "pv")
+        await harness.client.delete(PersistentVolume, "other")
+        await eventually_async(lambda: harness.is_gone(PersistentVolume, "other"))
+        assert FINALIZER in (await harness.get_volume("pv")).metadata.finalizers
+        gate.set()
+        await eventually_async(lambda: _attach_error(harness, "pv on node-1"))
+        await harness.remove_pod("db-0")
+        await eventually_async(lambda: harness.is_gone(PersistentVolume, "pv"))
+        assert list(await harness.attachments()) == ["first on node-2"]
+    assert not any(call.startswith("publish h-pv") for call in driver.attach_calls)
+
+
+async def test_a_volume_that_was_not_listed_yet_is_detached_all_the_same(
+    harness: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attachments are listed together, after a while; what a node uses is asked before a detach in any case."""
+    monkeypatch.setattr(volumes_attached, "_TOGETHER_S", 3600.0)
+    await harness.bound("pv", "data")
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
+        await harness.pod("db-0", "data", on="node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+        await harness.in_use("node-1", "h-pv")
+        await harness.remove_pod("db-0")
+        await harness.pod("db-1", "data", on="node-2")
+        await eventually_async(lambda: harness.told("db-1"))
+        # Nobody wants it there, and the node has it mounted.
+        assert list(await harness.attachments()) == ["pv on node-1"]
+        await harness.in_use("node-1")
+        await eventually_async(lambda: _is_attached(harness, "pv on node-2"))
+        assert await _lists(harness, "node-1")
+    assert driver.attach_calls == ["publish h-pv id-node-1", "unpublish h-pv id-node-1", "publish h-pv id-node-2"]
+
+
+async def test_what_comes_back_to_a_node_is_listed_again(harness: StorageHarness) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver(), harness.attaching(AttachDetachController):
+        for number in range(3):
+            await harness.pod(f"db-{number}", "data", on="node-1")
+            await eventually_async(lambda: _is_attached(harness, "pv on node-1"))
+            await harness.remove_pod(f"db-{number}")
+            await eventually_async(lambda: _nothing_attached(harness))
+        await harness.pod("db-3", "data", on="node-1")
+        await eventually_async(lambda: _lists(harness, "node-1", "h-pv"))
+
+
+async def _attacher_is_at_work(harness: StorageHarness) -> None:
+    """It has found its driver: before that, attachments are created without what it would add."""
+    await harness.bound("first", "before")
+    await harness.pod("warm", "before", on="node-2")
+    await eventually_async(lambda: _is_attached(harness, "first on node-2"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from storage_harness import DRIVER, StorageHarness, storage_harness
 from tonnage.controllers.volumes.ephemeral_claims import EphemeralVolumeController
 from tonnage.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
 from tonnage.controllers.volumes.protection import ProtectionController
+from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -269,3 +271,31 @@ async def _is_protected(harness: StorageHarness, volume: str) -> bool:
 
 async def _has_told(harness: StorageHarness, name: str, reason: str) -> bool:
     return any(said == reason for _, said, _ in await harness.told(name))
+
+
+@pytest.mark.parametrize("side", ["the volume's phase", "the claim"])
+async def test_a_binding_of_which_one_side_fails_is_completed(
+    harness: StorageHarness, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    """Both are written side by side, once the volume is the claim's; neither hinders or undoes the other."""
+    patch, failed, bound_when_failed = harness.client.patch, asyncio.Event(), list[str]()
+
+    async def refuse(cls: type[Any], key: str, change: dict[str, Any], **options: Any) -> Any:
+        is_phase = cls is PersistentVolume and change.get("status", {}).get("phase") == "Bound"
+        is_claim = cls is PersistentVolumeClaim and "spec" in change
+        if not failed.is_set() and (is_phase if side == "the volume's phase" else is_claim):
+            owner = (await harness.get_volume("v")).spec.claim_ref
+            bound_when_failed.append(owner.key if owner is not None else "")
+            failed.set()
+            raise TonnageError("nobody is there")
+        return await patch(cls, key, change, **options)
+
+    monkeypatch.setattr(harness.client, "patch", refuse)
+    async with harness.running(PersistentVolumeBinder):
+        await harness.volume("v")
+        await eventually_async(lambda: _phase_is(harness, "v", "Available"))
+        await harness.claim("data")
+        claim = await eventually_async(lambda: _bound(harness, "data"))
+        await eventually_async(lambda: _phase_is(harness, "v", "Bound"))
+    assert bound_when_failed == ["default/data"]  # the volume's side came first
+    assert claim.spec.volume_name == "v"

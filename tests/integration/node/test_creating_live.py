@@ -115,3 +115,40 @@ async def test_a_write_that_fails_beside_a_mount_that_fails_is_not_left_unseen(m
         await stage.becomes("db", "Running")  # at the next try
     gc.collect()
     assert failed.is_set() and unseen == []
+
+
+@pytest.mark.parametrize("how", ["ended", "deleted"])
+async def test_a_pod_that_goes_while_its_volumes_are_mounted_is_never_said_to_run(how: str) -> None:
+    async with node_stage() as stage:
+        driver = await _ready_driver(stage)
+        reached, gate = asyncio.Event(), asyncio.Event()
+
+        async def hang(method: str) -> None:
+            if method == "NodePublishVolume":
+                reached.set()
+                await gate.wait()
+
+        driver.before_call = hang
+        await stage.volume("data")
+        await stage.attach("data")
+        informers, seen = Informers(stage.client), list[Pod]()
+        informers.of(Pod).on_change(seen.append)
+        async with informers:
+            await informers.wait_synced()
+            await stage.pod("db", "data")
+            await asyncio.wait_for(reached.wait(), 60)
+            if how == "ended":
+                failed = {"status": {"phase": "Failed", "reason": "Evicted"}}
+                await stage.client.patch(Pod, "default/db", failed, subresource="status")
+            else:
+                await stage.client.delete(Pod, "default/db")
+            index = stage.program._index
+            uid = seen[0].uid
+            await eventually_async(lambda: _is(_goes(index.pod(uid))))
+            gate.set()
+            await eventually_async(lambda: _is(driver.asked("NodeUnpublishVolume")))
+        assert [each.status.phase for each in seen if each.status.phase == "Running"] == []
+
+
+def _goes(pod: Pod | None) -> bool:
+    return pod is None or pod.is_terminal or pod.metadata.is_terminating

@@ -47,13 +47,15 @@ from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities
 from tonnage.csi.errors import CsiError
 from tonnage.csi.secrets import UndecodableSecret, secret_values
-from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume, Secret
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 
+_ANNOUNCED_S: Final = 60.0
+"""How long an attachment that is about to be created may take to be seen; a request may take half of that."""
 _TRIES: Final = 4
 """How often a finalizer is put on an object that others write at the same time."""
 
@@ -96,6 +98,8 @@ class Attacher:
         self._written_volumes = MutationCache(self._volumes, clock=context.clock)
         self._attachers_here = context.attachers
         self._of_volume = Indexer(self._attachments, volume_of_attachment)
+        self._announced_at_s: dict[tuple[Key, str], float] = {}
+        """Volumes that are about to get an attachment to a node, and since when."""
         self._force_sync: set[Key] = set()
         """Attachments that are done again whatever their status says: the driver reports otherwise."""
         retries: dict[str, Any] = {"first_retry_s": retry_first_s, "max_retry_s": retry_max_s}
@@ -106,7 +110,7 @@ class Attacher:
             "attacher-volumes", self.reconcile_volume, clock=context.clock, metrics=context.queues
         )
         self._attachments.add_handlers(
-            on_add=lambda new: self._queue.add(new.key),
+            on_add=self._attachment_added,
             on_update=self._attachment_updated,
             on_delete=self._attachment_deleted,
         )
@@ -190,14 +194,17 @@ class Attacher:
         """What an attachment that is about to be created needs for us to begin; nothing when we would refuse it.
 
         First the volume's finalizer, as when we put both on: whoever has to detach must know what. An attachment that
-        goes before we came to it costs a call that detaches nothing.
+        goes before we came to it costs a call that detaches nothing. Until the attachment is seen, the volume keeps its
+        finalizer: an attachment that has ours and no volume could never go.
         """
+        self._announced_at_s[volume.name, node] = self._clock.monotonic()
         try:
             if volume.metadata.is_terminating:
-                return (), {}
+                raise CannotAttach(f'PersistentVolume "{volume.name}" is marked for deletion')
             annotations = {NODE_ID_ANNOTATION: node_id(self._driver_info.name, node, self._csi_nodes.get(node))}
             await self._add_volume_finalizer(self._written_volumes.get(volume.name) or volume)
-        except CannotAttach as exc:
+        except (CannotAttach, ApiError) as exc:
+            self._announced_at_s.pop((volume.name, node), None)
             _log.debug("Left to be refused", volume=volume.name, node=node, error=exc.message)
             return (), {}
         return (self._finalizer,), annotations
@@ -244,10 +251,21 @@ class Attacher:
         """Remove the finalizer of a volume that is being deleted, once no attachment needs it to be detached."""
         volume = self._volumes.get(key)
         if volume is not None and volume.metadata.is_terminating and not self._of_volume(key):
+            if (left_s := self._announced_for_s(key)) > 0:
+                return left_s
             patch = remove_finalizer(volume, self._finalizer)
             if patch is not None:
                 await self._client.patch(PersistentVolume, key, patch)
         return None
+
+    def _announced_for_s(self, volume: Key) -> float:
+        """How long to wait for an attachment of the volume that was about to be created; 0.0 when there is none."""
+        now_s = self._clock.monotonic()
+        for announced, since_s in tuple(self._announced_at_s.items()):
+            if now_s - since_s >= _ANNOUNCED_S:
+                del self._announced_at_s[announced]
+        since = [since_s for (name, _), since_s in self._announced_at_s.items() if name == volume]
+        return max(since) + _ANNOUNCED_S - now_s if since else 0.0
 
     # -- driver, secrets, status --------------------------------------------------------------------------------------
 
@@ -311,6 +329,11 @@ class Attacher:
                 _log.warning("The driver sees it otherwise", attachment=attachment.key, node=attachment.spec.node_name)
                 self._force_sync.add(attachment.key)
                 self._queue.add(attachment.key)
+
+    def _attachment_added(self, attachment: VolumeAttachment) -> None:
+        for volume in volume_of_attachment(attachment):
+            self._announced_at_s.pop((volume, attachment.spec.node_name), None)
+        self._queue.add(attachment.key)
 
     def _attachment_updated(self, old: VolumeAttachment, new: VolumeAttachment) -> None:
         """Enqueue, unless we wrote the change: what we write must not undo the pause before the next try."""

@@ -33,17 +33,17 @@ def came_at(pod: Pod, *, now: datetime) -> datetime:
     return bound_at or pod.status.start_time or now
 
 
-def creating_patch(pod: Pod, *, host_ip: str, now: datetime, came_at: datetime | None = None) -> Doc | None:
-    """The pod is ours, since `came_at`, and its volumes are on their way."""
+def creating_patch(pod: Pod, *, host_ip: str, now: datetime, seen_at: datetime | None = None) -> Doc | None:
+    """The pod is ours, since `seen_at`, and its volumes are on their way."""
     if pod.status.start_time is not None:
         return None
-    return _patch(pod, "creating", phase="Pending", host_ip=host_ip, pod_ip="", now=now, came_at=came_at)
+    return _patch(pod, "creating", phase="Pending", host_ip=host_ip, pod_ip="", now=now, seen_at=seen_at)
 
 
-def running_patch(pod: Pod, *, host_ip: str, pod_ip: str, now: datetime, came_at: datetime | None = None) -> Doc | None:
+def running_patch(pod: Pod, *, host_ip: str, pod_ip: str, now: datetime, seen_at: datetime | None = None) -> Doc | None:
     """Its containers run. Also sets right what somebody else wrote over, such as a Ready that was taken away."""
     pod_ip = pod.status.pod_ip or pod_ip
-    wanted = _patch(pod, "running", phase="Running", host_ip=host_ip, pod_ip=pod_ip, now=now, came_at=came_at)
+    wanted = _patch(pod, "running", phase="Running", host_ip=host_ip, pod_ip=pod_ip, now=now, seen_at=seen_at)
     shown = {condition.type: (condition.status, condition.reason) for condition in pod.status.conditions}
     says = {each["type"]: (each["status"], each.get("reason") or "") for each in wanted["status"]["conditions"]}
     is_same = all(shown.get(type_) == said for type_, said in says.items())
@@ -143,14 +143,14 @@ def _patch(
     host_ip: str,
     pod_ip: str,
     now: datetime,
-    came_at: datetime | None = None,
+    seen_at: datetime | None = None,
 ) -> Doc:
     status: Doc = {
         "phase": phase,
         "observedGeneration": pod.metadata.generation,
         "conditions": _conditions(pod, step, now=now),
         "containerStatuses": [_container(pod, each, step, now=now) for each in pod.spec.containers],
-        "startTime": rfc3339(pod.status.start_time or min(came_at or now, now)),
+        "startTime": rfc3339(pod.status.start_time or seen_at or now),
     }
     if pod.spec.init_containers:
         status["initContainerStatuses"] = [

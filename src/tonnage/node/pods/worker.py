@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage import logs
@@ -109,13 +109,16 @@ class PodWorker:
         if plan.problems or not all(map(self._mounter.is_mounted, plan.volumes_to_mount)):
             async with self._said_to_be_created(pod, progress) as left_s:
                 outcome = await self._pod_mounter.mount(pod, progress, plan)
-            pod = self._index.pod(pod.uid) or pod  # as it was written meanwhile
+            latest = self._index.pod(pod.uid)
+            if latest is None or latest.metadata.is_terminating or latest.is_terminal:
+                return 0.0  # it went, or somebody ended it, while its volumes were mounted
+            pod = latest
             if outcome.rejection:
                 await self._reject(pod, outcome.reason, outcome.rejection)
                 return 0.0
             if outcome.again_s is not None:
                 return min(outcome.again_s, left_s) if left_s > 0 else outcome.again_s
-        again_s = await self._start_pod(pod, progress.came_at)
+        again_s = await self._start_pod(pod, progress)
         for to_mount in plan.volumes_to_mount:
             await self._expander.expand(pod, to_mount)
         return again_s
@@ -155,12 +158,17 @@ class PodWorker:
 
     async def _say_creating(self, pod: Pod, progress: PodProgress) -> None:
         now = self._clock.now()
-        await self._write(pod, creating_patch(pod, host_ip=self._host_ip, now=now, came_at=progress.came_at))
+        await self._write(pod, creating_patch(pod, host_ip=self._host_ip, now=now, seen_at=self._seen_at(progress)))
 
-    async def _start_pod(self, pod: Pod, came_at: datetime) -> float | None:
+    def _seen_at(self, progress: PodProgress) -> datetime:
+        """When the pod was first seen here, which is what startTime says; a node that was away comes later to it."""
+        return self._clock.now() - timedelta(seconds=self._clock.monotonic() - progress.since_s)
+
+    async def _start_pod(self, pod: Pod, progress: PodProgress) -> float | None:
         """See that the pod is said to run, as far as it is ready; when to look again, None when an event will come."""
         ip = self._host_ip if pod.spec.host_network else pod_ip(pod.uid, self._index.ips)
-        patch = running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=self._clock.now(), came_at=came_at)
+        now, seen_at = self._clock.now(), self._seen_at(progress)
+        patch = running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=now, seen_at=seen_at)
         if patch is None:
             self._reports.in_step(pod.uid)
             return await self._end_pod(pod)
