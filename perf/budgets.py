@@ -69,7 +69,7 @@ BUDGETS = (
     ),
     _at_most(
         "queue-slowdown",
-        "CPU of 200 pods that fit beside 2,000 alike that cannot, against alone",
+        "CPU of 200 pods that fit beside 2,000 that cannot, alike or all different",
         1.5,
         "times",
         "queue_pressure",

@@ -356,6 +356,25 @@ class Plugin(ABC):
         """
         return None
 
+    needs_are_of_one_node: ClassVar[bool] = False
+    """Every event that this plugin registers for is about one node, and what a pod needs has to be there."""
+
+    def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
+        """What a pod that this plugin turned away needs of an event, whatever else it takes; None when it cannot say.
+
+        An event that offers (`offer`) too little of each of these things does not change this plugin's mind, or is
+        no use to the pod all the same. The same for all pods of one `sign`, and for as long as it is theirs. With
+        both, an event looks only at the pods that it may help, however many wait (queue/needs.py).
+        """
+        return None
+
+    def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
+        """How much of what `needs` names there is where an event happened; None, as for most, when it may help anybody.
+
+        Asked after the event was applied, and of events that the plugin registered for.
+        """
+        return None
+
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
         """What PreFilter and Filter read of a pod, so that pods of one sign are refused on the same nodes; or None.
 
@@ -390,6 +409,10 @@ class FilterPlugin(Plugin):
     @abstractmethod
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         """Judge rows; None when all of them pass."""
+
+    def label_needed(self, pod: PodInfo) -> tuple[str, str] | None:
+        """A label, and its value, without which this plugin passes no node; None when there is no such one."""
+        return None
 
     def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
         """In plain numbers: this plugin refuses the pod on a row now. False when that takes a closer look."""

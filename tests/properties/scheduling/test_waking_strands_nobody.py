@@ -145,6 +145,33 @@ class World:
                 case _:  # its claim comes later, or is another pod's too
                     self.put(pod_with(name, rng.choice((f"{name}-0", "shared")), cpu=cpu, **more))
 
+    def unlike_pods_come(self) -> None:
+        """Each asks for something else than all others, so that each is a class by itself (queue/needs.py)."""
+        rng = self.rng
+        for _ in range(rng.randint(2, 6)):
+            name = f"u{next(self._numbers):03}"
+            more: Any = {"priority": rng.choice((0, 0, 0, 5)), "cpu": f"{rng.randint(100, 3500)}m"}
+            if rng.random() < 0.3:
+                more["node_selector"] = {"disk": rng.choice(("ssd", "hdd", "nvme"))}
+            if rng.random() < 0.2:
+                more["memory"] = f"{rng.randint(1, 9)}Gi"
+            match rng.randrange(4):
+                case 0:
+                    self.put(pod(name, **more))
+                case 1:
+                    apps = rng.choice(("web", "db", "other", "nobody"))
+                    self.put(pod(name, labels={"app": apps}, spec=_affinity("podAffinity", apps), **more))
+                case 2:
+                    names = [f"{name}-{i}" for i in range(rng.randint(1, 2))]
+                    for each in names:
+                        kind, size = rng.choice(("fast", "fast", "late", "gone")), f"{rng.randint(1, 45)}Gi"
+                        self.put(claim(each, size, class_name=kind))
+                    self.put(pod_with(name, *names, **more))
+                case _:  # the class stands in an annotation: claims whose specs are equal ask for different ones
+                    annotated = {"volume.beta.kubernetes.io/storage-class": rng.choice(("fast", "gone"))}
+                    self.put(claim(f"{name}-0", "5Gi", class_name=None, metadata={"annotations": annotated}))
+                    self.put(pod_with(name, f"{name}-0", priority=0))
+
     def pod_goes(self) -> None:
         if found := self.of(Pod):
             self.remove(Pod, self.rng.choice(found).key)
@@ -246,17 +273,18 @@ EVENTS: dict[str, Callable[[World], None]] = {
         "detached",
     )
 }
+UNLIKE = ("unlike_pods_come", "unlike_pods_come", "unlike_pods_come", "pod_goes", "pod_goes", "pod_goes")
 OFTEN = ("pods_come", "pods_come", "pods_come", "pod_goes", "pod_goes", "capacity_changes")
 
 
-def play(seed: int, reservation: str, steps: int) -> World:
+def play(seed: int, reservation: str, steps: int, often: tuple[str, ...] = OFTEN) -> World:
     world, rng = World(seed, reservation), random.Random(seed)
     told: list[str] = []
     for _ in range(steps):
         # Sometimes several things happen before anybody is tried.
         for _ in range(rng.choice((1, 1, 1, 3))):
-            told.append(rng.choice((*EVENTS, *OFTEN)))
-            EVENTS[told[-1]](world)
+            told.append(rng.choice((*EVENTS, *often)))
+            getattr(world, told[-1])()
         world.try_all()
         assert world.stranded() == [], told
     return world
@@ -266,6 +294,18 @@ def play(seed: int, reservation: str, steps: int) -> World:
 @pytest.mark.parametrize("seed", range(4))
 def test_nobody_waits_whom_a_node_would_take(seed: int, reservation: str) -> None:
     play(seed, reservation, 40)
+
+
+@pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])
+@pytest.mark.parametrize("seed", range(2))
+def test_nobody_waits_among_pods_that_are_all_different(seed: int, reservation: str) -> None:
+    play(seed, reservation, 30, UNLIKE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200, 210))
+def test_nobody_waits_among_pods_that_are_all_different_at_length(seed: int) -> None:
+    play(seed, ("Object", "Ledger", "None")[seed % 3], 80, UNLIKE)
 
 
 @pytest.mark.slow

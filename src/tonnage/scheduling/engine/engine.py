@@ -96,6 +96,8 @@ class Engine:
             on_plugin_error=hooks.on_plugin_error,
             ration=self._waking_rules.ration,
             sign=self._waking_rules.sign,
+            needs=self._waking_rules.needs,
+            offer=self._waking_rules.offer,
         )
         self.nominations = HeldNominations(
             self.cluster, self.queue, self.profile_of, clock, lets_go=resolved[0].gates.NominatedNodeNameForExpectation

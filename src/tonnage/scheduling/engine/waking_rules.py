@@ -18,14 +18,17 @@ import numpy as np
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, only_row, row_count
+from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.events import ClusterEvent
 from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, Plugin, PreFilterPlugin, Ration, Status
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
+from tonnage.scheduling.queue.needs import Needs, Needy, Offer
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.rations import PodRation
 
+_UNKNOWN_PRIORITY = -(1 << 63)
 _JUDGING = ("pre_filter", "filter")
 """The methods that a class may judge by otherwise than the one it is made from."""
 
@@ -72,6 +75,46 @@ class WakingRules:
         rows = found.reach(self._cluster, event, changed) if _speaks_for_itself(found, "reach") else None
         return None if ration is None and rows is None else _EventRation(self, profile, found, ration, rows)
 
+    def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
+        """What a pod that a plugin refused needs of the events which that one cares for.
+
+        Where the plugin's events are about one node, and the pod was refused for a node's labels as well, it needs
+        those too.
+        """
+        found = self._plugins.get(profile, {}).get(plugin)
+        if found is None or not _says_what_is_needed(found):
+            return None
+        needs: Needs | None = found.needs(pod, self._cluster)
+        if needs is None:
+            return None
+        if found.needs_are_of_one_node:
+            label = self._label_needed(profile, pod, refused_by)
+            needs = {(label, what): amount for what, amount in needs.items()}
+        return Needy(needs, pod.priority if self._preempts(profile, pod) else None)
+
+    def _label_needed(self, profile: str, pod: PodInfo, refused_by: frozenset[str]) -> tuple[str, str] | None:
+        for name in sorted(refused_by):
+            plugin = self._plugins[profile].get(name)
+            if isinstance(plugin, FilterPlugin) and _judges_rows(plugin) and (label := plugin.label_needed(pod)):
+                return label
+        return None
+
+    def offer(self, profile: str, plugin: str, event: ClusterEvent, old: Any, new: Any) -> Offer | None:
+        """What an event has for pods that a plugin refused; None when it may help any of them."""
+        found = self._plugins[profile].get(plugin)
+        if found is None or not _says_what_is_needed(found):
+            return None
+        amounts = found.offer(self._cluster, event, old, new)
+        if amounts is None:
+            return None
+        if found.needs_are_of_one_node:
+            rows = row_about(self._cluster, old if new is None else new)
+            row = only_row(rows) if rows is not None else -1
+            node = self._cluster.nodes[row] if row >= 0 else None
+            labels = (None, *node.metadata.labels.items()) if node is not None else (None,)
+            amounts = {(label, what): amount for what, amount in amounts.items() for label in labels}
+        return Offer(amounts, self._lowest_priority())
+
     def refused_on(self, queued: QueuedPod, rows: Rows, profile: str, plugin: Plugin) -> bool:
         """Whether those who refused a pod, and look at nothing but rows, refuse it on each of these rows now."""
         if not row_count(rows):
@@ -97,13 +140,18 @@ class WakingRules:
 
     def _may_preempt(self, profile: str, pod: PodInfo) -> bool:
         """Whether room might be made for a pod by somebody who goes."""
-        if not self._profiles[profile].post_filter or pod.pod.spec.preemption_policy == "Never":
-            return False
+        return self._preempts(profile, pod) and pod.priority > self._lowest_priority()
+
+    def _preempts(self, profile: str, pod: PodInfo) -> bool:
+        return bool(self._profiles[profile].post_filter) and pod.pod.spec.preemption_policy != "Never"
+
+    def _lowest_priority(self) -> int:
+        """Of any pod that is there; lower than any where that is not known."""
         if not self._cluster.has_index(RankedResidents):
-            return True
+            return _UNKNOWN_PRIORITY
         ranked = self._cluster.index(RankedResidents)
         ranked.catch_up()
-        return pod.priority > ranked.lowest
+        return ranked.lowest
 
 
 class _EventRation:
@@ -144,6 +192,10 @@ def _judges_rows(plugin: FilterPlugin) -> bool:
     return plugin.row_local and _speaks_for_itself(plugin, "reach")
 
 
+def _says_what_is_needed(plugin: Plugin) -> bool:
+    return _speaks_for_itself(plugin, "needs") and _speaks_for_its_hints(type(plugin))
+
+
 def _speaks_for_itself(plugin: Plugin, method: str) -> bool:
     return _speaks_for_its_class(type(plugin), method)
 
@@ -156,3 +208,10 @@ def _speaks_for_its_class(kind: type[Plugin], method: str) -> bool:
         return next((number for number, each in enumerate(kind.__mro__) if name in vars(each)), len(kind.__mro__))
 
     return all(place(method) <= place(judging) for judging in _JUDGING)
+
+
+@cache
+def _speaks_for_its_hints(kind: type[Plugin]) -> bool:
+    """Whether a class says what its own events offer, and not those of the one it is made from."""
+    mine = {name: next(each for each in kind.__mro__ if name in vars(each)) for name in ("offer", "events")}
+    return issubclass(mine["offer"], mine["events"])

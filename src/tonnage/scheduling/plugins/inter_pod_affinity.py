@@ -21,9 +21,9 @@ when the incoming pod carries it, because it is asked once more without any labe
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -95,6 +95,26 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             (fingerprint(affinity.pod_affinity), fingerprint(affinity.pod_anti_affinity)) if terms_in(pod.pod) else ()
         )
         return pod.namespace, tuple(sorted(pod.labels.items())), terms
+
+    def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
+        """A pod with one of the labels that a term of its affinity asks for; None if it also keeps away from some."""
+        if not 0 < terms_in(pod.pod) <= MAX_TERMS:
+            return None
+        terms = terms_asked(pod)
+        if terms.errors or terms.apart:
+            return None
+        for term in terms.near:
+            for each in term.matcher.requirements:
+                if each.operator == "In":
+                    return {(each.key, value): 1 for value in each.values}
+        return None
+
+    def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
+        """The labels of a pod that came, changed or went; one that kept others away may help anybody by going."""
+        pods = [each for each in (old, new) if each is not None]
+        if not all(isinstance(each, Pod) for each in pods) or any(terms_of(each).apart for each in pods):
+            return None
+        return {label: 1 for each in pods for label in each.metadata.labels.items()}
 
     # -- filtering ----------------------------------------------------------------------------------------------------
 

@@ -75,6 +75,9 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         return row_about(cluster, changed)
 
+    def label_needed(self, pod: PodInfo) -> tuple[str, str] | None:
+        return next(iter(pod.pod.spec.node_selector.items()), None)
+
     def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
         node = cluster.nodes[row]
         return node is None or not required_node_affinity(pod.pod).matches(node.name, node.metadata.labels)

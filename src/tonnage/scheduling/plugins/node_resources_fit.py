@@ -91,6 +91,32 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         had = amounts(old.status.allocatable)
         return QUEUE if any(has.get(name, 0) > had.get(name, 0) for name in (*guarded, PODS)) else NO_HELP
 
+    needs_are_of_one_node = True
+
+    def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int]:
+        """Of what it asks for, that which the fewest nodes have now."""
+
+        def nodes_with(each: tuple[str, int]) -> int:
+            number = cluster.resources.find(each[0])
+            if number is None:
+                return -1
+            return int(np.count_nonzero(cluster.allocatable[number] - cluster.requested[number] >= each[1]))
+
+        name, amount = min(self.asked(pod), key=nodes_with)
+        return {name: amount}
+
+    def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
+        """What is free on the node."""
+        rows = row_about(cluster, old if new is None else new)
+        if rows is None:
+            return None
+        row = only_row(rows)
+        if row < 0:
+            return {}
+        free = cluster.allocatable[:, row] - cluster.requested[:, row]
+        find, names = cluster.resources.find, cluster.resources.things
+        return {name: int(free[number]) for name in names if (number := find(name)) is not None}
+
     def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
         return not _has_room(cluster, self.asked(pod), row)
 

@@ -70,6 +70,7 @@ from tonnage.scheduling.volumes.capacity.joint_capacity import (
 )
 from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import Policy
+from tonnage.scheduling.volumes.claim_needs import needs_of_new_claims, offer_to_new_claims
 from tonnage.scheduling.volumes.demand import Demand, demand_of
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
@@ -164,6 +165,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if isinstance(changed, CSIStorageCapacity):
             return cluster.index(CapacityIndex).rows_of(changed.key)
         return row_about(cluster, changed) if event == NODE_ADD else None
+
+    def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
+        return needs_of_new_claims(pod, cluster)
+
+    def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
+        return offer_to_new_claims(cluster, old, new)
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
         return volume_sign(pod, cluster)

@@ -22,6 +22,7 @@ from tonnage.scheduling.framework import PreEnqueuePlugin
 from tonnage.scheduling.queue.active_queue import ActiveQueue
 from tonnage.scheduling.queue.backoff_queue import BackoffQueue
 from tonnage.scheduling.queue.equivalence_classes import SignHook
+from tonnage.scheduling.queue.needs import NeedsHook
 from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey
 from tonnage.scheduling.queue.queueing_hints import PluginErrorHook, QueueingRules, Requeue
 from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool
@@ -54,11 +55,12 @@ class Queues:
         on_plugin_error: PluginErrorHook,
         sign: SignHook = lambda profile, pod, plugins: None,
         is_nominated: Callable[[Pod], bool] = lambda pod: False,
+        needs: NeedsHook = lambda profile, plugin, pod, plugins: None,
         retries_in_a_row: int = 0,
     ) -> None:
         self.active = ActiveQueue(retries_in_a_row=retries_in_a_row)
         self.backoff = backoff
-        self.pool = UnschedulablePool(self.order, sign, on_plugin_error, is_nominated)
+        self.pool = UnschedulablePool(self.order, sign, on_plugin_error, is_nominated, needs)
         self.refusals: Counter[tuple[str, str]] = Counter()
         """(plugin, profile) -> how many waiting pods it stands in the way of."""
         self._clock = clock

@@ -51,6 +51,7 @@ from tonnage.scheduling.events import (
 from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S, BackoffQueue
 from tonnage.scheduling.queue.equivalence_classes import SignHook
 from tonnage.scheduling.queue.in_flight import InFlight
+from tonnage.scheduling.queue.needs import NeedsHook, OfferHook
 from tonnage.scheduling.queue.nominator import Nominator
 from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey, by_priority, uid_of
 from tonnage.scheduling.queue.queueing_hints import (
@@ -100,6 +101,8 @@ class SchedulingQueue:
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
         ration: RationHook = lambda profile, plugin, event, changed: None,
         sign: SignHook = lambda profile, pod, plugins: None,
+        needs: NeedsHook = lambda profile, plugin, pod, plugins: None,
+        offer: OfferHook = lambda profile, plugin, event, old, new: None,
     ) -> None:
         self.nominator = Nominator(clock, is_ordered=nominations_give_way)
         self.on_active = on_active
@@ -120,6 +123,7 @@ class SchedulingQueue:
             on_queued=self._queued,
             on_plugin_error=on_plugin_error,
             sign=sign,
+            needs=needs,
             is_nominated=self._is_nominated,
             retries_in_a_row=retries_in_a_row,
         )
@@ -131,6 +135,7 @@ class SchedulingQueue:
             is_nominated=self._is_nominated,
             order=self._queues.order,
             ration=ration,
+            offer=offer,
             on_active=lambda: self.on_active(),
             on_plugin_error=on_plugin_error,
         )

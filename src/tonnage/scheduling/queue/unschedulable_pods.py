@@ -8,16 +8,17 @@ that a PreEnqueue plugin holds back is found under that plugin alone, because no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 from tonnage.scheduling.queue.equivalence_classes import ClassKey, EquivalenceClass, SignHook
+from tonnage.scheduling.queue.needs import NeedsHook, Needy, RefusedClasses
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queueing_hints import PluginErrorHook
 
-_NO_CLASSES: Final[Mapping[ClassKey, EquivalenceClass]] = {}
+_NO_CLASSES: Final = RefusedClasses()
 
 Refuser = tuple[str, str]
 """(profile, plugin)"""
@@ -36,14 +37,16 @@ class UnschedulablePool:
         sign: SignHook = lambda profile, pod, plugins: None,
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
         is_nominated: Callable[[Pod], bool] = lambda pod: False,
+        needs: NeedsHook = lambda profile, plugin, pod, plugins: None,
     ) -> None:
         self._order = order
         self._on_plugin_error = on_plugin_error
         self._is_nominated = is_nominated
         self._sign = sign
+        self._needs = needs
         self._pods: dict[str, tuple[QueuedPod, EquivalenceClass, tuple[Key, ...]]] = {}
         self._classes: dict[ClassKey, EquivalenceClass] = {}
-        self._by_refuser: dict[Refuser, dict[ClassKey, EquivalenceClass]] = {}
+        self._by_refuser: dict[Refuser, RefusedClasses] = {}
         self._by_claim: dict[Key, dict[str, QueuedPod]] = {}
         self._gated: set[str] = set()
 
@@ -59,7 +62,8 @@ class UnschedulablePool:
             found = EquivalenceClass(key if is_signed else queued.uid, queued.profile, plugins, is_signed=is_signed)
             self._classes[found.key] = found
             for plugin in plugins:
-                self._by_refuser.setdefault((found.profile, plugin), {})[found.key] = found
+                refused = self._by_refuser.setdefault((found.profile, plugin), RefusedClasses())
+                refused.put(found, self._needs_of(queued, plugin))
         found.put(queued, self._order(queued))
         claims = queued.info.claim_keys
         self._pods[queued.uid] = (queued, found, claims)
@@ -83,7 +87,10 @@ class UnschedulablePool:
         if not len(found):
             del self._classes[found.key]
             for plugin in found.rejectors:
-                self._drop(self._by_refuser, (found.profile, plugin), found.key)
+                refused = self._by_refuser[found.profile, plugin]
+                refused.remove(found.key)
+                if not len(refused):
+                    del self._by_refuser[found.profile, plugin]
         for claim in claims:
             self._drop(self._by_claim, claim, uid)
         self._gated.discard(uid)
@@ -106,10 +113,23 @@ class UnschedulablePool:
             return None
         return None if sign is None else (queued.profile, queued.unschedulable_plugins, sign)
 
+    def _needs_of(self, queued: QueuedPod, plugin: str) -> Needy | None:
+        """What the class of a pod needs of an event; None for those that have to be asked about each time.
+
+        A pod that is held by a gate, has met an error or waits for somebody to act is told by hints alone, and one that
+        is nominated has room held for it.
+        """
+        if queued.is_gated or queued.pending_plugins or self._is_nominated(queued.pod):
+            return None
+        try:
+            return self._needs(queued.profile, plugin, queued.info, queued.unschedulable_plugins)
+        except Exception as exc:  # it is looked at once too often, and that is all
+            self._on_plugin_error(plugin, queued, exc)
+            return None
+
     # -- looking in ---------------------------------------------------------------------------------------------------
 
-    def refused_by(self, profile: str, plugin: str) -> Mapping[ClassKey, EquivalenceClass]:
-        """In the order they were filed."""
+    def refused_by(self, profile: str, plugin: str) -> RefusedClasses:
         return self._by_refuser.get((profile, plugin), _NO_CLASSES)
 
     def class_of(self, uid: str) -> EquivalenceClass | None:

@@ -19,6 +19,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.events import ClusterEvent, claims_named
 from tonnage.scheduling.queue.equivalence_classes import ClassKey, EquivalenceClass
+from tonnage.scheduling.queue.needs import OfferHook
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queueing_hints import HintTable, PluginErrorHook, PreCheck, Requeue
 from tonnage.scheduling.queue.queues import QueueName, Queues
@@ -49,6 +50,7 @@ class Waking:
         is_nominated: Callable[[Pod], bool],
         order: _Order,
         ration: RationHook,
+        offer: OfferHook,
         on_active: Callable[[], None],
         on_plugin_error: PluginErrorHook,
     ) -> None:
@@ -59,6 +61,7 @@ class Waking:
         self._is_in_flight = is_in_flight
         self._is_nominated = is_nominated
         self._ration = ration
+        self._offer = offer
         self._rations = Rations(queues.pool, order)
         self._on_active = on_active
         self._on_plugin_error = on_plugin_error
@@ -79,7 +82,7 @@ class Waking:
         for profile, table in self._tables.items():
             helped: dict[ClassKey, frozenset[str]] = {}
             shared_out: dict[str, bool] = {}
-            for found in self._classes(profile, table, event):
+            for found in self._classes(profile, table, event, old, new):
                 asked = _first(found, named, pre_check)
                 if asked is None:
                     continue
@@ -115,10 +118,18 @@ class Waking:
                 found.append((queued, how))
         return found
 
-    def _classes(self, profile: str, table: HintTable, event: ClusterEvent) -> list[EquivalenceClass]:
+    def _classes(
+        self, profile: str, table: HintTable, event: ClusterEvent, old: Any, new: Any
+    ) -> list[EquivalenceClass]:
+        """Those that a plugin refused which cares for the event, and for which it may be enough (needs.py)."""
         found: dict[ClassKey, EquivalenceClass] = {}
         for plugin in table.caring_for_any(event):
-            found.update(self._pool.refused_by(profile, plugin))
+            refused = self._pool.refused_by(profile, plugin)
+            if not len(refused):
+                continue
+            offer = self._offer(profile, plugin, event, old, new)
+            for each in refused.everyone() if offer is None else refused.helped_by(offer):
+                found[each.key] = each
         return list(found.values())
 
     def move(self, helped: Iterable[tuple[QueuedPod, Requeue]], event: ClusterEvent) -> None:

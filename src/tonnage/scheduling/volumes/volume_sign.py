@@ -35,8 +35,13 @@ def volume_sign(pod: PodInfo, cluster: Cluster) -> Hashable | None:
             return None
         # Which of its claims it is: one that is mounted twice is not two.
         place = names.setdefault(name, len(names))
-        found.append((place, fingerprint(volume.ephemeral), fingerprint(claim.spec if claim is not None else None)))
+        found.append((place, fingerprint(volume.ephemeral), _asked(claim)))
     return tuple(found)
+
+
+def _asked(claim: PersistentVolumeClaim | None) -> Hashable:
+    """What a claim asks for. Its class may stand in an annotation, beside its spec."""
+    return None if claim is None else (claim.class_name, fingerprint(claim.spec))
 
 
 def _is_like_no_other(claim: PersistentVolumeClaim, pod: PodInfo, cluster: Cluster, *, is_ephemeral: bool) -> bool:
