@@ -302,6 +302,22 @@ def test_nobody_waits_among_pods_that_are_all_different(seed: int, reservation: 
     play(seed, reservation, 30, UNLIKE)
 
 
+@pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])
+def test_capacity_that_grows_wakes_whoever_it_is_enough_for(reservation: str) -> None:
+    world = World(1, reservation)
+    for name in NODES[:3]:
+        world.put(node(name, cpu="64"), csi_node(name, {DRIVER: 100}), capacity("fast", name, "0"))
+    for gi in range(1, 13):
+        world.put(claim(f"c{gi}", f"{gi}Gi"), pod_with(f"p{gi}", f"c{gi}"))
+    world.try_all()
+    for gi in range(1, 13):
+        world.put(capacity("fast", "a", f"{gi}Gi"))
+        world.try_all()
+        assert world.stranded() == []
+        placed = [each for each in world.of(Pod) if each.spec.node_name]
+        assert len(placed) == gi or reservation == "Ledger"  # there what was promised is not free again so soon
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200, 210))
 def test_nobody_waits_among_pods_that_are_all_different_at_length(seed: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Hashable
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -33,7 +34,7 @@ def test_the_index_finds_whom_one_by_one_would_find() -> None:
             refused.remove(key)
         else:
             found = a_class(f"c{number}")
-            needs = {what: rng.randint(0, 9) for what in rng.sample("xyz", rng.randint(1, 3))}
+            needs: dict[Hashable, int] = {what: rng.randint(0, 9) for what in rng.sample("xyz", rng.randint(1, 3))}
             needy = None if rng.random() < 0.1 else Needy(needs, rng.choice((None, 0, 5)))
             twin[f"c{number}"] = found, needy
             refused.put(found, needy)
