@@ -272,21 +272,29 @@ def pods_give_way(stage: RightsStage) -> None:
     stage.apply(pod("unsure"))
     stage.running("unsure")
     stage.until(lambda: stage.asked("scheduler", "get", "pods", name="unsure"), "the pod to be looked after")
-    stage.apply(*(pod(f"small-{number}", cpu="10m", node="node-1") for number in range(8)))
-    stage.running(*(f"small-{number}" for number in range(8)))
-    stage.apply(pod("giant", cpu="7", node="node-1"))
-    stage.until(lambda: stage.told("giant", "FailedScheduling"), "the pod to be refused")
-    smalls = iter(range(8))
+    stage.apply(lonely("lonely", "friend"))
+    stage.until(lambda: stage.told("lonely", "FailedScheduling"), "the pod to be refused")
+    friends = iter(range(8))
 
     def is_counted() -> bool:
-        """A pod that goes makes room, and the waiting one is tried again, in vain."""
-        if (number := next(smalls, None)) is not None:
-            stage.delete("Pod", f"small-{number}")
-            stage.gone("Pod", f"small-{number}")
+        """A pod comes that the waiting one wants to be near, and it is tried again, in vain."""
+        if (number := next(friends, None)) is not None:
+            friend = pod(f"friend-{number}", cpu="10m")
+            friend["metadata"]["labels"] = {"app": "friend"}
+            stage.apply(friend)
+            stage.running(f"friend-{number}")
         return stage.asked("scheduler", "patch", "events")
 
     stage.until(is_counted, "the event that repeats to be counted")
-    stage.delete("Pod", "giant")
+    stage.delete("Pod", "lonely")
+
+
+def lonely(name: str, friend: str) -> Doc:
+    """A pod that wants to be near another, by a label that no node has."""
+    near = {"labelSelector": {"matchLabels": {"app": friend}}, "topologyKey": "example.com/none"}
+    doc = pod(name)
+    doc["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+    return doc
 
 
 def nodes_come_and_go(stage: RightsStage) -> None:
