@@ -1,7 +1,7 @@
 """Plugins that judge nodes one by one: write `filter_node` or `score_node`, and be asked about every node.
 
 The form is for plugins that are asked rarely or say little; one that judges all rows in a few array steps costs a
-hundredth of it on a large cluster. `framework.py` is the contract both keep.
+hundredth of it on a large cluster. `framework` is the contract both keep.
 """
 
 from __future__ import annotations

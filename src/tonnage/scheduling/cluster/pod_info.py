@@ -1,6 +1,6 @@
 """A pod as decisions see it: everything derived from its spec, derived once.
 
-`PodInfo` is immutable by convention. Two of its parts say what row-local plugins read of a pod (framework.py says what
+`PodInfo` is immutable by convention. Two of its parts say what row-local plugins read of a pod (framework/ says what
 that means). `node_constraints` is what it asks of a node as such: a name, labels, taints it tolerates. `signature` is
 that and how much of the node it takes. Pods with equal signatures get equal masks and scores on equal rows; pods with
 equal node constraints share what does not depend on how full a node is.

@@ -1,0 +1,216 @@
+"""The extension points, in the order in which they run. A plugin is a class of one or several of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tonnage.objects.meta import Object
+from tonnage.scheduling.cluster.columns import Ints, Rows
+from tonnage.scheduling.framework.answers import (
+    SUCCESS,
+    Judgement,
+    Minds,
+    Narrowing,
+    PostFilterResult,
+    Status,
+    SumsAsked,
+    minds_everybody,
+)
+from tonnage.scheduling.framework.cycle import Cycle
+from tonnage.scheduling.framework.plugin import Plugin
+
+if TYPE_CHECKING:
+    from tonnage.scheduling.cluster.cluster import Cluster
+    from tonnage.scheduling.cluster.pod_info import PodInfo
+
+Kind = TypeVar("Kind", bound=Object)
+
+
+class PreEnqueuePlugin(Plugin):
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """May this pod be tried at all?"""
+
+
+class QueueSortPlugin(Plugin):
+    @abstractmethod
+    def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
+        """Pods are popped in ascending order of this."""
+
+
+class PreFilterPlugin(Plugin):
+    @abstractmethod
+    def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
+        """Look at the pod once. SKIP spares this plugin's Filter; a rejection ends the attempt for all nodes."""
+
+
+class FilterPlugin(Plugin):
+    @abstractmethod
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        """Judge rows; None when all of them pass."""
+
+    def label_needed(self, pod: PodInfo) -> tuple[str, str] | None:
+        """A label, and its value, without which this plugin passes no node; None when there is no such one."""
+        return None
+
+    def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
+        """In plain numbers: this plugin refuses the pod on a row now. False when that takes a closer look."""
+        return False
+
+    def surely_passes(self, cycle: Cycle, row: int) -> bool:
+        """Whether one row passes, as far as plain numbers tell; False leaves it to `filter`.
+
+        Between two equal pods one row changes, mostly: the one that took the pod before. It mostly takes the next one
+        too, and a plugin that can see so at once spares the arrays.
+        """
+        return False
+
+    def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
+        """For a pod that fits nowhere: a sentence for people beyond the reasons that are counted; mostly empty.
+
+        `refused` are the rows that this plugin refused, by its reasons. The sentence goes into the pod's condition: it
+        must not change while nothing does.
+        """
+        return ""
+
+    def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
+        """After PreFilter: a row that passes for this pod would pass as well if any pods of that row were gone.
+
+        Preemption need not ask such a plugin again for every pod that it thinks away.
+        """
+        return self.node_only
+
+    def minds(self, cycle: Cycle) -> Minds | None:
+        """After PreFilter: tells of a pod that comes to a row whether this plugin's answer about the row may change.
+
+        None when none would change it. Pods that are nominated to a node count as if they were there: who does not mind
+        them is not asked again.
+        """
+        return None if self.node_only else minds_everybody
+
+    def sums(self, pod: PodInfo) -> SumsAsked | None:
+        """What the pod asks for, if a row passes just when it has so much left of each; None if more decides.
+
+        Preemption then adds up what pods would give back for all rows at once, instead of trying them one by one; and
+        so are pods added up that are nominated to rows (`filter_beside`).
+        """
+        return None
+
+    def filter_beside(self, cycle: Cycle, rows: Rows, taken: Mapping[str, Ints]) -> Judgement | None:
+        """Judge rows of which so much more is taken, by resource. Asked of a plugin that has `sums`."""
+        raise NotImplementedError(f"{self.name} has sums, and cannot judge by them")
+
+
+class PostFilterPlugin(Plugin):
+    @abstractmethod
+    def post_filter(self, cycle: Cycle, diagnosis: Any) -> PostFilterResult:
+        """Nothing fits: make room, or say why that would not help. (Preemption.) `diagnosis` is a Diagnosis."""
+
+    def preemption_begins(self, pod: PodInfo) -> None:
+        """The victims of this plugin's last answer for a pod are being deleted from now on."""
+
+    def preemption_ends(self, pod: PodInfo) -> None:
+        """They are gone, or it failed. May be called for a pod whose preemption never began."""
+
+
+class PreScorePlugin(Plugin):
+    @abstractmethod
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        """Look at the pod and the feasible rows once. SKIP spares this plugin's Score."""
+
+
+class ScorePlugin(Plugin):
+    @abstractmethod
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """An integer for each of these rows: 0..100 as it is, or anything when `normalize` brings it there."""
+
+    def score_at(self, cycle: Cycle, row: int) -> int:
+        """The same for one row; worth writing where plain numbers cost less than arrays of one."""
+        return int(self.score(cycle, slice(row, row + 1))[0])
+
+    normalizes: ClassVar[bool] = False
+    scores_all_rows: ClassVar[bool] = False
+    """Ask about all rows in one slice, feasible or not: for a plugin whose answers lie ready and are not normalised."""
+
+    def tie_break(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
+        """Of rows with the same best total, those this prefers have the highest number here; None has no preference."""
+        return None
+
+    def is_silent(self, cycle: Cycle) -> bool:
+        """True when `score` would be 0 for every row: a decision then does without asking."""
+        return False
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        """The scores of all feasible rows, brought to 0..100. Equal scores stay equal."""
+        return scores
+
+
+class ReservePlugin(Plugin):
+    def reserve(self, cycle: Cycle, node_name: str) -> Status:
+        """The pod is going to this node: keep what it needs."""
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, node_name: str) -> None:
+        """It is not, after all: give it back. Must not fail, and may be called without `reserve`."""
+
+
+class PermitPlugin(Plugin):
+    @abstractmethod
+    def permit(self, cycle: Cycle, node_name: str) -> tuple[Status, float]:
+        """SUCCESS, a rejection, or WAIT with the seconds after which waiting counts as rejection."""
+
+
+class Api(Protocol):
+    """What a binding may do in the world. The live scheduler has the real one."""
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None: ...
+
+    async def patch(self, current: Kind, patch: Mapping[str, Any]) -> Kind:
+        """Merge a patch into an object as it is known here: one that changed meanwhile is a Conflict. Its new state."""
+        ...
+
+    async def settled(self, check: Callable[[], Status | None], timeout_s: float) -> Status:
+        """Ask `check` now and whenever storage, a node or a pod changes, until it has an answer.
+
+        An ERROR "context deadline exceeded" when it has none in time.
+        """
+        ...
+
+    def is_gone(self, pod: PodInfo) -> bool:
+        """The pod was deleted, or another has its name."""
+        ...
+
+    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
+        """Tell people about an object: a Normal event."""
+        ...
+
+
+class PreBindPlugin(Plugin):
+    def pre_bind_pre_flight(self, cycle: Cycle, node_name: str) -> Status:
+        """SKIP when `pre_bind` has nothing to do for this pod: no call is made in its name, no nomination needed."""
+        return SUCCESS
+
+    def writes_node(self, cycle: Cycle) -> bool:
+        """Whether what `pre_bind` writes first says where the pod goes, to whoever places pods after us too."""
+        return False
+
+    @abstractmethod
+    async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+        """Do what must be done in the world before the pod may be bound."""
+
+
+class BindPlugin(Plugin):
+    @abstractmethod
+    async def bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
+        """SKIP leaves it to the next Bind plugin."""
+
+
+class PostBindPlugin(Plugin):
+    @abstractmethod
+    def post_bind(self, cycle: Cycle, node_name: str) -> None:
+        """The pod is bound; tidy up."""

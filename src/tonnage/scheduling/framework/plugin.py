@@ -1,0 +1,143 @@
+"""What every plugin has, whatever its extension points: its name, the events it waits for, what it tells people."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from tonnage.objects.meta import Object
+from tonnage.scheduling.cluster.columns import Rows
+from tonnage.scheduling.events import ClusterEvent
+from tonnage.scheduling.framework.answers import EventHint, Ration
+from tonnage.scheduling.framework.cycle import Cycle, Handle
+
+if TYPE_CHECKING:
+    from tonnage.scheduling.cluster.cluster import Cluster
+    from tonnage.scheduling.cluster.pod_info import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PluginCounter:
+    """Something a plugin counts, for /metrics. `name` goes without the `_total` it is shown with."""
+
+    name: str
+    help: str
+    value: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EventToRecord:
+    """What people are to be told about an object, as a Normal event."""
+
+    regarding: Object
+    reason: str
+    action: str
+    note: str
+
+
+class RowAccount(Protocol):
+    """What a plugin has to tell people about one row, beyond its reasons."""
+
+    def document(self) -> Any:
+        """As `explain -o json` shows it."""
+        ...
+
+
+class Plugin(ABC):
+    """What every plugin has. Methods a class does not override are not called."""
+
+    name: ClassVar[str]
+    row_local: ClassVar[bool] = False
+    node_only: ClassVar[bool] = False
+
+    def connect(self, handle: Handle) -> None:  # noqa: B027  # most plugins need nothing of it
+        """Called once, before the plugin is first asked."""
+
+    def indexes(self) -> Iterable[type]:
+        """The indexes of a cluster that this plugin reads by `Cluster.index`, so that they are kept for it.
+
+        See engine/indexes.py for those there are.
+        """
+        return ()
+
+    def counters(self) -> Iterable[PluginCounter]:
+        """What it has counted so far; the counters of all profiles are added up."""
+        return ()
+
+    def failed(self, point: str) -> None:  # noqa: B027  # most plugins keep no count of it
+        """An attempt ended because this plugin failed at an extension point, such as "Reserve"."""
+
+    def events_to_record(self, cycle: Cycle) -> Iterable[EventToRecord]:
+        """After an attempt that found no node: what people are to be told about other objects than the pod.
+
+        Asked by the live scheduler alone, once an attempt: a plugin keeps in mind what it told. PreBind plugins tell
+        by their Api.
+        """
+        return ()
+
+    def account(self, cycle: Cycle) -> Mapping[int, RowAccount] | None:
+        """For `explain`, after the filters: what it can tell about each row; None when it has nothing to tell."""
+        return None
+
+    def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Any:
+        """For `explain`: how near a row that this plugin refused came; None when unknown.
+
+        `account` is what a plugin's `account` tells about the row, if one has an account to give.
+        """
+        return None
+
+    def events(self) -> Iterable[EventHint]:
+        """What may make a pod that this plugin turned away schedulable: masks of events, each with an optional hint.
+
+        See events.py. Without any, the pod waits for the periodic flush.
+        """
+        return ()
+
+    def ration(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Ration | None:
+        """Share out an event that helps many pods which this plugin turned away, but cannot hold many of them.
+
+        Pods are then woken in the queue's order, as many as the changed object holds, and the others after those were
+        tried. None, as for most: whoever the hint says is helped is woken. See queue/rations.py.
+        """
+        return None
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        """The rows on which an event may have changed this plugin's mind; None, as for most, when it may be any.
+
+        Asked after the event was applied. A pod that this plugin turned away, and that all who did so and look at
+        nothing but rows (`row_local`) turn away on these rows now, is not woken.
+        """
+        return None
+
+    needs_are_of_one_node: ClassVar[bool] = False
+    """Every event that this plugin registers for is about one node, and what a pod needs has to be there."""
+
+    def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
+        """What a pod that this plugin turned away needs of an event, whatever else it takes; None when it cannot say.
+
+        An event that offers (`offer`) too little of each of these things does not change this plugin's mind, or is
+        no use to the pod all the same. The same for all pods of one `sign`, and for as long as it is theirs. With
+        both, an event looks only at the pods that it may help, however many wait (queue/needs.py).
+        """
+        return None
+
+    def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
+        """How much of what `needs` names there is where an event happened; None, as for most, when it may help anybody.
+
+        Asked after the event was applied, and of events that the plugin registered for.
+        """
+        return None
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
+        """What PreFilter and Filter read of a pod, so that pods of one sign are refused on the same nodes; or None.
+
+        Of pods that are refused and have the same sign for all who do so, one at a time is tried again
+        (queue/equivalence_classes.py). None, unless a plugin says otherwise: the pod is like no other. A sign may say
+        what the pod and its claims are, not how the cluster is. One that names what another pod cannot have, a bound
+        volume say, tells the pod from all others. A class that judges otherwise than the one it is made from has to
+        sign for itself. Mirrors SignPlugin (KEP-5598).
+        """
+        return None
