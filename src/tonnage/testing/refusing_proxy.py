@@ -34,6 +34,7 @@ _REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 422: "Invali
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # with five, a burst of connections waits for the kernel's repeats, of up to ten seconds
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Clients hang up whenever they like."""
