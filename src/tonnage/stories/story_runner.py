@@ -228,7 +228,12 @@ class StoryRunner:
             conditions = (await self.pod(name)).status.conditions
             return next((each.message for each in conditions if each.type == "PodScheduled" and not each.is_true), "")
 
-        found = await self.until(f"the scheduler's word on {name}", message, timeout_s)
+        try:
+            found = await self.until(f"the scheduler's word on {name}", message, timeout_s)
+        except StoryEnds as exc:
+            now = await self.pod(name)
+            where = f"on {now.spec.node_name}" if now.spec.node_name else "without a node"
+            raise StoryEnds(f"{exc.message}; it is {now.status.phase or 'Pending'} {where}") from exc
         self.say(f"    {name} waits: {found}")
         return found
 
