@@ -9,7 +9,8 @@ Telling must not hold up placing: thousands of pods that fit nowhere are thousan
 condition that waits to be written is replaced by a newer one, forgotten when its pod is placed or gone, and dropped and
 counted when `MAX_PENDING` wait already: the pod's next attempt says it again. It is looked up when its turn comes
 whether it says something new; a pod that fails for the same reason a hundred times costs one write. The write is locked
-by the pod's resourceVersion, so that it cannot reach a pod that was bound in the meantime.
+by the pod's resourceVersion, so that it cannot reach a pod that was bound in the meantime. One that fails is repeated
+after a pause: a pod that nothing helps is not tried again for minutes, and nobody would know why it waits.
 
 Events are aggregated by the recorder. None of it may break scheduling: what cannot be written is logged.
 """
@@ -18,10 +19,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from tonnage import logs
+from tonnage.backoff import exponential_s
 from tonnage.clock import Clock, rfc3339
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
@@ -34,9 +36,11 @@ MAX_PENDING: Final = 10_000
 """Conditions that may wait to be written: about 10 MB."""
 WRITERS: Final = 4
 """Conditions written at a time."""
-_LOCKED_TRIES: Final = 3
-_LOCKED_PAUSE_S: Final = 0.5
+_FIRST_PAUSE_S: Final = 0.5
 """A pod that changed under a write is looked at again when the informer has had the time to hear of it."""
+_MAX_PAUSE_S: Final = 30.0
+_REPEATS: Final = 12
+"""Of a write that fails: for some four minutes. Then the queue's own flush is near, and the attempt says it again."""
 
 _log = logs.logger("tonnage.scheduler")
 
@@ -52,6 +56,8 @@ class _Said:
     key: Key
     reason: str
     message: str
+    failures: int = 0
+    """How often writing it has failed."""
 
 
 class PodStatusWriter:
@@ -76,6 +82,8 @@ class PodStatusWriter:
         self._newest = newest
         self._pending: dict[str, _Said] = {}
         self._writers: set[asyncio.Task[None]] = set()
+        self._repeats: dict[str, asyncio.Task[None]] = {}  # by pod: what could not be written, and waits for a while
+        self._is_closed = False
         self.dropped = 0
         """Conditions for which there was no room, or no time at the end."""
 
@@ -86,7 +94,7 @@ class PodStatusWriter:
 
     def placed(self, pod: PodInfo) -> None:
         """The pod has a node: that it had none is no news any more."""
-        self._pending.pop(pod.uid, None)
+        self._forget(pod.uid)
 
     def scheduled(self, pod: PodInfo, node_name: str) -> None:
         note = f"Successfully assigned {pod.key} to {node_name}"
@@ -103,8 +111,10 @@ class PodStatusWriter:
         self._events.event(pod.pod, "Warning", "FailedScheduling", "Scheduling", message)
         said = _Said(pod.key, reason, message)
         if nomination is not None and nomination != pod.pod.status.nominated_node_name:
-            self._pending.pop(pod.uid, None)  # it is said along with the nomination
+            self._forget(pod.uid)  # it is said along with the nomination
             return self._write_nomination(pod.pod, said, nomination)
+        if (repeat := self._repeats.pop(pod.uid, None)) is not None:
+            repeat.cancel()  # there is a newer word
         if not _is_news(pod.pod, said):
             self._pending.pop(pod.uid, None)
         elif pod.uid in self._pending or len(self._pending) < MAX_PENDING:
@@ -121,8 +131,12 @@ class PodStatusWriter:
 
     def close(self) -> None:
         """Forget what was not written yet: whoever schedules next says it again. Writes under way go on."""
-        self.dropped += len(self._pending)
+        self._is_closed = True
+        self.dropped += len(self._pending) + len(self._repeats)
         self._pending.clear()
+        for repeat in self._repeats.values():
+            repeat.cancel()
+        self._repeats.clear()
 
     async def stop(self) -> None:
         """Forget it, and drop the writes that are under way."""
@@ -152,19 +166,35 @@ class PodStatusWriter:
             await self._write_condition(uid, self._pending.pop(uid))
 
     async def _write_condition(self, uid: str, said: _Said) -> None:
-        for tries_left in range(_LOCKED_TRIES - 1, -1, -1):
-            pod = self._newest(said.key)
-            if pod is None or uid_of(pod) != uid or pod.spec.node_name or not _is_news(pod, said):
-                return
-            lock = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
-            patch = {"metadata": lock, "status": {"conditions": [self._condition(pod, said)]}}
-            try:
-                await self._patch(self._telling, said.key, patch)
-                return
-            except Conflict:
-                if not tries_left or uid in self._pending:
-                    return  # it is said again at the pod's next attempt, or there is a newer word already
-                await self._clock.sleep(_LOCKED_PAUSE_S)
+        pod = self._newest(said.key)
+        if pod is None or uid_of(pod) != uid or pod.spec.node_name or not _is_news(pod, said):
+            return
+        lock = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+        patch = {"metadata": lock, "status": {"conditions": [self._condition(pod, said)]}}
+        try:
+            is_over = await self._patch(self._telling, said.key, patch)
+        except Conflict:
+            is_over = False
+        if not is_over and uid not in self._pending:  # else there is a newer word already
+            self._repeat_later(uid, replace(said, failures=said.failures + 1))
+
+    def _repeat_later(self, uid: str, said: _Said) -> None:
+        if self._is_closed or said.failures > _REPEATS:
+            self.dropped += 1
+            return
+
+        async def repeat() -> None:
+            await self._clock.sleep(exponential_s(_FIRST_PAUSE_S, said.failures - 1, max_s=_MAX_PAUSE_S))
+            del self._repeats[uid]
+            self._pending[uid] = said
+            self._wake()
+
+        self._repeats[uid] = asyncio.create_task(repeat())
+
+    def _forget(self, uid: str) -> None:
+        self._pending.pop(uid, None)
+        if (repeat := self._repeats.pop(uid, None)) is not None:
+            repeat.cancel()
 
     async def _write_nomination(self, pod: Pod, said: _Said, nomination: str) -> None:
         status: dict[str, Any] = {"nominatedNodeName": nomination or None}
@@ -175,8 +205,10 @@ class PodStatusWriter:
         except Conflict as exc:
             _log.warning("Cannot write what became of a pod", pod=said.key, error=exc.message)
 
-    async def _patch(self, client: StatusWrites, key: Key, patch: dict[str, Any]) -> None:
-        """Write to a pod's status; what fails is logged, but for a Conflict, which is raised."""
+    async def _patch(self, client: StatusWrites, key: Key, patch: dict[str, Any]) -> bool:
+        """Write to a pod's status; whether there is nothing left to write. What fails is logged, but for a Conflict,
+        which is raised.
+        """
         try:
             await client.patch(Pod, key, patch, patch_type="strategic", subresource="status")
         except NotFound:
@@ -185,6 +217,8 @@ class PodStatusWriter:
             raise
         except TonnageError as exc:
             _log.warning("Cannot write what became of a pod", pod=key, error=exc.message)
+            return False
+        return True
 
     def _condition(self, pod: Pod, said: _Said) -> dict[str, Any]:
         known = pod.condition("PodScheduled")

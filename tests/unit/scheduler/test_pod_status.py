@@ -155,3 +155,34 @@ async def test_at_the_end_what_was_not_written_is_forgotten(stage: Stage) -> Non
     stage.telling.gate.set()
     await stage.writer.settle()
     assert len(stage.telling.written) == WRITERS and stage.writer.dropped == 20 - WRITERS
+
+
+async def test_what_could_not_be_written_is_said_again_until_it_is(stage: Stage) -> None:
+    stage.telling.refuse += [
+        TonnageError("the server is away"),
+        Conflict("changed"),
+        Conflict("changed"),
+        Conflict("x"),
+    ]
+    stage.failed(stage.add(pod("web")), "no room")
+    await stage.clock.run_for(10.0)
+    assert stage.telling.messages() == ["no room"]
+
+
+async def test_a_newer_word_or_a_node_ends_the_repeats_of_an_older_one(stage: Stage) -> None:
+    first, second = stage.add(pod("first")), stage.add(pod("second"))
+    stage.telling.refuse += [Conflict("changed"), Conflict("changed")]
+    stage.failed(first, "old")
+    stage.failed(second, "old")
+    await stage.clock.run_for(0.1)
+    stage.failed(first, "new")
+    stage.writer.placed(PodInfo(second))
+    await stage.clock.run_for(60.0)
+    assert stage.telling.messages() == ["new"]
+
+
+async def test_a_word_that_nobody_takes_is_dropped_in_the_end(stage: Stage) -> None:
+    stage.telling.refuse += [TonnageError("never") for _ in range(100)]
+    stage.failed(stage.add(pod("web")), "no room")
+    await stage.clock.run_for(3600.0)
+    assert (stage.writer.dropped, stage.writer.pending, len(stage.telling.refuse)) == (1, 0, 87)
