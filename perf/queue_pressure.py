@@ -33,11 +33,11 @@ from budgets import figure
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.pod import PodCondition
-from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node, pod
 from tonnage.testing.configurations import storage_configuration
+from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import (
     DRIVER,
     attachment,
@@ -55,17 +55,17 @@ LASTS_S = 5
 Pods = list[tuple[Pod, list[PersistentVolumeClaim]]]
 
 
-class Stage:
+class Stage(InformedEngine):
     """One engine, and what the rest of a cluster does around it."""
 
     def __init__(
         self, reservation: str, *, nodes: int = NODES, free_gi: int = 1000, slots: int = 1000, cpu: str = "64"
     ) -> None:
+        super().__init__()
         self.clock = VirtualClock()
         profiles = parse(storage_configuration(reservation=reservation), source="a measurement").profiles
         self.engine = Engine(profiles, clock=self.clock, rng=random.Random(1))
         self.free_gi = {f"n{number:02}": free_gi for number in range(nodes)}
-        self.objects: dict[tuple[type[Object], str], Any] = {}
         self.tries: Counter[str] = Counter()
         self.placed: dict[str, str] = {}
         self.ended = 0
@@ -90,18 +90,6 @@ class Stage:
         """Attempts that placed a pod, and the first ones of pods that they did not place."""
         in_vain_at_first = [key for key, tries in self.tries.items() if tries > 1 or key not in self.placed]
         return len(self.placed) + len(in_vain_at_first)
-
-    def put(self, *objects: Object) -> None:
-        for each in objects:
-            before = self.objects.get((type(each), each.key))
-            self.objects[type(each), each.key] = each
-            if before is None:
-                self.engine.add(each)
-            else:
-                self.engine.update(before, each)
-
-    def remove(self, kind: type[Object], key: str) -> None:
-        self.engine.delete(self.objects.pop((kind, key)))
 
     def publish(self, name: str) -> None:
         self.put(capacity("fast", name, f"{self.free_gi[name]}Gi"))

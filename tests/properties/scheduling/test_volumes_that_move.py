@@ -27,6 +27,7 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.bind_volumes import asking_annotations
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
+from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
 
 modest = settings(max_examples=tries(120), deadline=None)
@@ -43,13 +44,13 @@ profiles:
 """
 
 
-class Story:
+class Story(InformedEngine):
     """A cluster, the driver beside it, and what happens."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self.rng = random.Random(seed)
         self.clock = VirtualClock()
-        self.objects: dict[tuple[type[Object], str], Object] = {}
         self.home: dict[str, str] = {}
         """By claim, the node that has its volume."""
         self.sizes: dict[str, int] = {}
@@ -83,19 +84,9 @@ class Story:
 
     # -- the API ------------------------------------------------------------------------------------------------------
 
-    def put(self, *objects: Object) -> None:
-        for each in objects:
-            before = self.objects.get((type(each), each.key))
-            self.objects[type(each), each.key] = each
-            if before is None:
-                self.engine.add(each)
-            else:
-                self.engine.update(before, each)
-
     def remove(self, kind: type[Object], key: str) -> None:
-        gone = self.objects.pop((kind, key), None)
-        if gone is not None:
-            self.engine.delete(gone)
+        if (kind, key) in self.objects:
+            super().remove(kind, key)
 
     def pod(self, name: str) -> Pod:
         found = self.objects[Pod, f"default/{name}"]
@@ -201,7 +192,7 @@ class Story:
             self.make(name, known.selected_node, may_refuse=may_refuse)
             return
         wanted = set(self.users(name).values()) - {self.home[name]}
-        required = self.objects[PersistentVolume, f"pv-{name}"].spec.node_affinity.required  # type: ignore[attr-defined]
+        required = self.objects[PersistentVolume, f"pv-{name}"].spec.node_affinity.required
         if not wanted or required is not None:
             return
         (where,) = wanted

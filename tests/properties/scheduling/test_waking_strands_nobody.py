@@ -18,11 +18,11 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node, pod
 from tonnage.testing.configurations import storage_configuration
+from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import (
     DRIVER,
     attachment,
@@ -53,15 +53,15 @@ def _spread(app: str) -> dict[str, Any]:
     return {"topologySpreadConstraints": [constraint]}
 
 
-class World:
+class World(InformedEngine):
     """A small cluster, and what may happen in it."""
 
     def __init__(self, seed: int, reservation: str) -> None:
+        super().__init__()
         self.rng = random.Random(seed)
         self.clock = VirtualClock()
         profiles = parse(storage_configuration(reservation=reservation), source="a test").profiles
         self.engine = Engine(profiles, clock=self.clock, rng=random.Random(seed))
-        self.objects: dict[tuple[type[Object], str], Any] = {}
         self.attempts = 0
         self._numbers = count()
         self.put(storage_class(), driver(), storage_class("late"))
@@ -70,18 +70,6 @@ class World:
         self.engine.open()
 
     # -- objects ------------------------------------------------------------------------------------------------------
-
-    def put(self, *objects: Object) -> None:
-        for each in objects:
-            before = self.objects.get((type(each), each.key))
-            self.objects[type(each), each.key] = each
-            if before is None:
-                self.engine.add(each)
-            else:
-                self.engine.update(before, each)
-
-    def remove(self, kind: type[Object], key: str) -> None:
-        self.engine.delete(self.objects.pop((kind, key)))
 
     def of(self, kind: type[Any]) -> list[Any]:
         return [each for (found, _), each in self.objects.items() if found is kind]

@@ -15,19 +15,20 @@ import random
 from itertools import count
 
 from tonnage.clock import VirtualClock
-from tonnage.objects.core_v1 import Pod
-from tonnage.objects.meta import Object
+from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
+from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 
 
-class CapacityPlay:
+class CapacityPlay(InformedEngine):
     """One engine, and what happens around it."""
 
     def __init__(self, *, nodes: int, free_gi: int, seed: int = 1, **settings: str) -> None:
+        super().__init__()
         self.clock = VirtualClock()
         profiles = parse(storage_configuration(**settings), source="a play").profiles
         self.engine = Engine(profiles, clock=self.clock, rng=random.Random(seed))
@@ -36,7 +37,6 @@ class CapacityPlay:
         self.waiting: dict[str, Pod] = {}
         self.placed: dict[str, str] = {}
         self.attempts = 0
-        self.objects: dict[tuple[type[Object], str], Object] = {}
         self._to_make: dict[str, str] = {}
         self._to_publish: set[str] = set()
         self._numbers = count()
@@ -46,18 +46,6 @@ class CapacityPlay:
         for name in self.free_gi:
             self.publish(name)
         self.engine.open()
-
-    def put(self, *objects: Object) -> None:
-        for each in objects:
-            before = self.objects.get((type(each), each.key))
-            self.objects[type(each), each.key] = each
-            if before is None:
-                self.engine.add(each)
-            else:
-                self.engine.update(before, each)
-
-    def remove(self, found: Object) -> None:
-        self.engine.delete(self.objects.pop((type(found), found.key)))
 
     def publish(self, name: str) -> None:
         self.put(capacity("fast", name, f"{self.free_gi[name]}Gi"))
@@ -72,11 +60,10 @@ class CapacityPlay:
 
     def delete_pod(self, name: str) -> None:
         """A waiting or running pod goes, its volume with it; its node's figure follows."""
-        found = self.waiting.pop(name, None)
+        self.waiting.pop(name, None)
         where = self.placed.pop(name, "")
-        running = self.objects[Pod, f"default/{name}"]
-        self.remove(found or running)
-        self.remove(self.objects[type(claim(name)), f"default/{name}-0"])
+        self.remove(Pod, f"default/{name}")
+        self.remove(PersistentVolumeClaim, f"default/{name}-0")
         if where and self._to_make.pop(name, None) is None:
             self.free_gi[where] += self.sizes[name]
             self._to_publish.add(where)

@@ -28,6 +28,7 @@ from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Code, Status
 from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
+from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import claim, driver, pod_with, storage_class
 
 T = TypeVar("T", bound=Object)
@@ -48,14 +49,14 @@ def refused(counts: Mapping[str, int], nodes: int) -> str:
     return f"0/{nodes} nodes are available: {', '.join(sorted(f'{n} {reason}' for reason, n in counts.items()))}."
 
 
-class Rig:
+class Rig(InformedEngine):
     """A cluster, a profile, and the pods that were decided. What a test does not set is as `settings` say: by default
     ours; tests of what the KEP lists run with its letter as well (`BOTH`)."""
 
     settings: Mapping[str, Any] = {}
 
     def __init__(self, *objects: Object, gates: Mapping[str, bool] | None = None, **settings: Any) -> None:
-        self.objects: dict[tuple[type[Object], str], Object] = {}
+        super().__init__()
         self.placed: dict[str, Placement] = {}
         self.use(gates=gates, **settings)
         self.put(storage_class(), driver(), *objects)
@@ -90,15 +91,6 @@ class Rig:
         self.engine.load(self.objects.values())
         (self.profile,) = self.engine.profiles.values()
         (self.plugin,) = [each for each in self.profile.pipeline.filter if isinstance(each, VolumeBinding)]
-
-    def put(self, *objects: Object) -> None:
-        for each in objects:
-            before = self.objects.get((type(each), each.key))
-            self.objects[type(each), each.key] = each
-            if before is None:
-                self.engine.add(each)
-            else:
-                self.engine.update(before, each)
 
     def pod(self, name: str, *sizes: str | None, class_name: str = "fast", **options: Any) -> Pod:
         """A pod with a claim of its own for each of these sizes: web-0, web-1, …"""
