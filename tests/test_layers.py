@@ -32,7 +32,7 @@ ROWS: Rows = (
         "apiserver", "scheduler", "controllers", "provisioner", "pools", "node", "driver", "driver_check", "nodescaler",
         "whatif",
     ),
-    ("plane", "stories", "testing"),
+    ("plane", "stories", "dashboard", "testing"),
     ("cli",),
     ("__main__",),
 )  # fmt: skip
@@ -88,6 +88,12 @@ INNER_ROWS: dict[str, Rows] = {
         ("registration", "pods"),
         ("kubelet",),
         ("program",),
+    ),
+    "dashboard": (
+        ("wire",),
+        ("model",),
+        ("follow", "questions"),
+        ("server", "terminal"),
     ),
     "controllers": (
         ("controller_context", "event_deduplication", "index_functions", "names"),

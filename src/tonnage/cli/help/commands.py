@@ -27,6 +27,10 @@ GROUPS: Final[dict[str, dict[str, Entry]]] = {
             "status:status",
             "Show a running `tonnage up` cluster: its programs, its nodes, their pools, and what is made to go wrong.",
         ),
+        "dashboard": Entry(
+            "dashboard:dashboard",
+            "Serve a web page that shows a cluster's storage as it changes: pools, claims, who waits and why.",
+        ),
         "fault": Entry(
             "fault:fault",
             "Make things go wrong on request: the driver and the nodes of a cluster look here at each step.",

@@ -95,6 +95,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "simulate": (
         "tonnage simulate -f examples/15-simulate/cluster.yaml --scenario examples/15-simulate/scenarios/friday.yaml",
     ),
+    "dashboard": (
+        "tonnage dashboard --kubeconfig ~/.kube/config",
+        "tonnage dashboard --kubeconfig t/kubeconfig --port 0",
+    ),
     "status": ("tonnage status --data-dir cluster", "tonnage status --data-dir cluster -o json"),
     "up": (
         "tonnage up --data-dir cluster",

@@ -1,0 +1,1 @@
+"""A live cluster, followed: its objects by informers, what its scheduler knows by its debug pages."""

@@ -1,0 +1,93 @@
+"""Paths and who answers them.
+
+    router.get("/api/v1/pods/{namespace}/{name}", pod_page)     async def pod_page(asked: Asked) -> web.StreamResponse
+    router.post("/api/v1/drain-preview", drain)                 a body of JSON is `await asked.json()`
+
+Handlers are given what was asked, and raise TonnageError for what they cannot answer: the page shows message and hint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+
+from tonnage.dashboard.server.access import Refused
+
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+"""A replay file with a dump of a cluster may be large; more than this is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: `path` are the values of the braces in its route."""
+
+    request: web.BaseRequest
+    path: dict[str, str]
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(self.request.query)
+
+    async def json(self) -> Any:
+        """The body. Raises Refused for one that is too large or no JSON."""
+        body = bytearray()
+        async for chunk in self.request.content.iter_chunked(64 * 1024):
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise Refused(413, f"the body is larger than {MAX_BODY_BYTES // (1024 * 1024)} MiB")
+        try:
+            return msgspec.json.decode(bytes(body))
+        except (msgspec.DecodeError, ValueError, RecursionError) as exc:
+            raise Refused(400, f"the body is no JSON: {exc}") from exc
+
+
+Answer = Callable[[Asked], Awaitable[web.StreamResponse]]
+
+
+class Router:
+    """Routes by method; the first that matches answers."""
+
+    def __init__(self) -> None:
+        self._routes: list[tuple[str, re.Pattern[str], Answer]] = []
+
+    def get(self, path: str, answer: Answer) -> None:
+        self._add("GET", path, answer)
+
+    def post(self, path: str, answer: Answer) -> None:
+        self._add("POST", path, answer)
+
+    def delete(self, path: str, answer: Answer) -> None:
+        self._add("DELETE", path, answer)
+
+    def _add(self, method: str, path: str, answer: Answer) -> None:
+        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(path))
+        self._routes.append((method, re.compile(pattern), answer))
+
+    def find(self, request: web.BaseRequest) -> tuple[Answer, Asked]:
+        """Who answers. Raises Refused for a path or a method that there is not."""
+        raw = request.rel_url.raw_path
+        methods = set()
+        for method, pattern, answer in self._routes:
+            found = pattern.fullmatch(raw)
+            if found is None:
+                continue
+            if method == request.method or (request.method == "HEAD" and method == "GET"):
+                return answer, Asked(request, {name: unquote(value) for name, value in found.groupdict().items()})
+            methods.add(method)
+        if methods:
+            raise Refused(405, f"{request.method} {raw}: only {', '.join(sorted(methods))} is answered")
+        raise Refused(404, f"there is nothing at {raw}")
+
+
+def json_answer(document: Any, *, status: int = 200) -> web.Response:
+    return web.Response(
+        body=document if isinstance(document, bytes) else msgspec.json.encode(document),
+        status=status,
+        headers={"Content-Type": "application/json", "Cache-Control": "no-store"},
+    )

@@ -1,0 +1,18 @@
+"""What is below /api/v1, a module a topic: each adds its routes to the router."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.server.router import Router
+from tonnage.dashboard.server.routes import state
+
+__all__ = ["routes_of"]
+
+
+def routes_of(cluster: ShownCluster, data_dir: Path | None) -> Router:
+    """Every route of a dashboard for this cluster; `data_dir` is that of an embedded one."""
+    router = Router()
+    state.add(router, cluster, data_dir)
+    return router

@@ -1,0 +1,38 @@
+"""The state and its changes, and what this dashboard is of.
+
+GET /api/v1/about      {"version": "v1", "server": "https://…", "embedded": true}
+GET /api/v1/state      the whole state, one message
+GET /api/v1/changes    server-sent events: the state, then what changes
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aiohttp import web
+
+from tonnage import __version__
+from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.server.change_stream import change_stream
+from tonnage.dashboard.server.router import Asked, Router, json_answer
+from tonnage.dashboard.wire.rows import VERSION
+
+
+def add(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
+    async def about(asked: Asked) -> web.StreamResponse:
+        return json_answer(
+            {
+                "version": VERSION,
+                "tonnage": __version__,
+                "server": cluster.source,
+                "embedded": data_dir is not None,
+                "asksScheduler": cluster.asks_scheduler,
+            }
+        )
+
+    async def state(asked: Asked) -> web.StreamResponse:
+        return json_answer(cluster.collections.state())
+
+    router.get("/api/v1/about", about)
+    router.get("/api/v1/state", state)
+    router.get("/api/v1/changes", change_stream(cluster.collections))

@@ -1,0 +1,1 @@
+"""`tonnage top`: the same rows on a terminal."""

@@ -1,0 +1,183 @@
+"""The rows of the dashboard's JSON, version v1, as page, terminal and scripts read them (docs/reference/dashboard.md).
+
+A row stands in a collection under its key. Fields that have their default are left out on the wire. Sizes are bytes,
+instants are RFC 3339. Names and messages come from the cluster as they are: whoever shows them makes them harmless.
+
+    nodes         by name            also nodes that are gone and that volumes still name
+    capacities    by namespace/name  CSIStorageCapacity objects with what is kept back of them
+    volumes       by claim's key, or by the volume's name where no claim has it
+    pods          by key             those that wait, and those with claims
+    classes       by name            StorageClasses
+    lanes         by pod's uid       what happened to a pod, step by step (the flow)
+    faults        by kind@node       what is made to go wrong on an embedded cluster
+    notices       by topic           what a person should know: kinds that cannot be read, a server that is away
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from tonnage.objects.meta import Record
+
+VERSION: Final = "v1"
+
+
+class Row(Record):
+    """One row; equal rows are no change."""
+
+
+class AttachSlots(Row):
+    """Volumes of one driver on a node; without a limit `limit` is absent."""
+
+    driver: str
+    used: int = 0
+    limit: int | None = None
+
+
+class NodeRow(Row):
+    """A node. `gone`: volumes name it, and there is no such node any more."""
+
+    name: str
+    zone: str = ""
+    ready: bool = True
+    cordoned: bool = False
+    gone: bool = False
+    reason: str = ""
+    """Why it is not ready, in its own words."""
+    pods: int = 0
+    slots: tuple[AttachSlots, ...] = ()
+    pools: tuple[PoolRow, ...] = ()
+    """Its pools where they can be seen (the embedded driver's records); else `capacities` say what is free."""
+
+
+class PoolRow(Row):
+    """One pool of a node, seen from inside."""
+
+    size: int
+    free: int
+    volumes: tuple[str, ...] = ()
+    """Keys of `volumes` that lie in it."""
+    other: int = 0
+    """Bytes of snapshots and of contents that no record names."""
+
+
+class ReservedRow(Row):
+    """What is kept back of a capacity object, for whom, since when and why."""
+
+    mode: str
+    pod: str
+    claims: tuple[str, ...] = ()
+    bytes: int = 0
+    since: datetime
+    why: str = ""
+
+
+class CapacityRow(Row):
+    """A CSIStorageCapacity: room of one class on the nodes that it reaches."""
+
+    storage_class: str
+    nodes: tuple[str, ...] = ()
+    """Those it reaches, sorted; at most 64 of them, `node_count` says how many there are."""
+    node_count: int = 0
+    pools: tuple[int, ...] = ()
+    """Free bytes of each pool, in the object's order; one number where it tells none."""
+    tells_pools: bool = False
+    capacity: int | None = None
+    largest: int | None = None
+    """maximumVolumeSize."""
+    told_at: datetime | None = None
+    stale: str = ""
+    """Why its figures are not to be believed; empty when they are."""
+    reserved: tuple[ReservedRow, ...] = ()
+
+
+class VolumeRow(Row):
+    """A claim with its volume, or a volume without a claim."""
+
+    claim: str = ""
+    volume: str = ""
+    storage_class: str = ""
+    driver: str = ""
+    bytes: int = 0
+    state: str = "waiting"
+    """waiting, making (a node is chosen), bound, moving (on its way to `target`), released, lost."""
+    node: str = ""
+    """Where it is, or is being made; empty for one that every node reaches, or that is nowhere yet."""
+    target: str = ""
+    """Where it is on its way to."""
+    pool: int = -1
+    attached: tuple[str, ...] = ()
+    attach_error: str = ""
+    pods: tuple[str, ...] = ()
+    since: datetime | None = None
+    """Since when it is in its state, as far as objects tell."""
+
+
+class PodRow(Row):
+    """A pod that waits, or has claims."""
+
+    uid: str
+    phase: str = "Pending"
+    node: str = ""
+    nominated: str = ""
+    claims: tuple[str, ...] = ()
+    workload: str = ""
+    """KIND/NAMESPACE/NAME of its controller."""
+    scheduler: str = ""
+    created: datetime | None = None
+    message: str = ""
+    """Why it waits, in the scheduler's words (PodScheduled), or why it failed."""
+    terminating: bool = False
+
+
+class ClassRow(Row):
+    driver: str
+    mode: str = ""
+    group: str = ""
+    """tonnage.dev/capacity-group: classes that share their pools."""
+    is_default: bool = False
+
+
+class Step(Row):
+    """One thing that happened to a pod."""
+
+    at: datetime
+    kind: str
+    """created, decided, reserved, released, nominated, refused, provisioning, provisioned, rebuilding, rebuilt, bound,
+    attaching, attached, started, failed, deleted, event."""
+    text: str
+    node: str = ""
+    source: str = ""
+    """Who says so: api, scheduler, or the component of an event."""
+
+
+class LaneRow(Row):
+    pod: str
+    steps: tuple[Step, ...] = ()
+    done: bool = False
+
+
+class FaultRow(Row):
+    kind: str
+    node: str = ""
+    value: float = 0.0
+
+
+class NoticeRow(Row):
+    severity: str = "warning"
+    """error, warning or info."""
+    text: str
+    hint: str = ""
+
+
+COLLECTIONS: Final[dict[str, type[Row]]] = {
+    "nodes": NodeRow,
+    "capacities": CapacityRow,
+    "volumes": VolumeRow,
+    "pods": PodRow,
+    "classes": ClassRow,
+    "lanes": LaneRow,
+    "faults": FaultRow,
+    "notices": NoticeRow,
+}

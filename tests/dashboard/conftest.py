@@ -1,0 +1,104 @@
+"""The dashboard in a real browser: the machine's chromium, driven by playwright; without one the tests skip.
+
+`Window` is a browser's window on a dashboard. What no page of ours may do fails the test that it happened in: an error
+in the console, a request that leaves the host, an exception that nobody caught.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+
+from tonnage.clock import SystemClock
+from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.server.program import DashboardSettings, shown
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+TOKEN = "a-token-for-the-tests-alone"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "/tests/dashboard/" in str(item.path):
+            item.add_marker(pytest.mark.browser)
+
+
+class Window:
+    """A browser's window on a dashboard, and what went wrong in it."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page, self.address = page, address
+        self.problems: list[str] = []
+        self.expected: list[str] = []
+        """Parts of problems that a test provokes."""
+        page.on("console", lambda each: each.type in ("error", "warning") and self.problems.append(each.text))
+        page.on("pageerror", lambda each: self.problems.append(str(each)))
+        page.on("request", lambda each: self._is_ours(each.url) or self.problems.append(f"asks {each.url}"))
+
+    def _is_ours(self, url: str) -> bool:
+        return url.startswith(("data:", "blob:")) or urlsplit(url).netloc == urlsplit(self.address).netloc
+
+    async def go(self, view: str) -> None:
+        """Open a view: map, pending, flow, …"""
+        await self.page.evaluate("view => { location.hash = `#/${view}` }", view)
+
+    def check(self) -> None:
+        """Raise AssertionError for whatever went wrong and was not expected."""
+        found = [each for each in self.problems if not any(part in each for part in self.expected)]
+        assert not found, found
+
+
+Opened = Callable[..., Awaitable[Window]]
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no chromium on the PATH (Debian: apt-get install chromium), and $CHROMIUM names none")
+    async with async_playwright() as playwright:
+        found = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else []
+        )
+        yield found
+        await found.close()
+
+
+@pytest.fixture
+async def open_window(browser: Browser) -> AsyncIterator[Opened]:
+    """Opens windows on an address, each in a browser profile of its own; all are checked at the end of the test."""
+    windows: list[Window] = []
+    contexts: list[BrowserContext] = []
+
+    async def opened(address: str, **options: object) -> Window:
+        context = await browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+        contexts.append(context)
+        window = Window(await context.new_page(), address)
+        windows.append(window)
+        await window.page.goto(address)
+        return window
+
+    yield opened
+    for context in contexts:
+        await context.close()
+    for window in windows:
+        window.check()
+
+
+@pytest.fixture
+def shown_cluster() -> ShownCluster:
+    """A cluster that a test fills by `put`, without any server behind it."""
+    return ShownCluster(clock=SystemClock())
+
+
+@pytest.fixture
+async def window(shown_cluster: ShownCluster, open_window: Opened) -> AsyncIterator[Window]:
+    """A window on `shown_cluster`."""
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(shown(shown_cluster, DashboardSettings(port=0, token=TOKEN)))
+        yield await open_window(address)
