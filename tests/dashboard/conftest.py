@@ -2,31 +2,52 @@
 
 `Window` is a browser's window on a dashboard. What no page of ours may do fails the test that it happened in: an error
 in the console, a request that leaves the host, an exception that nobody caught.
+
+A browser takes two seconds to start, so that there is one for all tests of a worker, with a profile of its own for each
+window. It lives in the event loop that it was started in: every test and every fixture of this folder runs in the
+session's loop, by the two hooks below, and needs no mark for it.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+HERE = Path(__file__).parent
+CHROMIUM = os.environ.get("CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 TOKEN = "a-token-for-the-tests-alone"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "/tests/dashboard/" in str(item.path):
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+    """Asynchronous fixtures of this folder run where its tests run. (Those of a whole session say so themselves.)"""
+    is_async = inspect.iscoroutinefunction(fixturedef.func) or inspect.isasyncgenfunction(fixturedef.func)
+    if is_async and Path(inspect.getfile(fixturedef.func)).is_relative_to(HERE):
+        fixturedef.func._loop_scope = "session"  # what pytest_asyncio.fixture(loop_scope="session") sets
+    return (yield)
 
 
 class Window:
@@ -55,9 +76,10 @@ class Window:
 
 
 Opened = Callable[..., Awaitable[Window]]
+Serve = Callable[..., Awaitable[str]]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no chromium on the PATH (Debian: apt-get install chromium), and $CHROMIUM names none")
@@ -70,7 +92,20 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def open_window(browser: Browser) -> AsyncIterator[Opened]:
+async def serve() -> AsyncIterator[Serve]:
+    """Serves clusters until the test's windows are closed: `address = await serve(shown_cluster, data_dir=…)`."""
+    async with AsyncExitStack() as stack:
+
+        async def served(cluster: ShownCluster, **settings: Any) -> str:
+            return await stack.enter_async_context(
+                shown(cluster, DashboardSettings(**{"port": 0, "token": TOKEN, **settings}))
+            )
+
+        yield served
+
+
+@pytest.fixture
+async def open_window(browser: Browser, serve: Serve) -> AsyncIterator[Opened]:
     """Opens windows on an address, each in a browser profile of its own; all are checked at the end of the test."""
     windows: list[Window] = []
     contexts: list[BrowserContext] = []
@@ -97,8 +132,6 @@ def shown_cluster() -> ShownCluster:
 
 
 @pytest.fixture
-async def window(shown_cluster: ShownCluster, open_window: Opened) -> AsyncIterator[Window]:
+async def window(shown_cluster: ShownCluster, serve: Serve, open_window: Opened) -> Window:
     """A window on `shown_cluster`."""
-    async with AsyncExitStack() as stack:
-        address = await stack.enter_async_context(shown(shown_cluster, DashboardSettings(port=0, token=TOKEN)))
-        yield await open_window(address)
+    return await open_window(await serve(shown_cluster))
