@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Iterator
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +15,6 @@ from tonnage.cli.progress import INTERRUPTED, progress
 from tonnage.whatif.fit.limits import MOST
 
 if TYPE_CHECKING:
-    from tonnage.whatif.expansion import Replica
-    from tonnage.whatif.fit.answer import FitAnswer
     from tonnage.whatif.fit.counting import FitCluster
     from tonnage.whatif.sources import ClusterState
 
@@ -67,7 +62,7 @@ def fit(
     from tonnage.whatif.fit import report
     from tonnage.whatif.fit.asking import asked_template, asked_workload, node_template
     from tonnage.whatif.fit.counting import FitCluster
-    from tonnage.whatif.fit.growth import nodes_needed
+    from tonnage.whatif.fit.fitting import fitted
 
     if (workload is None) == (template_file is None):
         raise click.UsageError("give --workload KIND/NS/NAME or --template FILE, one of the two")
@@ -78,7 +73,7 @@ def fit(
     _say_who_waits(state)
     creation = cluster.creation
     if template_file is not None:
-        asked = asked_template(state, creation, template_file)
+        asked = asked_template(state, creation, str(template_file))
     else:
         asked = asked_workload(state, creation, workload or "", cluster.namespace)
 
@@ -88,14 +83,8 @@ def fit(
         made.apply(asked.made)
         return made
 
-    needed, replicas = None, asked.replicas
-    if node_file is not None:
-        template, wanted = node_template(creation, node_file), list(islice(asked.replicas, asked.wanted))
-        with progress("adding nodes"):
-            needed = nodes_needed(fresh, wanted, template)
-        replicas = chain(wanted, asked.replicas)
-    answer = _counted(asked.name, replicas, fresh(), most, with_disks=output != "table")
-    answer = dataclasses.replace(answer, needed=needed)
+    template = node_template(creation, node_file) if node_file is not None else None
+    answer = fitted(asked, fresh, most=most, phase=progress, with_disks=output != "table", node_template=template)
     if output == "json":
         written_json(answer.document())
     elif output == "html":
@@ -106,28 +95,6 @@ def fit(
         written(lambda: report.show(answer, sys.stdout))
     if answer.counted.is_interrupted:
         sys.exit(INTERRUPTED)
-
-
-def _counted(name: str, replicas: Iterator[Replica], cluster: FitCluster, most: int, *, with_disks: bool) -> FitAnswer:
-    """Count, and look for what would let the next one in; Ctrl-C leaves what is known by then."""
-    from tonnage.whatif.disk_documents import disks_of_objects
-    from tonnage.whatif.fit.answer import FitAnswer
-    from tonnage.whatif.fit.counting import count
-    from tonnage.whatif.fit.remedies import Remedies
-
-    with progress(f"placing replicas of {name}") as step:
-        counted = count(cluster, replicas, most, step)
-    disks = disks_of_objects(cluster.replay.objects, cluster.replay.engine.held) if with_disks else []
-    answer = FitAnswer(name, counted, disks=disks)
-    if counted.refusal is None or counted.refused is None:
-        return answer
-    pod = cluster.replay.pod(counted.refused.pod.key)
-    try:
-        with progress("looking for what would let the next one in"):
-            return dataclasses.replace(answer, remedies=tuple(Remedies(cluster, pod, counted.refusal).found()))
-    except KeyboardInterrupt:
-        counted.is_interrupted = True
-        return answer
 
 
 def _say_who_waits(state: ClusterState) -> None:

@@ -7,6 +7,7 @@ in flow style. UTF-16, which PowerShell writes when kubectl's output is redirect
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,6 +18,21 @@ from tonnage.objects.texts.yaml_text import InvalidYaml, documents
 from tonnage.whatif.manifest_errors import BrokenManifest
 
 _LONG_NUMBER = 19
+
+
+@dataclass(frozen=True, slots=True)
+class GivenText:
+    """A file that lies on no disk of ours, with the name that it is told by; counts wherever a file's name does."""
+
+    name: str
+    data: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Source = str | GivenText
+"""Where manifests stand: a file's or a folder's path, `-`, or a text that was given."""
 
 
 def documents_of(data: bytes, file: str, warnings: list[str]) -> list[Any]:

@@ -35,7 +35,7 @@ from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.engine.kinds import READ_KINDS
 from tonnage.suggestions import did_you_mean
 from tonnage.whatif.manifest_errors import BrokenManifest, Origin, malformed, unknown_fields
-from tonnage.whatif.manifest_text import documents_of
+from tonnage.whatif.manifest_text import GivenText, Source, documents_of
 
 STDIN = "-"
 _SUFFIXES = (".json", ".yaml", ".yml")
@@ -90,7 +90,7 @@ class Manifests:
 
 
 def read(
-    sources: Sequence[str],
+    sources: Sequence[Source],
     *,
     without: Path | None = None,
     with_workloads: bool = False,
@@ -154,8 +154,11 @@ def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def _texts(source: str, without: Path | None, stdin: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
+def _texts(source: Source, without: Path | None, stdin: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
     """(name, content) of each file that a source stands for."""
+    if isinstance(source, GivenText):
+        yield source.name, source.data
+        return
     if source == STDIN:
         yield _shown(source), stdin()
         return
@@ -173,8 +176,8 @@ def _texts(source: str, without: Path | None, stdin: Callable[[], bytes]) -> Ite
             raise TonnageError(f"{file}: cannot be read: {exc.strerror}") from exc
 
 
-def _shown(source: str) -> str:
-    return "standard input" if source == STDIN else source
+def _shown(source: Source) -> str:
+    return "standard input" if source == STDIN else str(source)
 
 
 # -- objects ----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.suggestions import did_you_mean
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin
-from tonnage.whatif.manifest_text import documents_of
+from tonnage.whatif.manifest_text import GivenText, documents_of
 from tonnage.whatif.manifests import READ, objects_at
 
 _SHOWN = 60
@@ -99,7 +99,12 @@ def read_steps(path: Path, creation: Creation, warnings: list[str]) -> list[Step
         data = path.read_bytes()
     except OSError as exc:
         raise BrokenStep(str(path), 0, f"cannot be read: {exc.strerror}", hint="name a file with steps") from exc
-    return _Reader(str(path), creation, warnings).steps(data)
+    return steps_of(GivenText(str(path), data), creation, warnings)
+
+
+def steps_of(given: GivenText, creation: Creation, warnings: list[str]) -> list[Step]:
+    """The same for a text that lies in no file."""
+    return _Reader(given.name, creation, warnings).steps(given.data)
 
 
 class _Reader:

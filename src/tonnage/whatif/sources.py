@@ -28,6 +28,7 @@ from tonnage.scheduling.engine.kinds import READ_KINDS, ReadKind
 from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin
+from tonnage.whatif.manifest_text import Source
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
@@ -66,7 +67,7 @@ class ClusterState:
 
 
 def from_files(
-    sources: Sequence[str], creation: Creation, *, without: Path | None = None, with_workloads: bool = False
+    sources: Sequence[Source], creation: Creation, *, without: Path | None = None, with_workloads: bool = False
 ) -> ClusterState:
     """What manifests describe; `without` is a file among them that holds none. Raises BrokenManifest."""
     found = manifests.read(sources, without=without, with_workloads=with_workloads)

@@ -12,7 +12,7 @@ those allow. Changes are settled together, `SETTLE_S` apart at most.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
@@ -26,8 +26,10 @@ from tonnage.dashboard.wire.rows import NoticeRow
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Object
-from tonnage.scheduling.engine.kinds import READ_KINDS
+from tonnage.scheduling.engine.kinds import READ_KINDS, ReadKind
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
+from tonnage.whatif.sources import listed
+from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 SETTLE_S: Final = 0.1
 """How long changes are gathered: ten times a second is as often as anybody sees."""
@@ -68,6 +70,15 @@ class LiveCluster(ShownCluster):
         if self._scheduler is None:
             return None
         return await memory_of(self._scheduler, clock=self.clock, user=self._scheduler_user)
+
+    async def workloads(self) -> Sequence[Object]:
+        """Listed now: they are asked for seldom. What the user may not list counts as none."""
+        kinds = [ReadKind(cls) for cls in NOT_READ_BY_DECISIONS]
+        found, unlisted, _ = await listed(self.client, kinds, tells_unknown=False)
+        for kind, why in unlisted.items():
+            text = f"{kind} objects cannot be listed and count as none in what-if questions: {why}"
+            self.collections.put("notices", kind, NoticeRow(text=text))
+        return found
 
     async def __aenter__(self) -> Self:
         self.informers.start()

@@ -5,14 +5,16 @@ Live clusters are filled by informers (`live_cluster.py`); tests, and whoever pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 
 from tonnage.clock import Clock
 from tonnage.dashboard.model.cluster_model import ClusterModel
+from tonnage.dashboard.model.known_objects import KINDS
 from tonnage.dashboard.wire.collections import Collections
-from tonnage.objects.meta import Object
+from tonnage.objects.meta import Key, Object
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 
 class ShownCluster:
@@ -25,27 +27,43 @@ class ShownCluster:
         self.source = source
         self.collections = Collections()
         self.model = ClusterModel(self.collections)
+        self._others: dict[tuple[str, Key], Object] = {}
+        """Objects that no row is made of, and that questions look at: sets, budgets, and whoever makes pods."""
 
     def put(self, *objects: Object) -> None:
         """Add objects, or change them, and settle."""
         for each in objects:
-            self.model.put(each)
+            if isinstance(each, KINDS):
+                self.model.put(each)
+            else:
+                self._others[type(each).__name__, each.key] = each
         self.model.settle()
 
     def remove(self, *objects: Object) -> None:
         for each in objects:
-            self.model.remove(each)
+            if isinstance(each, KINDS):
+                self.model.remove(each)
+            else:
+                self._others.pop((type(each).__name__, each.key), None)
         self.model.settle()
 
-    def objects(self) -> Iterable[Object]:
+    def objects(self) -> Iterator[Object]:
         """Every object that decisions read, as it is known now."""
-        return self.model.objects
+        yield from self.model.objects
+        for each in self._others.values():
+            if not isinstance(each, NOT_READ_BY_DECISIONS):
+                yield each
 
     async def memory(self) -> SchedulerMemory | None:
         """What the scheduler knows now; None where there is none to ask."""
         return None
 
-    async def state(self) -> ClusterState:
+    async def workloads(self) -> Sequence[Object]:
+        """What makes pods and is not looked at by decisions: Deployments, Jobs and the like."""
+        return [each for each in self._others.values() if isinstance(each, NOT_READ_BY_DECISIONS)]
+
+    async def state(self, *, with_workloads: bool = False, with_memory: bool = True) -> ClusterState:
         """The cluster as it is now, for what-if questions. Nobody waits between the objects of one state."""
-        memory = await self.memory()
-        return ClusterState(list(self.objects()), self.source, self.clock, memory=memory)
+        memory = await self.memory() if with_memory else None
+        workloads = await self.workloads() if with_workloads else ()
+        return ClusterState(list(self.objects()), self.source, self.clock, memory=memory, workloads=workloads)

@@ -65,16 +65,16 @@ class Preview:
         self.disks_before = rehearsal.disks()
         if self.is_one_by_one:
             rehearsal.drain_one_by_one(self.nodes)
-            step(1)
-            self.is_drained = True
             self.disks_after = rehearsal.disks()
+            self.is_drained = True
+            step(1)
             self.order = OrderSearch(self.nodes, self.outcome.cost)
             orders.search(self.scene, self.outcome, self.order, step)
         else:
             rehearsal.drain_together(self.nodes)
             self.disks_after = rehearsal.disks()
+            self.is_drained = True
             step(1)
-        self.is_drained = True
         one_more.try_all(self.scene, self.nodes, self.one_more, is_one_by_one=self.is_one_by_one, step=step)
         self.is_partial = False
 

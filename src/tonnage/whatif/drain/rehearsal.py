@@ -52,6 +52,8 @@ class Scene:
     updates_attach_limits: bool = True
     """Whether CSINodes follow their drivers (KEP-4876)."""
     seed: int = 0
+    is_stopped: Callable[[], bool] = lambda: False
+    """Asked between any two steps of every rehearsal. Who does not want the answer any more raises here."""
 
 
 class Rehearsal:
@@ -74,6 +76,7 @@ class Rehearsal:
                 explains=_Every() if explains else frozenset(),
             ),
             workloads=scene.state.workloads,
+            is_stopped=scene.is_stopped,
         )
         self.world.controllers.on_replaced = self._lineages.replaced
         self.events = NodeEvents(self.world)

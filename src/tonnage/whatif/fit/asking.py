@@ -18,6 +18,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Expander, Replica
+from tonnage.whatif.manifest_text import Source
 from tonnage.whatif.sources import ClusterState, from_files
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, workload_name
 
@@ -42,9 +43,9 @@ def asked_workload(state: ClusterState, creation: Creation, text: str, namespace
     return _expanded(state, creation, found)
 
 
-def asked_template(state: ClusterState, creation: Creation, file: Path) -> Asked:
+def asked_template(state: ClusterState, creation: Creation, file: Source) -> Asked:
     """The one workload or pod of a file. Raises TonnageError when there is none, or more than one."""
-    template = from_files([str(file)], creation, with_workloads=True)
+    template = from_files([file], creation, with_workloads=True)
     known = [*template.objects, *template.workloads]
     workloads = [each for each in known if is_workload(each)]
     pods = [each for each in known if isinstance(each, Pod)]

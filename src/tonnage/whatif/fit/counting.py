@@ -19,6 +19,7 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit.limits import MOST
+from tonnage.whatif.interruptions import INTERRUPTIONS
 from tonnage.whatif.replay import Replay
 
 
@@ -120,7 +121,8 @@ class FitCluster:
 def count(
     cluster: FitCluster, replicas: Iterator[Replica], most: int = MOST, step: Callable[[float], object] = lambda n: None
 ) -> Counted:
-    """Put replicas in until one fits nowhere, or until there are `most`. Ctrl-C leaves what was counted until then."""
+    """Put replicas in until one fits nowhere, or until there are `most`. Ctrl-C, or a `step` that
+    says that nobody waits any longer, leaves what was counted until then."""
     counted = cluster.counted
     try:
         for replica in replicas:
@@ -132,6 +134,6 @@ def count(
                 counted.refusal = cluster.explain(cluster.replay.pod(replica.pod.key))
                 break
             step(1)
-    except KeyboardInterrupt:
+    except INTERRUPTIONS:
         counted.is_cut = counted.is_interrupted = True
     return counted

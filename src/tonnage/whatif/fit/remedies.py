@@ -59,9 +59,16 @@ class Remedy:
 
 
 class Remedies:
-    """What would let a pod in that fits nowhere now."""
+    """What would let a pod in that fits nowhere now. `step` is called at each try, and may end it by raising."""
 
-    def __init__(self, cluster: FitCluster, pod: Pod, refusal: Explanation) -> None:
+    def __init__(
+        self,
+        cluster: FitCluster,
+        pod: Pod,
+        refusal: Explanation,
+        step: Callable[[float], object] = lambda amount: None,
+    ) -> None:
+        self._step = step
         self._cluster = cluster
         self._pod = pod
         self._refusal = refusal
@@ -96,6 +103,7 @@ class Remedies:
 
     def fits(self, changes: Iterable[Object]) -> bool:
         """Whether the pod fits with these objects changed or added; afterwards everything is as before."""
+        self._step(1)
         replay, undo = self._cluster.replay, list[Callable[[], object]]()
         try:
             for each in changes:

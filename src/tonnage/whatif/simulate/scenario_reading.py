@@ -19,7 +19,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.names import dns_subdomain
 from tonnage.quantity import InvalidQuantity, Quantity
 from tonnage.suggestions import did_you_mean
-from tonnage.whatif.manifest_text import documents_of
+from tonnage.whatif.manifest_text import GivenText, documents_of
 from tonnage.whatif.simulate.scenario import (
     API_VERSION,
     KIND,
@@ -51,16 +51,22 @@ def read_scenario(path: Path) -> Scenario:
         data = path.read_bytes()
     except OSError as exc:
         raise TonnageError(f"{path}: cannot be read: {exc.strerror}", hint="name a scenario with --scenario") from exc
+    return scenario_of(GivenText(str(path), data))
+
+
+def scenario_of(given: GivenText) -> Scenario:
+    """The same for a text that lies in no file."""
+    path, data = given.name, given.data
     twice: list[str] = []
-    documents = [each for each in documents_of(data, str(path), twice) if each is not None]
+    documents = [each for each in documents_of(data, path, twice) if each is not None]
     if twice:
         told = twice[0].removeprefix(f"{path}, ").removesuffix("; the last counts")
-        raise BrokenScenario(str(path), "", told, "write it once")
+        raise BrokenScenario(path, "", told, "write it once")
     if len(documents) != 1:
         found = f"holds {len(documents)} documents" if documents else "is empty"
         hint = f"a scenario is one document: apiVersion: {API_VERSION}, kind: {KIND}, events: […]"
-        raise BrokenScenario(str(path), "the file", found, hint)
-    return _Reader(str(path)).scenario(documents[0])
+        raise BrokenScenario(path, "the file", found, hint)
+    return _Reader(path).scenario(documents[0])
 
 
 class _Reader:
