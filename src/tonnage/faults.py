@@ -126,6 +126,19 @@ class FaultFile:
         self._change(keep)
         return tuple(ended)
 
+    def end(self, kind: str, node: str) -> tuple[Fault, ...]:
+        """End one fault, that of this kind and of this node, or with an empty node the one for all nodes alone."""
+        ended: list[Fault] = []
+
+        def keep(held: Iterable[Fault]) -> list[Fault]:
+            kept: list[Fault] = []
+            for fault in held:
+                (ended if (fault.kind, fault.node) == (kind, node) else kept).append(fault)
+            return kept
+
+        self._change(keep)
+        return tuple(ended)
+
     def write(self, faults: Iterable[Fault]) -> None:
         """Make these the faults, all at once."""
         self._change(lambda _: list(faults))

@@ -16,7 +16,7 @@ from tonnage.cli.help.groups import HintedUsageError, SuggestingGroup
 from tonnage.cli.output import echo
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFault, kind_of
-from tonnage.plane.settings import nodes_of
+from tonnage.plane.settings import NoSuchNode, require_node
 from tonnage.printable import printable, printable_json
 from tonnage.suggestions import closest
 
@@ -66,15 +66,10 @@ class _Where:
 
     def require_node(self, node: str) -> None:
         """Raises UsageError for a node that the cluster of this folder does not have, once it was started."""
-        known = nodes_of(self.faults().path.parent)
-        if node and known and node not in known:
-            near = closest(node, known)
-            have = f"{known[0]} to {known[-1]}" if len(known) > 1 else known[0]
-            raise HintedUsageError(
-                f'this cluster has no node "{node}"',
-                f"did you mean '{near[0]}'? It has {have}" if near else f"it has {have}",
-                click.get_current_context(),
-            )
+        try:
+            require_node(self.faults().path.parent, node)
+        except NoSuchNode as exc:
+            raise HintedUsageError(exc.message, exc.hint or "", click.get_current_context()) from exc
 
 
 def _named(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:

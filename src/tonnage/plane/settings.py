@@ -22,6 +22,7 @@ from tonnage.faults import FAULT_FILE_NAME
 from tonnage.gates import Gates
 from tonnage.plane.log_files import MAX_LOG_BYTES
 from tonnage.private_files import read_own, require_own_folder, write_private
+from tonnage.suggestions import closest
 
 MAX_NODES: Final = 500
 _SETTINGS_FILE: Final = "cluster.json"
@@ -125,3 +126,20 @@ def nodes_of(data_dir: Path) -> list[str]:
         return []
     settings = PlaneSettings(data_dir)
     return settings.node_names(settings.resolved())
+
+
+class NoSuchNode(TonnageError):
+    """A node that a cluster does not have."""
+
+
+def require_node(data_dir: Path, node: str) -> None:
+    """Raises NoSuchNode for a node that the cluster of this folder does not have, once it was started."""
+    known = nodes_of(data_dir)
+    if not node or not known or node in known:
+        return
+    near = closest(node, known)
+    have = f"{known[0]} to {known[-1]}" if len(known) > 1 else known[0]
+    raise NoSuchNode(
+        f'this cluster has no node "{node}"',
+        hint=f"did you mean '{near[0]}'? It has {have}" if near else f"it has {have}",
+    )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tonnage.client.config.connection import User
 from tonnage.client.http import Client
+from tonnage.dashboard.follow.followed_faults import following_faults
 from tonnage.dashboard.follow.live_cluster import LiveCluster
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.server.access import Access
@@ -52,6 +53,7 @@ async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIter
     """Serve a cluster while the block runs. Raises TonnageError when the port is taken."""
     app = App(routes_of(cluster, settings.data_dir), Access(settings.token))
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(following_faults(cluster.collections, settings.data_dir, cluster.clock))
         try:
             listener = await stack.enter_async_context(
                 listening(app.handle, host=settings.host, port=settings.port, tls=None)

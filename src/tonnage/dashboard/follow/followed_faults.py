@@ -1,0 +1,65 @@
+"""The faults of an embedded cluster as rows, whoever sets them: its file is looked at, which costs one stat.
+
+async with following_faults(cluster, data_dir):        # rows of `faults` follow the file while the block runs
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from tonnage.clock import Clock
+from tonnage.dashboard.wire.collections import Collections
+from tonnage.dashboard.wire.rows import FaultRow, NoticeRow
+from tonnage.errors import TonnageError
+from tonnage.faults import FAULT_FILE_NAME, FaultFile
+
+LOOK_S: Final = 0.5
+_NOTICE: Final = "faults"
+
+
+class FollowedFaults:
+    """Rows of what is made to go wrong, by `kind@node`."""
+
+    def __init__(self, collections: Collections, data_dir: Path) -> None:
+        self._collections = collections
+        self._file = FaultFile(data_dir / FAULT_FILE_NAME)
+
+    def look(self) -> None:
+        """Make rows of the file as it is now; one that cannot be read is told as a notice."""
+        try:
+            held = self._file.all()
+            self._collections.remove("notices", _NOTICE)
+        except TonnageError as exc:
+            self._collections.put("notices", _NOTICE, NoticeRow(text=exc.message, hint=exc.hint or ""))
+            return
+        rows = {f"{each.kind}@{each.node}": FaultRow(kind=each.kind, node=each.node, value=each.value) for each in held}
+        for key in self._collections.rows("faults").keys() - rows.keys():
+            self._collections.remove("faults", key)
+        for key, row in rows.items():
+            self._collections.put("faults", key, row)
+
+    async def follow(self, clock: Clock) -> None:
+        while True:
+            self.look()
+            await clock.sleep(LOOK_S)
+
+
+@asynccontextmanager
+async def following_faults(collections: Collections, data_dir: Path | None, clock: Clock) -> AsyncIterator[None]:
+    """Follow the faults of this folder while the block runs; without one there are none."""
+    if data_dir is None:
+        yield
+        return
+    followed = FollowedFaults(collections, data_dir)
+    followed.look()
+    task = asyncio.create_task(followed.follow(clock), name="follow the faults")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
