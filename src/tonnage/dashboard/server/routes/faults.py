@@ -47,7 +47,8 @@ def add(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
         wanted = _wanted(await asked.json())
         for each in wanted:
             require_node(file.path.parent, each.node)
-        await asyncio.to_thread(lambda: [file.put(each) for each in wanted])
+        for each in wanted:
+            await asyncio.to_thread(file.put, each)
         return _told(file, wanted)
 
     async def clear(asked: Asked) -> web.StreamResponse:
