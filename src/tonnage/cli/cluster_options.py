@@ -11,7 +11,7 @@ the usual file; with both, the files are laid over it. --context and --namespace
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -22,7 +22,7 @@ import click
 from tonnage.cli.completion.values import contexts, files, namespaces
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say
-from tonnage.endpoints import Endpoint, read_endpoints
+from tonnage.endpoints import ENDPOINTS_FILE_NAME, Endpoint, read_endpoints
 from tonnage.gates import Gates
 from tonnage.private_files import NotOurs
 
@@ -110,10 +110,10 @@ class ClusterQuestion:
             found = asyncio.run(
                 from_cluster(
                     self.connection,
-                    self._scheduler(),
+                    self.scheduler(),
                     with_workloads=with_workloads,
                     user_agent=user_agent,
-                    scheduler_user=self._scheduler_user(),
+                    scheduler_user=self.scheduler_user(),
                 )
             )
             if self.files:
@@ -123,7 +123,7 @@ class ClusterQuestion:
         say_about(found)
         return found
 
-    def _scheduler(self) -> Endpoint | None:
+    def scheduler(self) -> Endpoint | None:
         """The scheduler that was named, else the one of the `tonnage up` in whose folder the kubeconfig lies."""
         url, ca_file = self.scheduler_endpoint, self.scheduler_ca_file
         if url is not None:
@@ -141,7 +141,13 @@ class ClusterQuestion:
             say("warning", f"the scheduler is not asked: {exc.message}; name it with --scheduler-endpoint")
             return None
 
-    def _scheduler_user(self) -> User:
+    @property
+    def embedded_folder(self) -> Path | None:
+        """The folder of the `tonnage up` whose kubeconfig was named; None for any other cluster."""
+        folder = self.kubeconfig_file.absolute().parent if self.kubeconfig_file is not None else None
+        return folder if folder is not None and (folder / ENDPOINTS_FILE_NAME).exists() else None
+
+    def scheduler_user(self) -> User:
         """Who asks a scheduler that was named: the token's owner, else the kubeconfig's user. Raises UsageError.
 
         Nothing is shown to the scheduler of a `tonnage up`, which asks for nothing, nor without TLS. A password, and
@@ -239,13 +245,23 @@ def cluster_options(command: F) -> F:
     A command that takes more files as arguments calls them `more_files`.
     """
 
+    return _with_options(command, _OPTIONS)
+
+
+def live_cluster_options(command: F) -> F:
+    """The same for commands that follow a live cluster: all but files."""
+    return _with_options(command, _OPTIONS[1:])
+
+
+def _with_options(command: F, options: Sequence[Callable[[Any], Any]]) -> F:
     @wraps(command)
     def asked(**given: Any) -> Any:
+        given.setdefault("files", ())
         said = {name: given.pop(name) for name in _NAMES}
         said["files"] += given.pop("more_files", ())
         return command(cluster=ClusterQuestion(**said), **given)
 
     wrapped: Any = asked
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[no-any-return]  # click's decorators keep what they decorate

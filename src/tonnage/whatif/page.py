@@ -141,18 +141,19 @@ class Page:
         return self._console.width if self._is_terminal else _UNBROKEN
 
     def blank(self) -> None:
-        self._write(text(""))
+        self.write(text(""))
 
     def say(self, line: Text, indent: int = 0) -> None:
         """A paragraph; `indent` holds for all of its lines."""
         for part in _broken(line, self.width - indent):
-            self._write(text(" " * indent) + part)
+            self.write(text(" " * indent) + part)
 
     def table(self, table: FittedTable, indent: int = 0) -> None:
         for line in table.lines(self.width - indent):
-            self._write(text(" " * indent) + line if indent and line.plain else line)
+            self.write(text(" " * indent) + line if indent and line.plain else line)
 
-    def _write(self, line: Text) -> None:
+    def write(self, line: Text) -> None:
+        """One line that is as wide as it may be; whoever shows lines elsewhere overrides this."""
         line.rstrip()
         if self._is_terminal:
             self._console.print(line, soft_wrap=True)

@@ -28,8 +28,12 @@ GROUPS: Final[dict[str, dict[str, Entry]]] = {
             "Show a running `tonnage up` cluster: its programs, its nodes, their pools, and what is made to go wrong.",
         ),
         "dashboard": Entry(
-            "dashboard:dashboard",
+            "dashboard.dashboard:dashboard",
             "Serve a web page that shows a cluster's storage as it changes: pools, claims, who waits and why.",
+        ),
+        "top": Entry(
+            "dashboard.top:top",
+            "Show a cluster's storage in a terminal as it changes: pools, claims, who waits and why, what happens.",
         ),
         "fault": Entry(
             "fault:fault",

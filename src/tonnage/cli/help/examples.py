@@ -100,6 +100,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "tonnage dashboard --kubeconfig t/kubeconfig --port 0",
     ),
     "status": ("tonnage status --data-dir cluster", "tonnage status --data-dir cluster -o json"),
+    "top": ("tonnage top", "tonnage top --kubeconfig cluster/kubeconfig"),
     "up": (
         "tonnage up --data-dir cluster",
         "tonnage up --data-dir cluster --nodes 5 --pools 3x100Gi -f examples/09-a-database-on-pools",

@@ -1,1 +1,1 @@
-"""`tonnage top`: the same rows on a terminal."""
+"""`tonnage top`: the rows of the dashboard on a terminal. Pages are pure (rows in, lines out); `app.py` shows them."""

@@ -14,13 +14,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, TypeVar, cast
 
 import msgspec
 
 from tonnage.dashboard.wire.rows import COLLECTIONS, Row
 
+R = TypeVar("R", bound=Row)
+
 _encoder: Final = msgspec.json.Encoder()
+_NAME_OF: Final[dict[type[Row], str]] = {kind: name for name, kind in COLLECTIONS.items()}
 
 
 class Collections:
@@ -34,6 +37,10 @@ class Collections:
 
     def rows(self, collection: str) -> Mapping[str, Row]:
         return self._rows[collection]
+
+    def of(self, kind: type[R]) -> Mapping[str, R]:
+        """The rows of one class by key: `of(NodeRow)` is the collection nodes."""
+        return cast("Mapping[str, R]", self._rows[_NAME_OF[kind]])
 
     def encoded(self, collection: str, key: str) -> msgspec.Raw | None:
         return self._encoded[collection].get(key)

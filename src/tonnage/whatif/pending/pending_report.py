@@ -69,7 +69,7 @@ def _print_group(group: Group, page: Page) -> None:
         page.say(text(f"… and {hidden:,} pods of {len(owned) - _MOST_OWNERS:,} more workloads"), indent=_INDENT)
     if "" in by_owner:
         page.say(text(f"of no workload ({len(by_owner['']):,}): {_names(by_owner[''])}"), indent=_INDENT)
-    for line in _misses(group):
+    for line in nearest_misses(group):
         page.say(text(line, style="dim"), indent=_INDENT)
     for pod in group.pods:
         if pod.explanation is not None and pod.explanation.preemption is not None:
@@ -85,7 +85,7 @@ def _names(pods: list[PendingPod]) -> str:
     return named([f"{each.key} → {each.node}" if each.node else each.key for each in pods])
 
 
-def _misses(group: Group) -> list[str]:
+def nearest_misses(group: Group) -> list[str]:
     """The nearest miss of the first pod that has one; kube-scheduler's words where there is none."""
     if group.cause.kind in (causes.FITS, causes.ASSUMED, causes.TERMINATING, causes.FOREIGN, causes.GATED):
         return []

@@ -1,0 +1,50 @@
+"""`tonnage top`: a cluster's storage in a terminal, kept up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+import click
+
+from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
+from tonnage.clock import SystemClock
+from tonnage.errors import TonnageError
+
+
+@click.command()
+@live_cluster_options
+def top(cluster: ClusterQuestion) -> None:
+    """Show a cluster's storage in a terminal as it changes: pools, claims, who waits and why, what happens.
+
+    What `tonnage dashboard` shows, for a terminal of 80 columns and more, also over ssh. It reads with the rights of
+    the kubeconfig's user and writes nothing. Keys are shown at the bottom; q leaves.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise TonnageError(
+            "tonnage top needs a terminal, and this is none",
+            hint="for scripts there are tonnage explain --pending -o json, and the dashboard's JSON",
+        )
+    # Logs would be written over the screen; what a person should know stands there as a notice.
+    logging.getLogger().addHandler(logging.NullHandler())
+    asyncio.run(_run(cluster))
+
+
+async def _run(question: ClusterQuestion) -> None:
+    from tonnage.client.http import Client
+    from tonnage.dashboard.follow.live_cluster import LiveCluster
+    from tonnage.dashboard.terminal.app import Top
+    from tonnage.dashboard.terminal.live_questions import LiveQuestions
+    from tonnage.whatif.sources import check_answers
+
+    connection, scheduler, clock = question.connection, question.scheduler(), SystemClock()
+    async with Client.connect(connection, clock=clock, user_agent="tonnage-top") as client:
+        await check_answers(client)
+        following = LiveCluster(client, scheduler=scheduler, scheduler_user=question.scheduler_user())
+        async with following:
+            await following.wait_first()
+            questions = LiveQuestions(
+                following, question.configuration, question.foreign, is_default=question.config_file is None
+            )
+            await Top(following, questions).run_async()

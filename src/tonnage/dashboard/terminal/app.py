@@ -1,0 +1,212 @@
+"""`tonnage top`: map, pending and flow of a cluster in a terminal, kept up to date.
+
+    m map   p pending   f flow      what is shown
+    enter, escape                   more of the line under the cursor, and back
+    /                               search; an empty search shows all again
+    s                               sort the map by name, fullness, trouble
+    q                               leave
+
+Rows change as often as the cluster does; the page is drawn anew twice a second at most, so that a slow line over ssh is
+not filled with what nobody reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, Protocol
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Footer, Input, Static
+
+from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.terminal.flow_page import flow_lines, lane_lines
+from tonnage.dashboard.terminal.lines import Line, plain
+from tonnage.dashboard.terminal.lines_view import LinesView
+from tonnage.dashboard.terminal.map_page import SORTS, map_lines, node_lines
+from tonnage.dashboard.terminal.pending_page import explanation_lines, pending_lines
+from tonnage.dashboard.wire.rows import NoticeRow, PodRow
+from tonnage.errors import TonnageError
+from tonnage.objects.meta import Key
+from tonnage.printable import printable
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.whatif.pending.pending import PendingAnswer
+
+DRAW_S: Final = 0.5
+ASK_S: Final = 3.0
+"""How often it is worked out why pods wait, while somebody looks at that."""
+
+
+class Questions(Protocol):
+    """What is worked out when somebody wants to see it."""
+
+    async def pending(self) -> PendingAnswer: ...
+
+    async def explanation(self, pod: Key) -> tuple[Explanation, dict[str, int]]: ...
+
+
+class Top(App[None]):
+    """One cluster in a terminal."""
+
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "tonnage top"
+    CSS = """
+    #head { height: 1; background: $panel; }
+    #notice { height: auto; max-height: 3; color: $warning; }
+    #search { display: none; height: 1; border: none; padding: 0; }
+    LinesView { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "page('map')", "map"),
+        Binding("p", "page('pending')", "pending"),
+        Binding("f", "page('flow')", "flow"),
+        Binding("slash", "search", "search", key_display="/"),
+        Binding("s", "sort", "sort"),
+        Binding("escape", "leave", "back"),
+        Binding("q", "quit", "quit"),
+    ]
+
+    def __init__(self, cluster: ShownCluster, questions: Questions, *, title: str = "") -> None:
+        super().__init__()
+        self._cluster, self._questions = cluster, questions
+        self._title = title or cluster.source
+        self._page = "map"
+        self._opened = ""
+        self._search = ""
+        self._sort = SORTS[0]
+        self._pending: PendingAnswer | None = None
+        self._explained: list[Line] = []
+        self._drawn: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="head")
+        yield Static(id="notice")
+        yield LinesView()
+        yield Input(id="search", placeholder="search; enter ends, escape clears")
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.query_one(LinesView).focus()
+        self.set_interval(DRAW_S, self._draw)
+        self.run_worker(self._ask(), name="why pods wait")
+        self._draw(from_top=True)
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    # -- drawing ------------------------------------------------------------------------------------------------------
+
+    def _draw(self, *, from_top: bool = False) -> None:
+        width = self.size.width
+        state = (self._cluster.collections.revision, self._page, self._opened, self._search, self._sort, width,
+                 id(self._pending), id(self._explained))  # fmt: skip
+        if state == self._drawn and not from_top:
+            return
+        self._drawn = state
+        self.query_one("#head", Static).update(self._head(width))
+        notices = self._cluster.collections.of(NoticeRow)
+        told = "\n".join(f"{name}: {row.text}" for name, row in sorted(notices.items())[:2])
+        self.query_one("#notice", Static).update(Text(printable(told) if told else ""))
+        self.query_one("#notice").display = bool(told)
+        self.query_one(LinesView).show(self._lines(width), from_top=from_top)
+
+    def _head(self, width: int) -> Text:
+        waiting = sum(not pod.node and pod.phase == "Pending" for pod in self._cluster.collections.of(PodRow).values())
+        nodes = len(self._cluster.collections.rows("nodes"))
+        parts = f" {self._page}   {nodes} nodes, {waiting} pods wait"
+        parts += f"   sorted by {self._sort}" if self._page == "map" and not self._opened else ""
+        parts += f"   /{self._search}" if self._search else ""
+        head = Text(printable(parts), style="bold")
+        right = printable(self._title)
+        if head.cell_len + len(right) + 2 <= width:
+            head.append(right.rjust(width - head.cell_len - 1))
+        return head
+
+    def _lines(self, width: int) -> list[Line]:
+        rows = self._cluster.collections
+        if self._opened:
+            opened: dict[str, Callable[[], list[Line]]] = {
+                "map": lambda: node_lines(rows, self._opened, now=self._cluster.clock.now()),
+                "pending": lambda: self._explained or [plain("working it out", "dim")],
+                "flow": lambda: lane_lines(rows, self._opened),
+            }
+            return opened[self._page]()
+        if self._page == "pending":
+            return pending_lines(self._pending, rows, width=width, search=self._search)
+        if self._page == "flow":
+            return flow_lines(rows, width=width, search=self._search)
+        return map_lines(rows, width=width, search=self._search, sort=self._sort)
+
+    # -- what is worked out -------------------------------------------------------------------------------------------
+
+    async def _ask(self) -> None:
+        """Work out why pods wait, as long as somebody looks."""
+        while True:
+            if self._page == "pending" and not self._opened:
+                try:
+                    self._pending = await self._questions.pending()
+                except TonnageError as exc:
+                    self.notify(printable(exc.message), severity="warning", markup=False)
+            await asyncio.sleep(ASK_S if self._page == "pending" else DRAW_S)
+
+    async def _explain(self, pod: Key) -> None:
+        try:
+            explanation, weights = await self._questions.explanation(pod)
+            self._explained = explanation_lines(explanation, weights, width=self.size.width)
+        except TonnageError as exc:
+            self._explained = [plain(exc.message, "red")]
+        self._draw()
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    def on_lines_view_opened(self, message: LinesView.Opened) -> None:
+        if self._opened:
+            return
+        self._opened = message.key
+        if self._page == "pending":
+            self._explained = []
+            self.run_worker(self._explain(message.key), name="explanation", exclusive=False)
+        self._draw(from_top=True)
+
+    def action_page(self, page: str) -> None:
+        self._page, self._opened = page, ""
+        self._draw(from_top=True)
+
+    def action_leave(self) -> None:
+        field = self.query_one("#search", Input)
+        if field.display:
+            field.value = ""
+            self._end_search()
+        elif self._opened:
+            self._opened = ""
+        else:
+            self._search = ""
+        self._draw(from_top=True)
+
+    def action_sort(self) -> None:
+        self._sort = SORTS[(SORTS.index(self._sort) + 1) % len(SORTS)]
+        self._draw()
+
+    def action_search(self) -> None:
+        field = self.query_one("#search", Input)
+        field.display = True
+        field.value = self._search
+        field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._search = event.value
+        self._draw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._end_search()
+
+    def _end_search(self) -> None:
+        self.query_one("#search", Input).display = False
+        self.query_one(LinesView).focus()
+
+    def check_action(self, action: str, parameters: tuple[Any, ...]) -> bool | None:
+        """While a search is typed, letters are letters."""
+        is_typed = isinstance(self.focused, Input)
+        return not (is_typed and action in ("page", "sort", "search", "quit"))

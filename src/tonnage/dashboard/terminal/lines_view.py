@@ -1,0 +1,98 @@
+"""A list of lines that scrolls, with a cursor: only what is seen is drawn, however many there are.
+
+The cursor stays on what it was on when lines come and go: lines are known by their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tonnage.dashboard.terminal.lines import Line
+
+
+class LinesView(ScrollView, can_focus=True):
+    """Lines with a cursor; `Opened` is posted when Enter is pressed on one that can be opened."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+        Binding("home,g", "edge(-1)", "first", show=False),
+        Binding("end,G", "edge(1)", "last", show=False),
+        Binding("enter", "open", "open"),
+    ]
+
+    class Opened(Message):
+        """Somebody wants to see more of what this key names."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: Sequence[Line] = ()
+        self.cursor = 0
+
+    @property
+    def key(self) -> str:
+        """What the cursor is on; empty for a heading."""
+        return self._lines[self.cursor].key if self._lines else ""
+
+    def show(self, lines: Sequence[Line], *, from_top: bool = False) -> None:
+        """Show these lines instead; with `from_top` as a new page."""
+        before = self.key
+        self._lines = lines
+        if from_top:
+            self.cursor = next((at for at, line in enumerate(lines) if line.can_be_opened), 0)
+            self.scroll_to(0, 0, animate=False)
+        elif before:
+            kept = next((at for at, line in enumerate(lines) if line.key == before), None)
+            self.cursor = self.cursor if kept is None else kept
+        self.cursor = max(min(self.cursor, len(lines) - 1), 0)
+        self.virtual_size = Size(self.size.width, len(lines))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        number = self.scroll_offset.y + y
+        width = self.size.width
+        if number >= len(self._lines):
+            return Strip.blank(width, self.rich_style)
+        text = self._lines[number].text
+        segments = list(text.render(self.app.console, end=""))
+        strip = Strip(segments).adjust_cell_length(width)
+        if number == self.cursor and self.has_focus:
+            return Strip([Segment(each.text, (each.style or Style()) + Style(reverse=True)) for each in strip], width)
+        return strip.apply_style(self.rich_style)
+
+    def action_move(self, by: int) -> None:
+        self._go(self.cursor + by)
+
+    def action_page(self, by: int) -> None:
+        self._go(self.cursor + by * max(self.size.height - 1, 1))
+
+    def action_edge(self, by: int) -> None:
+        self._go(0 if by < 0 else len(self._lines) - 1)
+
+    def action_open(self) -> None:
+        if self.key:
+            self.post_message(self.Opened(self.key))
+
+    def _go(self, to: int) -> None:
+        self.cursor = max(min(to, len(self._lines) - 1), 0)
+        top, height = self.scroll_offset.y, self.size.height
+        if self.cursor < top:
+            self.scroll_to(0, self.cursor, animate=False)
+        elif self.cursor >= top + height:
+            self.scroll_to(0, self.cursor - height + 1, animate=False)
+        self.refresh()

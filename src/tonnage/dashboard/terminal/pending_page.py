@@ -1,0 +1,93 @@
+"""Pods that wait, by cause, with the nearest miss and what would help; Enter opens the whole explanation of a pod.
+
+The words are those of `tonnage explain --pending` and `tonnage explain --pod`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from tonnage.dashboard.terminal.lines import Line, cell, heading, matches, plain, row
+from tonnage.dashboard.wire.collections import Collections
+from tonnage.dashboard.wire.rows import PodRow
+from tonnage.scheduling.decision.explain import Explanation
+from tonnage.whatif.explain_report import print_explanation
+from tonnage.whatif.page import Page
+from tonnage.whatif.pending.pending import Group, PendingAnswer
+from tonnage.whatif.pending.pending_report import nearest_misses
+
+
+class PageOfLines(Page):
+    """A page that keeps its lines."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(io.StringIO())
+        self._columns = width
+        self.lines: list[Line] = []
+
+    @property
+    def width(self) -> int:
+        return self._columns
+
+    def write(self, line: Text) -> None:
+        self.lines.append(Line(line))
+
+
+def pending_lines(
+    answer: PendingAnswer | None, collections: Collections, *, width: int, search: str = ""
+) -> list[Line]:
+    """Who waits for what. Before there is an answer, who waits at all, in the scheduler's own words."""
+    if answer is None:
+        return _waiting_lines(collections, search)
+    if not answer.pods:
+        return [plain("no pod is pending", "green")]
+    count = len(answer.pods)
+    found = [heading(f"{count:,} pod{' is' if count == 1 else 's are'} pending")]
+    for group in answer.groups:
+        lines = _group_lines(group, width, search)
+        if lines:
+            found += [plain(""), *lines]
+    if answer.is_partial:
+        found.append(plain("there are more: not all were looked at", "dim"))
+    return found
+
+
+def _group_lines(group: Group, width: int, search: str) -> list[Line]:
+    wanted = [each for each in group.pods if matches(search, each.key, each.workload, group.message)]
+    if not wanted:
+        return []
+    page = PageOfLines(width)
+    page.say(Text(plain(group.message).text.plain, style="" if group.pods[0].fits else "bold red"))
+    for miss in nearest_misses(group):
+        page.say(plain(miss, "dim").text, indent=2)
+    for each in group.helps[:3]:
+        page.say(plain(f"{each.change}: would let {len(each.pods):,} in", "green").text, indent=2)
+    found = page.lines
+    for pod in wanted:
+        told = f"→ {pod.node}" if pod.node else pod.workload
+        found.append(Line(row(Text(" "), cell(pod.key, 40), cell(told, max(width - 44, 0), "dim")), pod.key))
+    return found
+
+
+def _waiting_lines(collections: Collections, search: str) -> list[Line]:
+    waiting: Mapping[str, PodRow] = {
+        key: pod
+        for key, pod in sorted(collections.of(PodRow).items())
+        if not pod.node and pod.phase == "Pending" and matches(search, key, pod.message)
+    }
+    if not waiting:
+        return [plain("no pod is pending", "green")]
+    found = [heading(f"{len(waiting):,} pods wait; working out why")]
+    for key, pod in waiting.items():
+        found.append(Line(row(cell(key, 34), plain(pod.message, "dim").text), key))
+    return found
+
+
+def explanation_lines(explanation: Explanation, weights: Mapping[str, int], *, width: int) -> list[Line]:
+    """As `tonnage explain --pod` writes it."""
+    page = PageOfLines(width)
+    print_explanation(explanation, weights, page)
+    return page.lines

@@ -1,0 +1,109 @@
+"""`tonnage top` played without a terminal: what keys do, what stays under the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tonnage.clock import SystemClock
+from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.terminal.app import Top
+from tonnage.dashboard.terminal.lines_view import LinesView
+from tonnage.dashboard.terminal.live_questions import LiveQuestions
+from tonnage.dashboard.wire.rows import NodeRow, NoticeRow
+from tonnage.gates import Gates
+from tonnage.scheduler.configuration_file import load_configuration
+from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.testing.builders import node, pod
+
+
+class Screen:
+    def __init__(self, app, pilot):
+        self.app, self.pilot = app, pilot
+
+    async def press(self, *keys: str) -> str:
+        """The screen after these keys, as text."""
+        await self.pilot.press(*keys)
+        return await self.text()
+
+    async def text(self) -> str:
+        self.app._draw()
+        await self.pilot.pause()
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(each.text for each in strip).rstrip() for strip in strips)
+
+
+@asynccontextmanager
+async def screen_of(cluster: ShownCluster, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Screen]:
+    foreign: ForeignPlugins = {}
+    questions = LiveQuestions(cluster, load_configuration(None, Gates.parse(""), foreign), foreign, is_default=True)
+    app = Top(cluster, questions)
+    async with app.run_test(size=size) as pilot:
+        yield Screen(app, pilot)
+
+
+def cluster_of_nodes(count: int) -> ShownCluster:
+    cluster = ShownCluster(clock=SystemClock())
+    cluster.put(*(node(f"node-{number}") for number in range(1, count + 1)))
+    return cluster
+
+
+async def test_the_keys_are_shown_and_every_page_keeps_to_eighty_by_twenty_four():
+    async with screen_of(cluster_of_nodes(100)) as screen:
+        for key in ("m", "p", "f"):
+            lines = (await screen.press(key)).splitlines()
+            assert len(lines) == 24
+            for shown in ("map", "pending", "flow", "search", "sort", "back", "quit"):
+                assert shown in lines[-1]
+
+
+async def test_enter_opens_what_the_cursor_is_on_and_escape_goes_back():
+    async with screen_of(cluster_of_nodes(3)) as screen:
+        assert "node-2   no zone   NotReady" in await screen.press("down", "enter")
+        assert "node-1" in await screen.press("escape")
+
+
+async def test_the_cursor_stays_on_its_node_when_others_come_before_it():
+    cluster = cluster_of_nodes(2)
+    async with screen_of(cluster) as screen:
+        await screen.press("down")
+        assert screen.app.query_one(LinesView).key == "node-2"
+        cluster.collections.put("nodes", "a-1", NodeRow(name="a-1"))
+        await screen.text()
+        assert screen.app.query_one(LinesView).key == "node-2"
+
+
+async def test_the_cursor_at_the_end_of_a_long_list_is_seen():
+    async with screen_of(cluster_of_nodes(300)) as screen:
+        assert "node-300" in await screen.press("end")
+        assert "node-300" not in await screen.press("home")
+
+
+async def test_letters_of_a_search_are_letters_and_an_empty_search_shows_all():
+    async with screen_of(cluster_of_nodes(30)) as screen:
+        shown = await screen.press("slash", "2", "9", "enter")
+        assert "node-29" in shown and "node-28" not in shown
+        assert "/q" in await screen.press("slash", "backspace", "backspace", "q", "enter")
+        assert "node-2 " in await screen.press("escape")
+
+
+async def test_a_pod_that_waits_is_told_by_cause_and_explained_in_full():
+    cluster = cluster_of_nodes(1)
+    cluster.put(pod("shop/big", cpu="999"))
+    async with screen_of(cluster, size=(120, 40)) as screen:
+        await screen.press("p")
+        shown = await screen.text()
+        while "wait for" not in shown and "waits for" not in shown:
+            shown = await screen.text()
+        assert "shop/big" in shown
+        shown = await screen.press("enter")
+        while "Insufficient cpu" not in shown:
+            shown = await screen.text()
+        assert "NodeResourcesFit" in shown
+
+
+async def test_what_cannot_be_read_is_told_above_the_page():
+    cluster = cluster_of_nodes(1)
+    cluster.collections.put("notices", "pods", NoticeRow(text="pods is forbidden"))
+    async with screen_of(cluster) as screen:
+        assert "pods: pods is forbidden" in await screen.text()

@@ -1,0 +1,172 @@
+"""The pages of `tonnage top`: rows in, lines out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tonnage.dashboard.terminal.flow_page import flow_lines, lane_lines
+from tonnage.dashboard.terminal.map_page import bar, map_lines, node_lines
+from tonnage.dashboard.terminal.pending_page import pending_lines
+from tonnage.dashboard.terminal.storage_of_nodes import storage_of_nodes
+from tonnage.dashboard.wire.collections import Collections
+from tonnage.dashboard.wire.rows import (
+    AttachSlots,
+    CapacityRow,
+    ClassRow,
+    LaneRow,
+    NodeRow,
+    PodRow,
+    PoolRow,
+    ReservedRow,
+    Row,
+    Step,
+    VolumeRow,
+)
+
+GI = 1 << 30
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+def rows(**by_collection: dict[str, Row]) -> Collections:
+    found = Collections()
+    for name, each in by_collection.items():
+        for key, row in each.items():
+            found.put(name, key, row)
+    return found
+
+
+def texts(lines):
+    return [line.text.plain.rstrip() for line in lines]
+
+
+def capacity(node: str, *pools_gi: int, reserved: tuple[ReservedRow, ...] = (), of: str = "pools") -> CapacityRow:
+    pools = tuple(each * GI for each in pools_gi)
+    return CapacityRow(storage_class=of, nodes=(node,), node_count=1, pools=pools, reserved=reserved)
+
+
+def kept(gi: int, mode: str = "Ledger") -> ReservedRow:
+    return ReservedRow(mode=mode, pod="shop/db-0", bytes=gi * GI, since=NOON, why="its claims are not bound")
+
+
+def test_a_node_is_as_full_as_its_volumes_and_promises():
+    cluster = rows(
+        nodes={"a": NodeRow(name="a")},
+        capacities={"ns/c": capacity("a", 50, 20, reserved=(kept(10),))},
+        volumes={"ns/v": VolumeRow(bytes=30 * GI, node="a", state="bound")},
+    )
+    found, shared = storage_of_nodes(cluster)
+    # 30 of volumes, 50 + 20 free, 10 of them promised: (30 + 10) / 100.
+    assert (found["a"].used, found["a"].free, found["a"].promised) == (30 * GI, 70 * GI, 10 * GI)
+    assert found["a"].fill_ratio == 0.4
+    assert shared == []
+
+
+def test_classes_that_share_their_pools_are_counted_once():
+    cluster = rows(
+        nodes={"a": NodeRow(name="a")},
+        classes={"fast": ClassRow(driver="d", group="disks"), "slow": ClassRow(driver="d", group="disks")},
+        capacities={"ns/1": capacity("a", 70, of="fast"), "ns/2": capacity("a", 70, of="slow")},
+    )
+    assert storage_of_nodes(cluster)[0]["a"].free == 70 * GI
+
+
+def test_pools_seen_from_inside_go_before_what_capacity_objects_tell():
+    pool = PoolRow(size=100 * GI, free=60 * GI)
+    cluster = rows(nodes={"a": NodeRow(name="a", pools=(pool, pool))}, capacities={"ns/c": capacity("a", 90, 90)})
+    found = storage_of_nodes(cluster)[0]["a"]
+    assert (found.used, found.free) == (80 * GI, 120 * GI)
+
+
+def test_an_object_reserved_whole_leaves_nothing_free():
+    cluster = rows(
+        nodes={"a": NodeRow(name="a")}, capacities={"ns/c": capacity("a", 50, reserved=(kept(0, "Object"),))}
+    )
+    assert storage_of_nodes(cluster)[0]["a"].is_reserved_whole
+
+
+def test_room_of_several_nodes_is_nobodys_alone():
+    zone = CapacityRow(storage_class="zonal", nodes=("a", "b"), node_count=2, pools=(9 * GI,))
+    cluster = rows(nodes={"a": NodeRow(name="a"), "b": NodeRow(name="b")}, capacities={"ns/z": zone})
+    shown = texts(map_lines(cluster, width=80))
+    assert shown[-2:] == ["room that several nodes share", "zonal   9Gi free   2 nodes   ns/z"]
+    assert "free room not known" in shown[1]
+
+
+def test_a_bar_is_to_scale_and_shows_whatever_is_there():
+    assert bar(50, 20, 50, 10).plain == "█████▒▒░░░"
+    assert bar(1, 1, 999_999, 10).plain == "█▒░░░░░░░░"
+    assert bar(999_999, 0, 1, 10).plain == "█████████░"
+    assert bar(0, 0, 0, 4).plain == "    "
+
+
+def test_nodes_stand_by_zone_in_the_order_people_count_and_trouble_is_said_in_words():
+    cluster = rows(
+        nodes={
+            name: NodeRow(
+                name=name, zone="a", cordoned=name == "node-10", slots=(AttachSlots(driver="d", used=4, limit=4),)
+            )
+            for name in ("node-10", "node-2")
+        }
+    )
+    shown = texts(map_lines(cluster, width=120))
+    assert shown[0] == "zone a   2 nodes   0 free of 0"
+    assert [line.split()[0] for line in shown[1:]] == ["node-2", "node-10"]
+    assert shown[2].endswith("▲ cordoned, slots full")
+
+
+def test_every_line_of_the_map_keeps_to_eighty_columns():
+    cluster = rows(
+        nodes={"n" * 253: NodeRow(name="n" * 253, cordoned=True, ready=False)},
+        capacities={"ns/c": capacity("n" * 253, 1023)},
+    )
+    assert max(line.text.cell_len for line in map_lines(cluster, width=80)) <= 80
+
+
+def test_names_cannot_move_the_cursor_or_turn_the_text_around():
+    name = "a\x1b[2J\u202eb"
+    cluster = rows(nodes={name: NodeRow(name=name)})
+    assert "a\\x1b[2J\\u202eb" in "\n".join(texts(map_lines(cluster, width=120)))
+
+
+def test_a_node_is_opened_with_pools_claims_and_who_holds_what():
+    cluster = rows(
+        nodes={"a": NodeRow(name="a", zone="z", pods=2, pools=(PoolRow(size=100 * GI, free=40 * GI),))},
+        capacities={"ns/c": capacity("a", 40, reserved=(kept(10),))},
+        volumes={
+            "ns/v": VolumeRow(bytes=60 * GI, node="a", state="bound", pods=("ns/p",), pool=0),
+            "ns/w": VolumeRow(bytes=5 * GI, node="b", target="a", state="moving"),
+        },
+    )
+    shown = texts(node_lines(cluster, "a", now=NOON))
+    assert shown[0] == "a   zone z   takes pods   2 pods"
+    assert shown[1] == "pool 0   ██████████████████░░░░░░░░░░░░   40Gi free of 100Gi"
+    assert shown[3] == "  10Gi kept back for shop/db-0 since 12:00:00: its claims are not bound"
+    assert any(line.startswith("ns/v") and line.endswith("ns/p") for line in shown)
+    assert shown[-2] == "on their way here"
+
+
+def test_the_flow_tells_the_newest_first_with_the_time_between_steps():
+    def lane(pod: str, second: int) -> LaneRow:
+        at = NOON + timedelta(seconds=second)
+        steps = (
+            Step(at=at, kind="created", text="made"),
+            Step(at=at + timedelta(seconds=2), kind="decided", text="node-2", node="node-2"),
+        )
+        return LaneRow(pod=pod, steps=steps)
+
+    cluster = rows(lanes={"u1": lane("ns/old", 0), "u2": lane("ns/new", 60)})
+    shown = texts(flow_lines(cluster, width=80))
+    assert shown[0] == "12:01:02 ns/new                 decided node-2 +2s ← created"
+    assert shown[1].split()[1] == "ns/old"
+    assert texts(lane_lines(cluster, "u1"))[2].split() == ["12:00:02", "+2s", "decided", "node-2"]
+
+
+def test_before_it_is_worked_out_who_waits_is_told_in_the_schedulers_words():
+    cluster = rows(
+        pods={
+            "ns/a": PodRow(uid="1", message="0/3 nodes are available"),
+            "ns/b": PodRow(uid="2", node="node-1", phase="Running"),
+        }
+    )
+    shown = texts(pending_lines(None, cluster, width=80))
+    assert len(shown) == 2 and shown[1].startswith("ns/a") and shown[1].endswith("0/3 nodes are available")
