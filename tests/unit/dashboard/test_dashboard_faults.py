@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.dashboard.asked_dashboard import dashboard_of
+from asked_dashboard import dashboard_of
 
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.followed_faults import FollowedFaults

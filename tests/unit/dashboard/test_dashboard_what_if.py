@@ -7,8 +7,8 @@ import json
 import threading
 
 import pytest
+from asked_dashboard import EXAMPLES, cluster_of_files, dashboard_of
 from click.testing import CliRunner
-from tests.unit.dashboard.asked_dashboard import EXAMPLES, cluster_of_files, dashboard_of
 
 from tonnage.cli import cli
 from tonnage.dashboard.questions.asking import Asking, GivenUp, Limit
