@@ -11,7 +11,7 @@ from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.followed_faults import FollowedFaults
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.wire.collections import Collections
-from tonnage.dashboard.wire.rows import FaultRow
+from tonnage.dashboard.wire.rows import FaultRow, NoticeRow
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile
 
 
@@ -85,7 +85,7 @@ def test_faults_that_the_command_sets_are_followed_and_a_broken_file_is_a_notice
     assert not collections.rows("faults")
     file.path.write_text("{")
     followed.look()
-    assert "holds no list of faults" in collections.rows("notices")["faults"].text
+    assert "holds no list of faults" in collections.of(NoticeRow)["faults"].text
     file.path.unlink()
     followed.look()
     assert not collections.rows("notices")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from typing import Any
 
 import pytest
 from asked_dashboard import EXAMPLES, cluster_of_files, dashboard_of
@@ -19,7 +20,7 @@ MILL = EXAMPLES / "14-drain-preview" / "cluster.yaml"
 FIT = [EXAMPLES / "13-fit" / "cluster.yaml", EXAMPLES / "13-fit" / "kafka.yaml"]
 
 
-def command(*words: object) -> dict:
+def command(*words: object) -> Any:
     """What a command writes to stdout with -o json."""
     result = CliRunner().invoke(cli, [*map(str, words), "-o", "json"], catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
