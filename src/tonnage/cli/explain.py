@@ -97,20 +97,22 @@ def explain(
 
 
 def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str) -> bool:
-    from tonnage.whatif.explain import explain_pod, find_pod, profile_for, remark_on
+    from tonnage.whatif.explain import decided_on, find_pod
 
     keys = [_split(each, cluster) for each in pod_keys]
-    note, configuration = partial(say, "note"), cluster.configuration
+    configuration = cluster.configuration
     state = cluster.state(user_agent=_USER_AGENT)
-    answers: list[tuple[Explanation, ResolvedProfile]] = []
-    for pod in [find_pod(state, key) for key in dict.fromkeys(keys)]:
-        profile = profile_for(pod, configuration, is_default=cluster.config_file is None, note=note)
-        if remark := remark_on(pod, state.memory):
-            say("note", remark)
-        found = explain_pod(
-            pod, state.objects, profile, clock=state.clock, foreign=cluster.foreign, memory=state.memory, note=note
+    answers = [
+        decided_on(
+            pod,
+            state,
+            configuration,
+            is_default=cluster.config_file is None,
+            foreign=cluster.foreign,
+            note=partial(say, "note"),
         )
-        answers.append((found, profile))
+        for pod in [find_pod(state, key) for key in dict.fromkeys(keys)]
+    ]
     if output == "json":
         documents = [each.document() for each, _ in answers]
         written_json(documents if len(pod_keys) > 1 else documents[0])
@@ -122,12 +124,13 @@ def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str
 
 
 def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], page: Page) -> None:
+    from tonnage.whatif.explain import score_weights
     from tonnage.whatif.explain_report import print_explanation
 
     for number, (explanation, profile) in enumerate(answers):
         if number:
             page.blank()
-        print_explanation(explanation, _weights(profile), page)
+        print_explanation(explanation, score_weights(profile), page)
 
 
 def _split(pod_key: str, cluster: ClusterQuestion) -> str:
@@ -135,12 +138,6 @@ def _split(pod_key: str, cluster: ClusterQuestion) -> str:
     if not name or "/" in namespace or pod_key.startswith("/"):
         raise click.UsageError(f'--pod "{pod_key}": write namespace/name')
     return f"{namespace or cluster.namespace}/{name}"
-
-
-def _weights(profile: ResolvedProfile) -> dict[str, int]:
-    from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
-
-    return {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
 
 
 # -- workloads --------------------------------------------------------------------------------------------------------
@@ -179,10 +176,11 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
     if output == "json":
         written_json([pod.document() for answer in answers for pod in answer.pods])
     else:
+        from tonnage.whatif.explain import score_weights
         from tonnage.whatif.page import Page
         from tonnage.whatif.workload_report import print_workloads
 
-        written(lambda: print_workloads(answers, _weights(configuration.profiles[0]), Page(sys.stdout)))
+        written(lambda: print_workloads(answers, score_weights(configuration.profiles[0]), Page(sys.stdout)))
     if was_interrupted:
         _end_early(f"{len(answers)} of {len(workloads)} workloads were looked at, the last not to its end")
     return all(pod.fits for answer in answers for pod in answer.pods)

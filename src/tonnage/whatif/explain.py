@@ -17,6 +17,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object, split_key
 from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.engine import Engine
@@ -58,6 +59,31 @@ def explain_pod(
             )
         memory.laid_into(engine, objects, pod)
     return engine.explain(pod)
+
+
+def decided_on(
+    pod: Pod,
+    state: ClusterState,
+    configuration: Configuration,
+    *,
+    is_default: bool,
+    foreign: ForeignPlugins | None = None,
+    note: Callable[[str], object] = lambda sentence: None,
+) -> tuple[Explanation, ResolvedProfile]:
+    """A pod of a cluster explained, with the profile that decided; what a person should know about it is noted.
+
+    Raises TonnageError when the configuration has no profile for the pod.
+    """
+    profile = profile_for(pod, configuration, is_default=is_default, note=note)
+    if remark := remark_on(pod, state.memory):
+        note(remark)
+    found = explain_pod(pod, state.objects, profile, clock=state.clock, foreign=foreign, memory=state.memory, note=note)
+    return found, profile
+
+
+def score_weights(profile: ResolvedProfile) -> dict[str, int]:
+    """What each plugin's score is multiplied by."""
+    return {each.name: each.weight for each in profile.plugins_at(ExtensionPoint.SCORE)}
 
 
 def remark_on(pod: Pod, memory: SchedulerMemory | None = None) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -39,6 +39,7 @@ ANSWERS_WITHIN_S = 15
 _NOT_AT_THAT_MOMENT = (400, 410, 422, 500, 501, 504)
 """How a server answers that cannot list as of a resourceVersion: too old, too new, not understood."""
 _UNKNOWN = "what only it knows counts as none: reservations, and pods on their way"
+SCHEDULER_NOT_ASKED: Final = f"the scheduler was not asked (--scheduler-endpoint); {_UNKNOWN}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,6 @@ async def from_cluster(
     noted, for the answer may differ from what it would decide.
     """
     from tonnage.client.http import Client
-    from tonnage.client.program_pages import NotLetIn
 
     clock, asked = SystemClock(), ""
     async with Client.connect(connection, clock=clock, user_agent=user_agent) as client:
@@ -119,24 +119,36 @@ async def from_cluster(
         try:
             if scheduler is not None:
                 memory = await memory_of(scheduler, clock=clock, user=scheduler_user)
-        except NotLetIn as exc:
-            remedy = "give --scheduler-token-file, or let the user of the kubeconfig get the nonResourceURLs /debug/*"
-            asked = f"the scheduler does not answer: {exc.message} ({remedy}); {_UNKNOWN}"
         except TonnageError as exc:
-            asked = f"the scheduler cannot be asked: {exc.message}; {_UNKNOWN}"
+            asked = scheduler_silent(exc)
         objects, unlisted, at = await listed(client)
         if scheduler is None:
-            asked = f"the scheduler was not asked (--scheduler-endpoint); {_UNKNOWN}"
+            asked = SCHEDULER_NOT_ASKED
         workloads: list[Object] = []
         if with_workloads:
             kinds = [ReadKind(cls) for cls in NOT_READ_BY_DECISIONS]
             workloads, more, _ = await listed(client, kinds, tells_unknown=False, at=at)
             unlisted |= more
-        notes = [f"{kind} objects cannot be listed and count as none: {why}" for kind, why in unlisted.items()]
+        notes = [not_listed(kind, why) for kind, why in unlisted.items()]
         notes += [asked] if asked else []
         return ClusterState(
             objects, client.server, clock, notes=notes, memory=memory, workloads=workloads, unlisted=unlisted
         )
+
+
+def scheduler_silent(failure: TonnageError) -> str:
+    """What is noted about a scheduler that was asked and did not tell."""
+    from tonnage.client.program_pages import NotLetIn
+
+    if isinstance(failure, NotLetIn):
+        remedy = "give --scheduler-token-file, or let the user of the kubeconfig get the nonResourceURLs /debug/*"
+        return f"the scheduler does not answer: {failure.message} ({remedy}); {_UNKNOWN}"
+    return f"the scheduler cannot be asked: {failure.message}; {_UNKNOWN}"
+
+
+def not_listed(kind: str, why: str) -> str:
+    """What is noted about a kind that cannot be read."""
+    return f"{kind} objects cannot be listed and count as none: {why}"
 
 
 async def check_answers(client: Client) -> None:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.options import logging_options, start_logging
+from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.output import say
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.endpoints import ENDPOINTS_FILE_NAME, read_endpoints
 from tonnage.errors import TonnageError
+from tonnage.gates import Gates
 from tonnage.private_files import read_given
 
 if TYPE_CHECKING:
@@ -36,6 +38,13 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="The token that browsers show.  [default: a new one at each start]",
 )
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="KubeSchedulerConfiguration of the cluster's scheduler, for explanations.",
+)
+@feature_gates
 @logging_options
 def dashboard(
     kubeconfig_file: Path | None,
@@ -43,6 +52,8 @@ def dashboard(
     bind: str,
     port: int,
     token_file: Path | None,
+    config_file: Path | None,
+    gates: Gates,
     logging_format: str,
     verbosity: int,
 ) -> None:
@@ -52,10 +63,16 @@ def dashboard(
     and writes nothing, but for faults of a `tonnage up` cluster that are set from the page. Ctrl-C or SIGTERM stops it.
     """
     from tonnage.client.config import kubeconfig
+    from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.server.program import DashboardSettings
 
     start_logging(logging_format, verbosity)
-    settings = DashboardSettings(host=bind, port=port)
+    for warning in gates.warnings:
+        say("warning", warning)
+    asking = Asking(config_file, gates)
+    for note in asking.configuration.notes:
+        say("note", note)
+    settings = DashboardSettings(host=bind, port=port, asking=asking)
     if token_file is not None:
         settings = replace(settings, token=_token(token_file))
     folder = kubeconfig_file.absolute().parent if kubeconfig_file is not None else None

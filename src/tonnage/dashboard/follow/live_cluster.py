@@ -25,10 +25,11 @@ from tonnage.dashboard.model.known_objects import KINDS
 from tonnage.dashboard.wire.rows import NoticeRow
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.meta import Object
 from tonnage.scheduling.engine.kinds import READ_KINDS, ReadKind
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
-from tonnage.whatif.sources import listed
+from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, listed, not_listed
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 SETTLE_S: Final = 0.1
@@ -79,6 +80,24 @@ class LiveCluster(ShownCluster):
             text = f"{kind} objects cannot be listed and count as none in what-if questions: {why}"
             self.collections.put("notices", kind, NoticeRow(text=text))
         return found
+
+    def notes(self) -> Sequence[str]:
+        """As a command notes them that asks this cluster."""
+        found = [
+            not_listed(each.cls.__name__, each.last_failure.message)
+            for each in self._read
+            if each.last_failure is not None and not each.is_synced
+        ]
+        return found if self.asks_scheduler else [*found, SCHEDULER_NOT_ASKED]
+
+    async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
+        found = await asyncio.gather(*map(self._events_about, about))
+        return [event for events in found for event in events]
+
+    async def _events_about(self, about: ObjectReference) -> Sequence[Event]:
+        selected = f"involvedObject.kind={about.kind},involvedObject.name={about.name}"
+        events = await self.client.list(Event, namespace=about.namespace, field_selector=selected, retry=False)
+        return [each for each in events.items if not about.uid or each.involved_object.uid in ("", about.uid)]
 
     async def __aenter__(self) -> Self:
         self.informers.start()

@@ -11,9 +11,11 @@ from tonnage.clock import Clock
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.model.known_objects import KINDS
 from tonnage.dashboard.wire.collections import Collections
+from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.meta import Key, Object
 from tonnage.whatif.scheduler_memory import SchedulerMemory
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, scheduler_silent
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 
@@ -63,7 +65,24 @@ class ShownCluster:
         return [each for each in self._others.values() if isinstance(each, NOT_READ_BY_DECISIONS)]
 
     async def state(self, *, with_workloads: bool = False, with_memory: bool = True) -> ClusterState:
-        """The cluster as it is now, for what-if questions. Nobody waits between the objects of one state."""
-        memory = await self.memory() if with_memory else None
+        """The cluster as it is now, for what-if questions. Nobody waits between the objects of one state.
+
+        A scheduler that cannot be asked is noted, and counts as one that knows nothing more than the API.
+        """
+        memory, notes = None, list(self.notes())
+        try:
+            memory = await self.memory() if with_memory else None
+        except TonnageError as exc:
+            notes.append(scheduler_silent(exc))
         workloads = await self.workloads() if with_workloads else ()
-        return ClusterState(list(self.objects()), self.source, self.clock, memory=memory, workloads=workloads)
+        return ClusterState(
+            list(self.objects()), self.source, self.clock, notes=notes, memory=memory, workloads=workloads
+        )
+
+    def notes(self) -> Sequence[str]:
+        """What a person should know before believing an answer."""
+        return ()
+
+    async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
+        """Events about these objects. Raises TonnageError where they cannot be read."""
+        return ()

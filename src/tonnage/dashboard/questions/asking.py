@@ -5,30 +5,56 @@
 
 Questions cost processor time, so that one waits for the other. A question whose browser has gone is given up at its
 next `check`; one that takes longer than `MOST_S` ends with OutOfTime, and may answer with what it knows by then.
+
+What is only kept up to date (`keep`) stands back at each `check` for as long as somebody waits for an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
+from tonnage.clock import Clock
+from tonnage.dashboard.model.cluster_model import ClusterModel
+from tonnage.dashboard.wire.collections import Collections
 from tonnage.gates import Gates
+from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduler.installed_plugins import foreign_plugins
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.interruptions import OutOfTime
+from tonnage.whatif.sources import ClusterState
 
 MOST_S: Final = 60.0
 """How long a question may take; who has longer asks the command."""
 
+_LOOKS_UP_S: Final = 0.5
+"""How often work that stands back looks whether it is given up."""
+
 T = TypeVar("T")
+
+
+class AskedCluster(Protocol):
+    """A cluster that is shown, as far as questions need it."""
+
+    clock: Clock
+    source: str
+    collections: Collections
+    model: ClusterModel
+
+    async def state(self, *, with_workloads: bool = False) -> ClusterState: ...
+
+    async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
+        """Events about these objects. Raises TonnageError where they cannot be read."""
+        ...
 
 
 class GivenUp(Exception):
@@ -38,15 +64,25 @@ class GivenUp(Exception):
 class Limit:
     """Until when a question may take. Its thread asks; others may end it."""
 
-    def __init__(self, most_s: float) -> None:
+    def __init__(self, most_s: float, stands_back_for: threading.Event | None = None) -> None:
         self._ends_s = time.monotonic() + most_s
         self._is_given_up = False
+        self._may_go_on = stands_back_for
+
+    def begin(self, most_s: float) -> None:
+        """So long from now."""
+        self._ends_s = time.monotonic() + most_s
 
     def give_up(self) -> None:
         self._is_given_up = True
 
     def check(self, *_: object) -> bool:
         """False, as long as it may go on. Raises OutOfTime or GivenUp. Takes what a `step` is given."""
+        if self._may_go_on is not None and not self._may_go_on.is_set():
+            began_s = time.monotonic()
+            while not self._is_given_up and not self._may_go_on.wait(_LOOKS_UP_S):
+                pass
+            self._ends_s += time.monotonic() - began_s
         if self._is_given_up:
             raise GivenUp
         if time.monotonic() > self._ends_s:
@@ -63,6 +99,9 @@ class Asking:
         self.most_s = most_s
         self._config_file = config_file
         self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._may_go_on = threading.Event()
+        self._may_go_on.set()
 
     @cached_property
     def foreign(self) -> ForeignPlugins:
@@ -82,13 +121,27 @@ class Asking:
 
         A cancellation is told to the work, and waits for it to end: two never work at once.
         """
-        async with self._turn:
-            limit = Limit(self.most_s)
-            thread = asyncio.ensure_future(asyncio.to_thread(work, limit))
-            try:
-                return await asyncio.shield(thread)
-            except asyncio.CancelledError:
-                limit.give_up()
-                with suppress(Exception):
-                    await thread
-                raise
+        self._waiting += 1
+        self._may_go_on.clear()
+        try:
+            async with self._turn:
+                return await _in_thread(work, Limit(self.most_s))
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._may_go_on.set()
+
+    async def keep(self, work: Callable[[Limit], T]) -> T:
+        """The same for what is kept up to date: it waits for no turn, and stands back for those who do."""
+        return await _in_thread(work, Limit(self.most_s, stands_back_for=self._may_go_on))
+
+
+async def _in_thread(work: Callable[[Limit], T], limit: Limit) -> T:
+    thread = asyncio.ensure_future(asyncio.to_thread(work, limit))
+    try:
+        return await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        limit.give_up()
+        with suppress(Exception):
+            await thread
+        raise

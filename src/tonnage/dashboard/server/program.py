@@ -17,6 +17,7 @@ from tonnage.client.http import Client
 from tonnage.dashboard.follow.followed_faults import following_faults
 from tonnage.dashboard.follow.live_cluster import LiveCluster
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.server.access import Access
 from tonnage.dashboard.server.app import App
 from tonnage.dashboard.server.routes import routes_of
@@ -36,6 +37,8 @@ class DashboardSettings:
     scheduler_user: User | None = None
     data_dir: Path | None = None
     """The folder of a `tonnage up` cluster: its driver's records and its faults can be seen there."""
+    asking: Asking | None = None
+    """How the cluster's scheduler is configured that questions are decided by; None for the default."""
 
 
 @asynccontextmanager
@@ -51,7 +54,7 @@ async def served(client: Client, settings: DashboardSettings) -> AsyncIterator[s
 @asynccontextmanager
 async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIterator[str]:
     """Serve a cluster while the block runs. Raises TonnageError when the port is taken."""
-    app = App(routes_of(cluster, settings.data_dir), Access(settings.token))
+    app = App(routes_of(cluster, settings.data_dir, settings.asking), Access(settings.token))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(following_faults(cluster.collections, settings.data_dir, cluster.clock))
         try:

@@ -34,6 +34,7 @@ from tonnage.whatif.sources import ClusterState
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _NEVER_TRIED = frozenset((causes.FITS, causes.ASSUMED, causes.TERMINATING, causes.FOREIGN))
+_NEVER_REFUSED = _NEVER_TRIED | {causes.GATED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,24 @@ class Group:
     message: str
     helps: tuple[Help, ...]
     """What lets some of them in, the most of them first."""
+
+    @property
+    def nearest_miss(self) -> tuple[str, str]:
+        """A node and how near it came, of the first pod that can tell.
+
+        Without one, no node and kube-scheduler's words; nothing at all for pods that nobody refused.
+        """
+        if self.cause.kind in _NEVER_REFUSED:
+            return "", ""
+        for pod in self.pods:
+            nearest = next(iter(pod.refusals.nodes), None)
+            if nearest is not None and nearest.miss is not None:
+                return nearest.name, nearest.miss.told
+        return "", next((each.explanation.message for each in self.pods if each.explanation is not None), "")
+
+    def helped_by(self, change: Help) -> int:
+        """How many of them a change lets in."""
+        return len({each.key for each in self.pods}.intersection(change.pods))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +206,10 @@ class PendingQuestion:
     # -- helping ------------------------------------------------------------------------------------------------------
 
     def try_changes(self, step: Callable[[float], object] = lambda amount: None) -> None:
-        """Try what might help the pods that wait; `step` is told of each try."""
+        """Try what might help the pods that wait; `step` is told of each try, and of 0 now and then within one."""
         tried = [each for each in self._decided if each.cause.kind not in _NEVER_TRIED]
         waiting = [Waiting(each.pod, each.explanation) for each in tried if each.explanation is not None]
-        trials = Trials(self.sequence, [each.key for each in waiting])
+        trials = Trials(self.sequence, [each.key for each in waiting], step)
         for change in Proposals(waiting, self.sequence.replay.objects).all():
             found = trials.tried(change)
             if found is not None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from tonnage.printable import assembled, text
 from tonnage.whatif.explain_report import preemption_sentence
 from tonnage.whatif.page import Column, FittedTable, Page, named
-from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.pending import Group, PendingAnswer, PendingPod
 
 _MOST_GROUPS, _MOST_OWNERS, _MOST_HELPS = 20, 8, 8
@@ -76,7 +75,7 @@ def _print_group(group: Group, page: Page) -> None:
             page.say(text(f"{pod.key}: {preemption_sentence(pod.explanation.preemption)}"), indent=_INDENT)
     if group.helps:
         best = group.helps[0]
-        count = len({each.key for each in group.pods}.intersection(best.pods))
+        count = group.helped_by(best)
         whom = "it" if len(group.pods) == 1 else "all of them" if count == len(group.pods) else f"{count:,} of them"
         page.say(text(f"{best.change}: would let {whom} in", style="green"), indent=_INDENT)
 
@@ -87,11 +86,7 @@ def _names(pods: list[PendingPod]) -> str:
 
 def nearest_misses(group: Group) -> list[str]:
     """The nearest miss of the first pod that has one; kube-scheduler's words where there is none."""
-    if group.cause.kind in (causes.FITS, causes.ASSUMED, causes.TERMINATING, causes.FOREIGN, causes.GATED):
+    name, miss = group.nearest_miss
+    if not miss:
         return []
-    for pod in group.pods:
-        nearest = next(iter(pod.refusals.nodes), None)
-        if nearest is not None and nearest.miss is not None:
-            return [f"nearest miss on {nearest.name}: {nearest.miss.told}"]
-    explained = next((each.explanation for each in group.pods if each.explanation is not None), None)
-    return [explained.message] if explained is not None else []
+    return [f"nearest miss on {name}: {miss}" if name else miss]

@@ -9,7 +9,7 @@ the first is gone is looked at, and tried beside it: two changes at once, of whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,10 +46,13 @@ class Help:
 class Trials:
     """Tries changes on a sequence whose pods have been decided on."""
 
-    def __init__(self, sequence: DecisionSequence, waiting: Sequence[Key]) -> None:
+    def __init__(
+        self, sequence: DecisionSequence, waiting: Sequence[Key], step: Callable[[float], object] = lambda amount: None
+    ) -> None:
         self._sequence = sequence
         self._replay = sequence.replay
         self._waiting = waiting
+        self._step = step
 
     def tried(self, change: Change) -> Help | None:
         """What a change helps, at the size that is enough for that; None when it helps nobody."""
@@ -102,6 +105,7 @@ class Trials:
         with self._changed(change.objects(size), change.deleted):
             try:
                 for key in self._waiting:
+                    self._step(0)  # a try of thousands of pods takes long: whoever asked may end it here
                     if self._sequence.held_back(self._replay.pod(key)):
                         continue
                     attempt = self._replay.attempt(key)

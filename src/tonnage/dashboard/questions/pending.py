@@ -1,0 +1,172 @@
+"""What waits and why, kept up to date while somebody looks: what `tonnage explain --pending` answers.
+
+    first ask                    worked out; within FIRST_S there is an answer, partial if need be
+    asks after that              the last answer at once, and when the cluster has changed since, a new one is begun
+
+A new answer is begun at most every PAUSE_S, and not before as long as the last one took has gone by: on a cluster where
+thousands of pods wait, at least half of the time is left to everything else. What takes longer than DECIDE_S (to decide
+on each pod) and TRY_S (to try what would help) is ended, and the answer says that it is partial. Changes that no row
+shows (a taint, a label) are seen after RENEW_S at the latest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.clock import Clock, rfc3339
+from tonnage.dashboard.questions.asking import AskedCluster, Asking, Limit
+from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import Pod
+from tonnage.whatif.decision_sequence import DecisionSequence
+from tonnage.whatif.interruptions import OutOfTime
+from tonnage.whatif.pending.pending import PendingQuestion
+from tonnage.whatif.pending.pending_document import summary
+from tonnage.whatif.sources import ClusterState
+
+FIRST_S: Final = 1.0
+DECIDE_S: Final = 20.0
+TRY_S: Final = 10.0
+PAUSE_S: Final = 2.0
+RENEW_S: Final = 10.0
+
+
+class PendingAnswers:
+    """What waits in one cluster."""
+
+    def __init__(self, cluster: AskedCluster, asking: Asking) -> None:
+        self._cluster, self._asking = cluster, asking
+        self._latest: dict[str, Any] | None = None
+        self._failure: Exception | None = None
+        self._work: asyncio.Task[None] | None = None
+        self._is_told = asyncio.Event()
+        self._began_at = self._ended_at = 0.0
+
+    async def latest(self) -> bytes:
+        """The newest answer that there is; `working` says that a newer one is on its way. Raises TonnageError."""
+        if self._is_due():
+            self._failure = None
+            self._is_told.clear()
+            self._began_at = self._cluster.clock.monotonic()
+            self._work = asyncio.create_task(self._work_out(), name="what waits")
+        if self._latest is None:
+            await self._is_told.wait()
+        if self._failure is not None:
+            raise self._failure
+        return msgspec.json.encode({**(self._latest or {}), "working": self._is_working})
+
+    async def whole(self) -> bytes:
+        """Every pod node by node, as the command has it. Raises TonnageError when that takes too long."""
+        state = await self._cluster.state(with_workloads=True)
+        return await self._asking.answer(lambda limit: self._all_of(state, limit))
+
+    @property
+    def _is_working(self) -> bool:
+        return self._work is not None and not self._work.done()
+
+    def _is_due(self) -> bool:
+        if self._is_working:
+            return False
+        if self._latest is None or self._failure is not None:
+            return True
+        now = self._cluster.clock.monotonic()
+        if now - self._ended_at < max(PAUSE_S, self._ended_at - self._began_at):
+            return False
+        return self._latest["revision"] != self._cluster.collections.revision or now - self._ended_at > RENEW_S
+
+    async def _work_out(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            revision = self._cluster.collections.revision
+            # Only pods of Jobs are told as somebody else's: of a CronJob. Workloads are listed for them alone.
+            has_jobs = any(map(_is_of_job, self._cluster.model.objects.pods.values()))
+            state = await self._cluster.state(with_workloads=has_jobs)
+            # An older answer that is whole is calmer than a newer one that grows.
+            early = self._tell if self._latest is None else None
+            tell = (lambda found: loop.call_soon_threadsafe(early, found)) if early is not None else None
+            self._tell(await self._asking.keep(lambda limit: self._worked_out(state, revision, tell, limit)))
+        except Exception as exc:
+            self._failure = exc
+            self._is_told.set()
+        finally:
+            self._ended_at = self._cluster.clock.monotonic()
+
+    def _tell(self, found: dict[str, Any]) -> None:
+        self._latest = found
+        self._is_told.set()
+
+    # -- in a thread --------------------------------------------------------------------------------------------------
+
+    def _worked_out(
+        self, state: ClusterState, revision: int, tell: Callable[[dict[str, Any]], object] | None, limit: Limit
+    ) -> dict[str, Any]:
+        notes = [*self._asking.configuration.notes, *state.warnings, *state.notes]
+        question = PendingQuestion(state, self._sequence(state, notes))
+        intervals, count = _Intervals(self._cluster.clock), question.count
+
+        def told() -> dict[str, Any]:
+            found = summary(question.answer())
+            found["partial"] = found["partial"] or found["decided"] < count
+            for name in ("groups", "wouldHelp"):
+                found[name] = msgspec.Raw(msgspec.json.encode(found[name]))
+            head = {"revision": revision, "at": rfc3339(state.clock.now()), "source": state.source, "count": count}
+            return {**head, "notes": list(notes), **found}
+
+        def step(amount: float) -> None:
+            limit.check()
+            if tell is not None and intervals.is_over():
+                tell(told())
+
+        with suppress(OutOfTime):
+            limit.begin(DECIDE_S)
+            question.decide(step)
+        if tell is not None:
+            tell(told())
+        with suppress(OutOfTime):
+            limit.begin(TRY_S)
+            question.try_changes(step)
+        return told()
+
+    def _all_of(self, state: ClusterState, limit: Limit) -> bytes:
+        question = PendingQuestion(state, self._sequence(state, []), explains_all=True)
+        try:
+            question.decide(limit.check)
+            question.try_changes(limit.check)
+        except OutOfTime as exc:
+            raise TonnageError(
+                f"{question.count} pods that wait were not explained to the end within {self._asking.most_s:g} s",
+                hint="ask the command, which takes the time it needs: tonnage explain --pending -o json",
+            ) from exc
+        return msgspec.json.encode(question.answer().document())
+
+    def _sequence(self, state: ClusterState, notes: list[str]) -> DecisionSequence:
+        return DecisionSequence(
+            state,
+            self._asking.configuration,
+            is_default=self._asking.takes_any_pod,
+            foreign=self._asking.foreign,
+            note=notes.append,
+        )
+
+
+def _is_of_job(pod: Pod) -> bool:
+    owner = pod.metadata.controller
+    return not pod.spec.node_name and owner is not None and owner.kind == "Job"
+
+
+class _Intervals:
+    """When it is time to tell how far the work is: after FIRST_S, twice that, …"""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_at, self._next_s = clock.monotonic(), FIRST_S
+
+    def is_over(self) -> bool:
+        if self._clock.monotonic() - self._began_at < self._next_s:
+            return False
+        self._next_s *= 2
+        return True

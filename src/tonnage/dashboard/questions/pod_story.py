@@ -1,0 +1,193 @@
+"""A pod's whole story: what the API says of it and of its claims, what the scheduler remembers, and what happened.
+
+{"pod": "shop/db-0", "revision": 812, "at": "…", "uid": "…", "phase": "Pending", "conditions": […],
+ "assumed": "node-3", "nominations": […], "failedNodes": […], "held": […],        of the scheduler's memory
+ "claims": [{"claim": "shop/data-db-0", "row": {…}, "attachments": […], …}],
+ "steps": […], "events": […], "notes": […]}
+
+A pod that is gone is told by what is still remembered of it: its steps and its Events. `uid` is empty then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from tonnage.dashboard.model.known_objects import KnownObjects
+from tonnage.dashboard.questions.asking import AskedCluster
+from tonnage.dashboard.wire.collections import Collections
+from tonnage.dashboard.wire.rows import LaneRow
+from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Condition, Key, split_key
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.explain.nearest_miss import amount
+from tonnage.whatif.scheduler_memory import SchedulerMemory
+
+MOST_CLAIMS: Final = 16
+"""Of how many claims the Events are asked for."""
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
+
+
+async def pod_story(cluster: AskedCluster, key: Key) -> bytes:
+    """All that is known of a pod. Raises TonnageError when nothing is."""
+    objects, collections, memory = cluster.model.objects, cluster.collections, cluster.model.memory
+    pod, revision = objects.pods.get(key), collections.revision
+    lane = _lane(collections, key, pod)
+    if pod is None and lane is None:
+        raise TonnageError(
+            f'nothing is known of a pod "{key}"', hint="it may have ended, or been deleted before this dashboard began"
+        )
+    notes: list[str] = []
+    events: Sequence[Event] = ()
+    try:
+        events = await cluster.events_of(*_about(key, pod, objects))
+    except TonnageError as exc:
+        notes.append(f"Events cannot be read: {exc.message}")
+    document = {
+        "pod": key,
+        "revision": revision,
+        "at": cluster.clock.now(),
+        **(_told(pod, memory) if pod is not None else {"uid": ""}),
+        "claims": [_claim(each, objects, collections, memory) for each in _claim_keys(pod)],
+        "steps": lane.steps if lane is not None else (),
+        "done": lane is not None and lane.done,
+        "events": [_event(each) for each in sorted(events, key=_first_at)],
+        "notes": notes,
+    }
+    return msgspec.json.encode(document)
+
+
+def _lane(collections: Collections, key: Key, pod: Pod | None) -> LaneRow | None:
+    """Its own lane, or that of the last pod that had the name."""
+    lanes: Mapping[str, Any] = collections.rows("lanes")
+    if pod is not None:
+        return lanes.get(pod.uid)
+    named = [each for each in lanes.values() if each.pod == key]
+    return max(named, key=lambda each: each.steps[-1].at if each.steps else _LONG_AGO, default=None)
+
+
+def _claim_keys(pod: Pod | None) -> list[Key]:
+    return [f"{pod.namespace}/{name}" for name in dict.fromkeys(pod.claim_names())] if pod is not None else []
+
+
+def _about(key: Key, pod: Pod | None, objects: KnownObjects) -> list[ObjectReference]:
+    namespace, name = split_key(key)
+    found = [ObjectReference(kind="Pod", namespace=namespace, name=name, uid=pod.uid if pod is not None else "")]
+    for each in _claim_keys(pod)[:MOST_CLAIMS]:
+        claim = objects.claims.get(each)
+        if claim is not None:
+            kind = "PersistentVolumeClaim"
+            found.append(ObjectReference(kind=kind, namespace=namespace, name=claim.name, uid=claim.uid))
+    return found
+
+
+# -- the pod ----------------------------------------------------------------------------------------------------------
+
+
+def _told(pod: Pod, memory: SchedulerMemory) -> dict[str, Any]:
+    owner, requests = pod.metadata.controller, PodInfo(pod).requests
+    return {
+        "uid": pod.uid,
+        "phase": pod.status.phase,
+        "reason": pod.status.reason,
+        "message": pod.status.message,
+        "created": pod.metadata.creation_timestamp,
+        "terminating": pod.metadata.deletion_timestamp,
+        "node": pod.spec.node_name,
+        "nominated": pod.status.nominated_node_name,
+        "scheduler": pod.spec.scheduler_name,
+        "priority": pod.spec.priority,
+        "priorityClass": pod.spec.priority_class_name,
+        "workload": f"{owner.kind}/{pod.namespace}/{owner.name}" if owner is not None else "",
+        "requests": {name: _asked(name, amount) for name, amount in requests.items() if amount},
+        "nodeSelector": pod.spec.node_selector,
+        "gates": [each.name for each in pod.spec.scheduling_gates],
+        "conditions": [_condition(each) for each in pod.status.conditions],
+        "assumed": memory.node_of(pod),
+        "nominations": [each for each in memory.nominations or () if each.uid == pod.uid],
+        "failedNodes": [each for each in memory.failed_nodes if each.uid == pod.uid],
+        "held": [each for each in memory.held if each.pod == pod.key],
+    }
+
+
+def _asked(name: str, number: int) -> str:
+    if name == CPU:
+        return f"{number}m" if number % 1000 else str(number // 1000)
+    return amount(number) if name == MEMORY or "storage" in name else str(number)
+
+
+def _condition(each: Condition) -> dict[str, Any]:
+    return {
+        "type": each.type,
+        "status": each.status,
+        "since": each.last_transition_time,
+        "reason": each.reason,
+        "message": each.message,
+    }
+
+
+# -- its claims -------------------------------------------------------------------------------------------------------
+
+
+def _claim(key: Key, objects: KnownObjects, collections: Collections, memory: SchedulerMemory) -> dict[str, Any]:
+    claim = objects.claims.get(key)
+    if claim is None:
+        return {"claim": key, "missing": True}
+    return {
+        "claim": key,
+        "row": collections.rows("volumes").get(key),
+        "phase": claim.status.phase,
+        "requested": claim.requested.value() if claim.requested is not None else None,
+        "modes": claim.spec.access_modes,
+        "created": claim.metadata.creation_timestamp,
+        "selectedNode": claim.selected_node,
+        "rebuildTarget": claim.rebuild_target,
+        "conditions": [_condition(each) for each in claim.status.conditions],
+        "attachments": _attachments(claim, objects),
+        "promisedVolume": next((each.volume for each in memory.volumes if each.claim_uid == claim.uid), ""),
+        "held": [each for each in memory.held if key in each.claims],
+    }
+
+
+def _attachments(claim: PersistentVolumeClaim, objects: KnownObjects) -> list[dict[str, Any]]:
+    names = sorted(objects.attachments_of_volume.get(claim.spec.volume_name, ())) if claim.spec.volume_name else []
+    found = []
+    for each in (objects.attachments[name] for name in names):
+        errors = (each.status.attach_error, each.status.detach_error)
+        found.append(
+            {
+                "node": each.spec.node_name,
+                "driver": each.spec.attacher,
+                "attached": each.status.attached,
+                "since": each.metadata.creation_timestamp,
+                "detaching": each.metadata.is_terminating,
+                "error": next((error.message for error in errors if error is not None), ""),
+            }
+        )
+    return found
+
+
+# -- Events -----------------------------------------------------------------------------------------------------------
+
+
+def _first_at(event: Event) -> datetime:
+    return event.first_timestamp or event.event_time or event.metadata.creation_timestamp or _LONG_AGO
+
+
+def _event(event: Event) -> dict[str, Any]:
+    series = event.series
+    return {
+        "at": _first_at(event),
+        "last": (series.last_observed_time if series is not None else None) or event.last_timestamp,
+        "count": max(event.count, series.count if series is not None else 0, 1),
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message,
+        "from": event.reporting_component or event.source.component,
+        "about": f"{event.involved_object.kind} {event.involved_object.namespace}/{event.involved_object.name}",
+    }
