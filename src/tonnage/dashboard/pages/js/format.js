@@ -1,0 +1,47 @@
+// Sizes, shares and times as people read them.
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/** 1610612736 → "1.5 GiB": binary units as Kubernetes has them, three digits at most. */
+export function bytes(amount) {
+  if (amount === null || amount === undefined) return "unknown";
+  let worth = Math.abs(amount);
+  let unit = 0;
+  while (worth >= 1024 && unit < UNITS.length - 1) {
+    worth /= 1024;
+    unit += 1;
+  }
+  const digits = worth >= 100 || Number.isInteger(worth) ? 0 : worth >= 10 ? 1 : 2;
+  // 0.5 KiB less than a round number must not be shown as the round number of the next unit: digits are cut, not rounded.
+  const factor = 10 ** digits;
+  const shown = Math.floor(worth * factor) / factor;
+  return `${amount < 0 ? "-" : ""}${shown} ${UNITS[unit]}`;
+}
+
+/** 0.427 → "42 %"; null is "unknown". Never 100 % before it is. */
+export function percent(share) {
+  return share === null || share === undefined ? "unknown" : `${Math.floor(share * 100)} %`;
+}
+
+/** How long ago an instant (RFC 3339) was: "12 s", "4 min", "3 h", "2 d"; "" for none. */
+export function ago(instant, now = Date.now()) {
+  if (!instant) return "";
+  const seconds = Math.max(0, Math.round((now - Date.parse(instant)) / 1000));
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} d`;
+}
+
+/** An instant on this machine's clock, with the day when it is not today; "" for none. */
+export function clockTime(instant) {
+  if (!instant) return "";
+  const at = new Date(instant);
+  const time = at.toLocaleTimeString();
+  return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString()} ${time}`;
+}
+
+/** count(1, "node") → "1 node", count(2, "node") → "2 nodes". */
+export function count(number, word, words = `${word}s`) {
+  return `${number.toLocaleString("en")} ${number === 1 ? word : words}`;
+}

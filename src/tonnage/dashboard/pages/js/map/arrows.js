@@ -1,0 +1,46 @@
+// Arrows from where a volume is to where it is on its way, between nodes that are both drawn. The blocks themselves say it
+// in words too (their tooltip, the panel, the node's label); an arrow is for the eye alone.
+
+import {set, svg} from "../dom.js";
+
+const MOST = 60;
+
+export class Arrows {
+  /** `map` has `grid`, `facts`, `marks`. */
+  constructor(map) {
+    this.map = map;
+    const head = svg("marker", {id: "arrow-head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse"}, svg("path", {d: "M0 0L8 4L0 8z", class: "arrow-head"}));
+    this.paths = svg("g", {});
+    this.element = svg("svg", {class: "arrows", "aria-hidden": "true", focusable: "false"}, svg("defs", {}, head), this.paths);
+  }
+
+  /** Draw those between nodes that are in sight, after the grid was drawn. */
+  draw() {
+    const {grid, facts, marks} = this.map;
+    const {range, layout} = grid;
+    const moves = [...(marks?.moves ?? []), ...facts.moving.values()];
+    const isSeen = name => {
+      const row = layout.rows[layout.placeOf.get(name)?.row];
+      return row && row.top + row.height > range.top && row.top < range.bottom;
+    };
+    const seen = moves.filter(move => isSeen(move.from) && isSeen(move.to)).slice(0, MOST);
+    while (this.paths.childElementCount > seen.length) this.paths.lastChild.remove();
+    while (this.paths.childElementCount < seen.length) this.paths.append(svg("path", {class: "arrow", "marker-end": "url(#arrow-head)"}));
+    seen.forEach((move, index) => set(this.paths.children[index], "d", this.path(move)));
+    set(this.element, "data-count", seen.length);
+  }
+
+  path({from, to}) {
+    const [a, b] = [this.middle(from), this.middle(to)];
+    const bend = Math.max(24, Math.abs(b.x - a.x) / 4, Math.abs(b.y - a.y) / 4);
+    return `M${a.x} ${a.y}C${a.x + bend} ${a.y - bend} ${b.x - bend} ${b.y - bend} ${b.x} ${b.y}`;
+  }
+
+  middle(name) {
+    const {grid, level} = this.map;
+    const {row: index, column} = grid.layout.placeOf.get(name);
+    const row = grid.layout.rows[index];
+    const width = level === "cells" ? 20 : grid.columnWidth + 8;
+    return {x: column * width + width / 2, y: row.top + row.height / 2};
+  }
+}

@@ -1,0 +1,164 @@
+// What is drawn of one node, as numbers: bars, and segments in them from byte to byte. Pure; drawn by paint.js and tile.js.
+//
+// A bar is {kind, label, size, free, segments, stale, toldAt}:
+//   pool     a pool seen from inside: claims, what else is in it, what is kept back, and free room
+//   claims   the node's claims side by side, where nobody tells in which pool they lie
+//   free     free room as a capacity object tells it: only that is known of the pool
+//   kept     room that is kept back or on its way, where nobody tells of which pool
+//
+// A segment is {kind, from, bytes, key?, entry?, count?}; `from` is where it begins, in bytes:
+//   claim     `key` of a volume                     leaving   the same, and it is on its way to another node
+//   making    a claim whose volume is being made    coming    a volume on its way to this node
+//   other     bytes that no claim names             kept      kept back for a pod: `entry` says for whom and since when
+//   small     `count` claims too small to be drawn one by one
+//
+// `size` is the scale: a pool's size, or more where more is written down than it has.
+
+/** Bars of a node. `volumes` is the state's map; `told` are the capacity objects of this node alone, [key, row]. */
+export function barsOf(row, {claims, coming, told, volumes}) {
+  const entries = told.flatMap(([key, each]) => (each.reserved ?? []).map(entry => ({capacity: key, ...entry})));
+  const promised = new Set(entries.flatMap(entry => entry.claims ?? []));
+  const ghosts = [
+    ...claims.filter(key => volumes.get(key).state === "making" && !promised.has(key)).map(key => ghost("making", key, volumes)),
+    ...coming.filter(key => !promised.has(key)).map(key => ghost("coming", key, volumes)),
+  ];
+  const kept = entries.map(entry => ({kind: "kept", bytes: entry.bytes ?? 0, entry}));
+  const unlisted = [];
+  const bars = row.pools?.length ? insideBars(row, claims, volumes, told, unlisted) : outsideBars(claims, told, volumes);
+  // Where a node has one pool it is clear where such room is taken from; else it is drawn beside the pools.
+  const rooms = bars.filter(bar => bar.kind === "pool" || bar.kind === "free");
+  const homeless = unlisted.map(key => blockOf(key, volumes));
+  for (const segment of [...ghosts, ...kept]) {
+    const pool = segment.kind === "making" && row.pools?.length ? (volumes.get(segment.key).pool ?? -1) : -1;
+    const home = rooms.length === 1 ? rooms[0] : (rooms[pool] ?? homeOf(segment, rooms));
+    if (home) putKept(home, segment);
+    else homeless.push(segment);
+  }
+  if (homeless.length) {
+    const bar = {kind: "kept", label: "pool not told", size: 0, free: null, segments: []};
+    for (const segment of homeless) put(bar, segment);
+    bars.push(bar);
+  }
+  return bars;
+}
+
+/** Bars of a capacity object that several nodes share, with the claims of its class that are on no one node. */
+export function sharedBars(row, claims, volumes) {
+  const bars = outsideBars(claims, [["", row]], volumes);
+  const rooms = bars.filter(bar => bar.kind === "free");
+  for (const entry of row.reserved ?? []) {
+    if (rooms.length) putKept(rooms[0], {kind: "kept", bytes: entry.bytes ?? 0, entry});
+  }
+  return bars;
+}
+
+function ghost(kind, key, volumes) {
+  return {kind, key, bytes: volumes.get(key).bytes ?? 0};
+}
+
+function homeOf(segment, rooms) {
+  if (segment.kind !== "kept") return undefined;
+  const own = rooms.filter(bar => bar.capacity === segment.entry.capacity);
+  return own.length === 1 ? own[0] : undefined;
+}
+
+/** Put a segment behind those that are there. Room that is kept back is still told as free: it is drawn over that. */
+function put(bar, segment) {
+  const last = bar.segments.at(-1);
+  segment.from = last ? last.from + last.bytes : 0;
+  bar.segments.push(segment);
+  bar.size = Math.max(bar.size, segment.from + segment.bytes);
+}
+
+/** Mode Object keeps the whole object back, however little was asked for: nobody else is given its room meanwhile. */
+function putKept(bar, segment) {
+  if (segment.entry?.mode === "Object") {
+    const last = bar.segments.at(-1);
+    segment.bytes = Math.max(segment.bytes, bar.size - (last ? last.from + last.bytes : 0));
+  }
+  put(bar, segment);
+}
+
+/** The block of a claim that lies on the node. */
+function blockOf(key, volumes) {
+  const volume = volumes.get(key);
+  return {kind: volume.state === "moving" ? "leaving" : "claim", key, bytes: volume.bytes ?? 0};
+}
+
+/** Claims of the node that are in no pool's list, such as those of a plan, are put where their row says, or into `unlisted`. */
+function insideBars(row, claims, volumes, told, unlisted) {
+  const listed = row.pools.map(pool => [...(pool.volumes ?? [])]);
+  const known = new Set(listed.flat());
+  for (const key of claims) {
+    const volume = volumes.get(key);
+    if (known.has(key) || volume.state === "making") continue;
+    const home = row.pools.length === 1 ? 0 : (volume.pool ?? -1);
+    (listed[home] ?? unlisted).push(key);
+  }
+
+  const stale = told.map(([, each]) => each.stale).find(Boolean) ?? "";
+  const toldAt = told.map(([, each]) => each.toldAt).find(Boolean);
+  return row.pools.map((pool, index) => {
+    const free = pool.free ?? 0;
+    const bar = {kind: "pool", label: pool.name ?? (row.pools.length > 1 ? `pool ${index}` : "pool"), size: pool.size ?? 0, total: pool.size ?? 0, free, segments: [], stale, toldAt};
+    let named = 0;
+    for (const key of inOrder(listed[index], volumes)) {
+      const block = blockOf(key, volumes);
+      named += block.bytes;
+      put(bar, block);
+    }
+    // What is not free and that no row names: snapshots, contents without a record, a volume that is just being told.
+    const other = Math.max(pool.other ?? 0, bar.total - free - named);
+    if (other > 0) put(bar, {kind: "other", bytes: other});
+    return bar;
+  });
+}
+
+function outsideBars(claims, told, volumes) {
+  const bars = [];
+  const here = inOrder(claims, volumes).filter(key => volumes.get(key).state !== "making");
+  if (here.length) {
+    const bar = {kind: "claims", label: "claims", size: 0, free: null, segments: []};
+    for (const key of here) put(bar, blockOf(key, volumes));
+    bars.push(bar);
+  }
+  for (const [key, each] of told) {
+    const pools = each.pools ?? [];
+    pools.forEach((free, index) => {
+      const label = pools.length > 1 ? `${each.storageClass} ${index}` : each.storageClass;
+      bars.push({kind: "free", label, size: free, free, segments: [], capacity: key, stale: each.stale ?? "", toldAt: each.toldAt});
+    });
+  }
+  return bars;
+}
+
+/** Claims by class and key, so that a block keeps its place while others come and go. */
+function inOrder(keys, volumes) {
+  const known = [...keys].filter(key => volumes.has(key));
+  const nameOf = key => `${volumes.get(key).storageClass ?? ""}\u0000${key}`;
+  return known.map(key => [nameOf(key), key]).sort((a, b) => (a[0] < b[0] ? -1 : 1)).map(([, key]) => key);
+}
+
+/** The same bar with neighbours that are smaller than `least` bytes drawn as one. */
+export function withoutSlivers(bar, least) {
+  const segments = [];
+  for (const each of bar.segments) {
+    const last = segments.at(-1);
+    const isSmall = each.bytes < least && (each.kind === "claim" || each.kind === "leaving");
+    if (isSmall && last?.kind === "small" && last.bytes < 4 * least) {
+      last.bytes += each.bytes;
+      last.keys.push(each.key);
+      last.count += 1;
+    } else if (isSmall) {
+      segments.push({kind: "small", from: each.from, bytes: each.bytes, keys: [each.key], count: 1});
+    } else {
+      segments.push(each);
+    }
+  }
+  return {...bar, segments: segments.map(each => (each.kind === "small" && each.count === 1 ? bar.segments.find(one => one.key === each.keys[0]) : each))};
+}
+
+/** The longest of some bars, in bytes: they are drawn to one scale. */
+export function scaleOf(bars) {
+  return bars.reduce((most, bar) => Math.max(most, bar.size), 0) || 1;
+}

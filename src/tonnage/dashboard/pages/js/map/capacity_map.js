@@ -1,0 +1,264 @@
+// The capacity map: nodes by zone, their pools as bars, claims as blocks in them. For the live cluster, and for whoever
+// shows another State: a replay, or a cluster after a plan.
+//
+//   const map = drawMap(container, state, {
+//     storageKey: "map",      under which the reader's choices are remembered; maps with one key share them
+//     label: "Capacity map",  what screen readers call it
+//     hasControls: true,      search, zoom, filters, legend; without them the map follows `choices`
+//     choices: {…},           {colourBy, group, sort, level, isTroubleOnly, isCordonedOnly, storageClass, search}: what it begins with
+//     marks: {…},             what is to be seen in a plan or a step of a replay, see `mark`
+//   });
+//   map.show(otherState)      another State in the same place: choices, collapsed groups and scroll position stay
+//   map.mark({claims: Map(key → word), nodes: Map(name → word), moves: [{key, from, to}]})   outlined blocks and nodes with
+//                             a word, and arrows; null takes them away
+//   map.moveTo(name)          scroll to a node and put the cursor on it; false when it is not shown
+//   map.openNode(name)        its details; map.openClaim(key) likewise
+//   map.choose({level: "cells" | "tiles" | "detail" | "", …})    "" is by the number of nodes
+//   map.close()               ends it; the container is empty then
+//
+// The map follows the State by itself (State.onChange), and draws at most once a frame, only what changed and is seen.
+// Rows are drawn as far as the window shows them: the container must not be clipped by an ancestor of fixed height.
+
+import {el, replace} from "../dom.js";
+import {arranged, searched} from "./arrangement.js";
+import {Arrows} from "./arrows.js";
+import {chosen, remember} from "./choices.js";
+import {Colours} from "./colours.js";
+import {Controls} from "./controls.js";
+import {Facts} from "./facts.js";
+import {Grid} from "./grid.js";
+import {sharedHeight} from "./group_rows.js";
+import {columnsOf, layOut} from "./layout.js";
+import {LEVELS, LEVEL_ORDER, levelFor} from "./levels.js";
+import {Loose} from "./loose.js";
+import {coloursNow} from "./paint.js";
+import {Panel} from "./panel.js";
+import {heightOf} from "./tile.js";
+
+const SORT_AGAIN_MS = 1000; // nodes that trade places while one looks at them are not calm
+
+/** Draw a map into a container; see above. */
+export function drawMap(container, state, options = {}) {
+  return new CapacityMap(container, state, options);
+}
+
+export class CapacityMap {
+  constructor(container, state, options = {}) {
+    this.options = {storageKey: "map", label: "Capacity map", hasControls: true, ...options};
+    this.container = container;
+    this.choices = {...chosen(this.options.storageKey), ...options.choices};
+    this.marks = options.marks ?? null;
+    this.collapsed = new Set(this.choices.collapsed ?? []);
+    this.colours = new Colours();
+    this.pending = {};
+    this.groups = [];
+    this.found = null;
+    this.sortedAt = 0;
+    this.arrows = new Arrows(this);
+    this.grid = new Grid(this);
+    this.loose = new Loose(this);
+    this.panel = new Panel(this);
+    this.controls = this.options.hasControls ? new Controls(this) : null;
+    this.stage = el("div", {class: "stage"}, this.grid.element, this.arrows.element);
+    this.element = el("div", {class: "map"}, el("div", {class: "map-main"}, this.controls?.element, this.loose.element, this.stage), this.panel.element);
+    replace(container, this.element);
+    const asks = new AbortController();
+    this.asks = asks;
+    document.addEventListener("scroll", () => this.schedule(), {capture: true, passive: true, signal: asks.signal});
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.look(true) && this.lay(), {signal: asks.signal});
+    this.sizes = new ResizeObserver(() => this.relay());
+    this.sizes.observe(this.stage);
+    window.addEventListener("resize", () => this.schedule(), {signal: asks.signal});
+    this.show(state);
+  }
+
+  /** Show this State from now on. */
+  show(state) {
+    this.unfollow?.();
+    this.state = state;
+    this.facts = new Facts(state);
+    this.colours.learn(state);
+    this.unfollow = state.onChange(changed => this.note(changed));
+    this.arrange();
+    this.panel.refresh();
+  }
+
+  /** Mark what a plan or a step changes. */
+  mark(marks) {
+    this.marks = marks;
+    this.isLaid = false;
+    this.schedule();
+  }
+
+  /** Keep what changed until the next frame. */
+  note(changed) {
+    for (const [name, keys] of Object.entries(changed)) {
+      const known = (this.pending[name] ??= new Set());
+      for (const key of keys) known.add(key);
+    }
+    this.isChanged = true;
+    this.schedule();
+  }
+
+  schedule() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.drawFrame();
+    });
+  }
+
+  drawFrame() {
+    if (!this.isChanged) return this.isLaid ? this.grid.draw() : this.lay();
+    const changed = this.pending;
+    this.pending = {};
+    this.isChanged = false;
+    const touched = this.facts.update(changed);
+    if (touched.nodes.size > 1000 || changed.classes) this.colours.learn(this.state);
+    this.panel.refresh(touched, changed);
+    if (touched.isArranged || touched.isLoose || this.isResorted(touched)) this.arrange();
+    else if (this.isHeightChanged(touched.nodes)) this.lay();
+    else this.grid.draw(touched);
+    this.controls?.refresh();
+  }
+
+  /** Whether nodes may have changed their place by their figures; looked at once in a while. */
+  isResorted(touched) {
+    const {sort, isTroubleOnly, isCordonedOnly, storageClass, group, search} = this.choices;
+    const depends = sort !== "name" || isTroubleOnly || isCordonedOnly || storageClass || group === "class" || search;
+    if (!depends || !touched.nodes.size) return false;
+    const wait_ms = this.sortedAt + SORT_AGAIN_MS - performance.now();
+    if (wait_ms <= 0) return true;
+    this.later ??= setTimeout(() => {
+      this.later = null;
+      this.arrange();
+    }, wait_ms);
+    return false;
+  }
+
+  isHeightChanged(names) {
+    for (const name of names) {
+      const fact = this.facts.of(name);
+      const place = this.grid.layout.placeOf.get(name);
+      if (!fact || !place || this.level === "cells") continue;
+      if (heightOf(fact, this.level) > this.grid.layout.rows[place.row].height || this.heights.get(name) !== heightOf(fact, this.level)) return true;
+    }
+    return false;
+  }
+
+  /** Group, sort, filter and search anew, then lay out. */
+  arrange() {
+    this.sortedAt = performance.now();
+    this.level = this.choices.level || levelFor(this.state.nodes.size);
+    this.found = searched(this.facts, this.choices.search ?? "");
+    this.groups = arranged(this.facts, this.choices);
+    this.loose.arrange();
+    for (const group of this.groups) {
+      group.title = this.choices.group === "zone" && group.key ? `Zone ${group.key}` : group.label;
+      group.isCollapsed = this.collapsed.has(`${this.choices.group}/${group.key}`);
+      const shared = this.sharedOf(group.key);
+      group.sharedHeight = shared.length ? sharedHeight(shared, this.state.volumes) : 0;
+    }
+    this.lay();
+    this.controls?.refresh();
+  }
+
+  /** Lay out for the width that there is, and draw. */
+  lay() {
+    const width = this.stage.clientWidth;
+    const {least, gap, header} = LEVELS[this.level];
+    const columns = columnsOf(width, Math.min(least, width), gap);
+    this.heights = new Map();
+    const heightFor = name => {
+      const height = heightOf(this.facts.of(name), this.level);
+      this.heights.set(name, height);
+      return height;
+    };
+    const layout = layOut(this.groups, {perRow: columns.perRow, heightOf: this.level === "cells" ? () => LEVELS.cells.least : heightFor, headerHeight: header, gap});
+    this.laidWidth = width;
+    this.isLaid = true;
+    this.element.dataset.level = this.level;
+    this.grid.lay(layout, columns.width);
+  }
+
+  relay() {
+    if (this.stage.clientWidth === this.laidWidth) return;
+    this.isLaid = false;
+    this.schedule();
+  }
+
+  groupOf(key) {
+    return this.groups.find(group => group.key === key);
+  }
+
+  /** Shared capacity of a group, with the claims that lie in it: [{key, row, claims}]. */
+  sharedOf(key) {
+    return this.loose.sharedOf(key);
+  }
+
+  /** How things are shown now. */
+  look(isAnew = false) {
+    if (isAnew || !this.palette) this.palette = coloursNow(this.element);
+    this.colours.by = this.choices.colourBy;
+    const {volumes} = this.state;
+    return {
+      colours: this.palette,
+      colourOf: key => this.colours.of(key, volumes.get(key) ?? {}),
+      found: this.found,
+      marks: this.marks,
+      volumes,
+    };
+  }
+
+  /** Change choices and remember them. */
+  choose(choices) {
+    Object.assign(this.choices, choices);
+    remember(this.options.storageKey, this.choices);
+    this.arrange();
+    this.panel.refresh();
+  }
+
+  /** Zoom in (1) or out (-1). The cursor's node stays in sight. */
+  zoom(step) {
+    const level = LEVEL_ORDER[Math.min(LEVEL_ORDER.length - 1, Math.max(0, LEVEL_ORDER.indexOf(this.level) + step))];
+    if (level === this.level) return;
+    const hadFocus = this.grid.hasFocus;
+    this.choose({level});
+    this.grid.moveTo(this.grid.cursor, {isFocused: hadFocus});
+  }
+
+  toggleGroup(key) {
+    const id = `${this.choices.group}/${key}`;
+    if (!this.collapsed.delete(id)) this.collapsed.add(id);
+    this.choose({collapsed: [...this.collapsed]});
+  }
+
+  moveTo(name, options) {
+    const group = this.groups.find(each => each.isCollapsed && each.names.includes(name));
+    if (group) this.toggleGroup(group.key);
+    return this.grid.moveTo(name, options);
+  }
+
+  openNode(name) {
+    this.panel.open("node", name);
+  }
+
+  openClaim(key) {
+    this.panel.open("claim", key);
+  }
+
+  /** How much of the window's top is covered by what stays there. */
+  stickyHeight() {
+    return this.controls?.element.offsetHeight ?? 0;
+  }
+
+  close() {
+    this.unfollow?.();
+    this.asks.abort();
+    this.sizes.disconnect();
+    cancelAnimationFrame(this.frame);
+    clearTimeout(this.later);
+    this.panel.close();
+    this.grid.close();
+    replace(this.container);
+  }
+}

@@ -1,0 +1,59 @@
+// Which colour, letter and pattern a claim's block has: by its class or by its namespace. Never the colour alone.
+//
+// There are eight colours that colour-blind people tell apart; the ninth name has the first colour again with a pattern.
+// What a name was given it keeps as long as the page is open, so that nothing changes its colour under one's eyes.
+
+export const COLOUR_BY = {class: "class", namespace: "namespace"};
+const COLOURS = 8;
+const PATTERNS = 3;
+
+export class Colours {
+  constructor(by = "class") {
+    this.by = by;
+    this.given = {class: new Map(), namespace: new Map()};
+  }
+
+  /** Give every name of these rows its place, in order of name, so that each browser shows the same. */
+  learn(state) {
+    const names = {class: new Set(state.classes.keys()), namespace: new Set()};
+    for (const [key, row] of state.volumes) {
+      names.class.add(row.storageClass ?? "");
+      names.namespace.add(namespaceOf(key, row));
+    }
+    for (const by of Object.keys(names)) for (const name of [...names[by]].sort()) this.give(by, name);
+  }
+
+  give(by, name) {
+    const given = this.given[by];
+    let found = given.get(name);
+    if (found === undefined) {
+      const index = given.size;
+      found = {index, colour: index % COLOURS, pattern: Math.floor(index / COLOURS) % PATTERNS, letter: letterOf(name, given), name};
+      given.set(name, found);
+    }
+    return found;
+  }
+
+  /** {colour: 0..7, pattern: 0..2, letter, name} of a volume's row. */
+  of(key, row) {
+    return this.give(this.by, this.nameOf(key, row));
+  }
+
+  nameOf(key, row) {
+    return this.by === "class" ? (row.storageClass ?? "") : namespaceOf(key, row);
+  }
+}
+
+/** The namespace of a volume's claim; "" for a volume that no claim has. */
+export function namespaceOf(key, row) {
+  const claim = row.claim ?? "";
+  return claim.slice(0, Math.max(0, claim.indexOf("/")));
+}
+
+/** One letter for a name, or two when others have it: "fast" → F, "flash" → FL. */
+function letterOf(name, given) {
+  const taken = new Set([...given.values()].map(each => each.letter));
+  const letters = name.replace(/[^A-Za-z0-9]/g, "").toUpperCase();
+  const candidates = [letters[0], letters.slice(0, 2), ...[...letters.slice(1)].map(each => letters[0] + each)];
+  return candidates.find(each => each && !taken.has(each)) ?? (letters.slice(0, 2) || "–");
+}

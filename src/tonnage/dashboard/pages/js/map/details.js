@@ -1,0 +1,95 @@
+// What the details panel says of a node and of a claim.
+
+import {el} from "../dom.js";
+import {ago, bytes, clockTime, count, percent} from "../format.js";
+import {slotsElement} from "./tile.js";
+import {keptLines, stateWords} from "./words.js";
+
+const MOST = 200;
+
+/** A node: its state, pools with figures, slots, what is kept back for whom, and its claims. */
+export function nodeDetails(fact, state, bars) {
+  const {row} = fact;
+  const entries = fact.told.flatMap(([key, each]) => (each.reserved ?? []).map(entry => ({capacity: key, storageClass: each.storageClass, ...entry})));
+  return [
+    facts([
+      ["zone", fact.zone || "none"],
+      ["full", fact.fullness === null ? "not told" : percent(fact.fullness)],
+      ["free", fact.free === null ? "not told" : bytes(fact.free)],
+      fact.size !== null && row.pools?.length ? ["size", bytes(fact.size)] : null,
+      ["pods", row.pods ?? 0],
+    ]),
+    fact.signs.length ? el("ul", {class: "sign-list"}, fact.signs.map(sign => el("li", {class: sign.isTrouble ? "trouble" : ""}, el("b", {}, `${sign.mark} ${sign.word}`), sign.why ? el("span", {}, ": ", el("bdi", {}, sign.why)) : null))) : null,
+    taints(row),
+    section("Pools", bars, fact.bars.some(bar => bar.stale) ? fact.told.filter(([, each]) => each.stale).map(([, each]) => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, each.stale))) : null),
+    fact.told.length ? section("Capacity objects", table(["class", "free", "largest volume", "told"], fact.told.map(([, each]) => [each.storageClass, (each.pools ?? []).map(bytes).join(", ") || "not told", each.largest === undefined ? "" : bytes(each.largest), each.toldAt ? `${ago(each.toldAt)} ago` : ""]))) : null,
+    entries.length ? section("Kept back", el("ul", {class: "kept-list"}, entries.map(entry => el("li", {}, keptLines(entry).slice(0, 1).map(line => el("p", {}, el("bdi", {}, line))), keptLines(entry).slice(1).map(line => el("p", {class: "quiet"}, el("bdi", {}, line))), podLink(entry.pod))))) : null,
+    row.slots?.length ? section("Attach slots", row.slots.map(slotsElement)) : null,
+    claimList("On their way here", fact.coming, state),
+    claimList("Claims", fact.claims, state),
+  ];
+}
+
+/** A claim: where it is, since when, for whom, and where it goes. */
+export function claimDetails(key, row, state) {
+  const seen = state.nodes.has(row.node ?? "");
+  return [
+    facts([
+      ["state", stateWords(row)],
+      ["size", bytes(row.bytes ?? 0)],
+      ["class", row.storageClass || "none"],
+      row.driver ? ["driver", row.driver] : null,
+      row.volume ? ["volume", row.volume] : null,
+      row.since ? ["since", `${clockTime(row.since)} (${ago(row.since)})`] : null,
+      row.node ? ["node", seen ? opener("node", row.node) : row.node] : null,
+      row.target ? ["on its way to", state.nodes.has(row.target) ? opener("node", row.target) : row.target] : null,
+      (row.pool ?? -1) >= 0 ? ["pool", row.pool] : null,
+      ["attached to", row.attached?.length ? row.attached.join(", ") : "no node"],
+    ]),
+    row.attachError ? el("p", {class: "trouble"}, "Cannot be attached: ", el("bdi", {}, row.attachError)) : null,
+    row.pods?.length ? section(count(row.pods.length, "pod"), el("ul", {class: "plain"}, row.pods.slice(0, MOST).map(pod => el("li", {}, podLink(pod), podWords(state.pods.get(pod)))))) : el("p", {class: "quiet"}, "No pod uses it."),
+  ];
+}
+
+function podWords(pod) {
+  if (pod === undefined) return "";
+  return ` ${[pod.phase ?? "Pending", pod.node ? `on ${pod.node}` : "", pod.terminating ? "terminating" : ""].filter(Boolean).join(", ")}`;
+}
+
+/** The address of a pod's page. */
+export function podAddress(pod) {
+  const cut = pod.indexOf("/");
+  return `#/pod/${encodeURIComponent(pod.slice(0, cut))}/${encodeURIComponent(pod.slice(cut + 1))}`;
+}
+
+function podLink(pod) {
+  return el("a", {href: podAddress(pod), "data-id": `pod ${pod}`}, el("bdi", {}, pod));
+}
+
+function opener(kind, key) {
+  return el("button", {type: "button", class: "link", "data-open": kind, "data-key": key, "data-id": `${kind} ${key}`}, el("bdi", {}, key));
+}
+
+function taints(row) {
+  return row.taints?.length ? el("p", {class: "quiet"}, "Taints: ", el("bdi", {}, row.taints.join(", "))) : null;
+}
+
+function claimList(words, keys, state) {
+  if (!keys.length) return null;
+  const rows = keys.map(key => [key, state.volumes.get(key)]).sort((a, b) => (b[1].bytes ?? 0) - (a[1].bytes ?? 0));
+  const body = rows.slice(0, MOST).map(([key, row]) => [opener("claim", key), bytes(row.bytes ?? 0), row.storageClass ?? "", row.state === "bound" ? "" : stateWords(row)]);
+  const more = rows.length > MOST ? el("p", {class: "quiet"}, `and ${rows.length - MOST} smaller ones`) : null;
+  return section(`${words} (${rows.length})`, table(["claim", "size", "class", ""], body), more);
+}
+
+function section(words, ...children) {
+  return el("section", {}, el("h4", {}, words), children);
+}
+
+function facts(pairs) {
+  return el("dl", {class: "facts"}, pairs.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, el("bdi", {}, value)))));
+}
+
+function table(head, rows) {
+  return el("table", {class: "small"}, el("thead", {}, el("tr", {}, head.map(each => el("th", {scope: "col"}, each)))), el("tbody", {}, rows.map(row => el("tr", {}, row.map(each => el("td", {}, el("bdi", {}, each)))))));
+}

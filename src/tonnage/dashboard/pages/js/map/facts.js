@@ -1,0 +1,188 @@
+// What the map knows of each node, from the rows of a State, kept up to date row by row.
+//
+//   const facts = new Facts(state);
+//   const touched = facts.update(changed);      // as State tells it: {nodes: Set, isArranged, isLoose}
+//   facts.of("node-1")                          // {name, row, zone, bars, size, used, free, kept, fullness, signs, …}
+//
+// A node's facts are worked out when they are asked for, and kept until a row that they come from changes.
+
+import {barsOf} from "./bars.js";
+import {signsOf} from "./signs.js";
+
+export class Facts {
+  constructor(state) {
+    this.state = state;
+    this.rebuild();
+  }
+
+  /** Everything anew, from the state as it is. */
+  rebuild() {
+    this.cache = new Map();
+    this.zones = new Map([...this.state.nodes].map(([name, row]) => [name, row.zone ?? ""]));
+    this.claimsOf = new Map(); // node → keys of volumes that are there, or are being made there
+    this.comingTo = new Map(); // node → keys of volumes on their way to it
+    this.toldOf = new Map(); // node → keys of capacity objects of this node alone
+    this.places = new Map(); // key of a volume → [node, target] under which it is filed
+    this.moving = new Map(); // key of a volume on its way → {key, from, to}
+    this.reaches = new Map(); // key of a capacity object → the node it is filed under
+    this.shared = new Set(); // capacity objects that several nodes share, or that reach none
+    this.waiting = new Set(); // claims that are nowhere yet
+    this.nowhere = new Set(); // volumes that are on no one node: every node reaches them, or they are lost
+    for (const key of this.state.volumes.keys()) this.fileVolume(key);
+    for (const key of this.state.capacities.keys()) this.fileCapacity(key);
+  }
+
+  /** Take in what changed. `isArranged` says that nodes came, went or changed zone; `isLoose` that claims without a
+   * node or shared capacity did. */
+  update(changed) {
+    const touched = {nodes: new Set(), isArranged: false, isLoose: false};
+    const touch = name => {
+      if (name === undefined || name === "") return;
+      touched.nodes.add(name);
+      this.cache.delete(name);
+    };
+    const size = Object.values(changed).reduce((sum, keys) => sum + keys.size, 0);
+    if (size > 2000) {
+      for (const name of this.zones.keys()) touched.nodes.add(name);
+      this.rebuild();
+      for (const name of this.zones.keys()) touched.nodes.add(name);
+      touched.isArranged = touched.isLoose = true;
+      return touched;
+    }
+    for (const name of changed.nodes ?? []) {
+      const row = this.state.nodes.get(name);
+      const zone = row === undefined ? undefined : (row.zone ?? "");
+      if (this.zones.get(name) !== zone) touched.isArranged = true;
+      if (row === undefined) this.zones.delete(name);
+      else this.zones.set(name, zone);
+      touch(name);
+    }
+    for (const key of changed.volumes ?? []) {
+      this.places.get(key)?.forEach(touch);
+      if (this.waiting.has(key) || this.nowhere.has(key)) touched.isLoose = true;
+      this.fileVolume(key);
+      this.places.get(key)?.forEach(touch);
+      if (this.waiting.has(key) || this.nowhere.has(key)) touched.isLoose = true;
+    }
+    for (const key of changed.capacities ?? []) {
+      touch(this.reaches.get(key));
+      if (this.shared.has(key)) touched.isLoose = true;
+      this.fileCapacity(key);
+      touch(this.reaches.get(key));
+      if (this.shared.has(key)) touched.isLoose = true;
+    }
+    if (changed.classes) touched.isLoose = true;
+    return touched;
+  }
+
+  fileVolume(key) {
+    const before = this.places.get(key);
+    if (before) {
+      unfile(this.claimsOf, before[0], key);
+      unfile(this.comingTo, before[1], key);
+      this.places.delete(key);
+    }
+    this.moving.delete(key);
+    this.waiting.delete(key);
+    this.nowhere.delete(key);
+    const row = this.state.volumes.get(key);
+    if (row === undefined) return;
+    const node = row.node ?? "";
+    const target = row.state === "moving" ? (row.target ?? "") : "";
+    if (node) file(this.claimsOf, node, key);
+    else if ((row.state ?? "waiting") === "waiting") this.waiting.add(key);
+    else this.nowhere.add(key);
+    if (target) file(this.comingTo, target, key);
+    if (node && target) this.moving.set(key, {key, from: node, to: target});
+    if (node || target) this.places.set(key, [node, target]);
+  }
+
+  fileCapacity(key) {
+    const before = this.reaches.get(key);
+    if (before !== undefined) unfile(this.toldOf, before, key);
+    this.reaches.delete(key);
+    this.shared.delete(key);
+    const row = this.state.capacities.get(key);
+    if (row === undefined) return;
+    if (row.nodeCount === 1 && row.nodes?.length === 1) {
+      this.reaches.set(key, row.nodes[0]);
+      file(this.toldOf, row.nodes[0], key);
+    } else {
+      this.shared.add(key);
+    }
+  }
+
+  /** Names of all nodes. */
+  names() {
+    return [...this.state.nodes.keys()];
+  }
+
+  /** What is known of a node; undefined when there is no row of it. */
+  of(name) {
+    const known = this.cache.get(name);
+    if (known !== undefined) return known;
+    const row = this.state.nodes.get(name);
+    if (row === undefined) return undefined;
+    const fact = this.workOut(name, row);
+    this.cache.set(name, fact);
+    return fact;
+  }
+
+  workOut(name, row) {
+    const {volumes, capacities} = this.state;
+    const claims = [...(this.claimsOf.get(name) ?? [])];
+    const coming = [...(this.comingTo.get(name) ?? [])];
+    const told = [...(this.toldOf.get(name) ?? [])].sort().map(key => [key, capacities.get(key)]);
+    const bars = barsOf(row, {claims, coming, told, volumes});
+    const fact = {name, row, zone: row.zone ?? "", bars, claims, coming, told, leaving: [], classes: new Set(), ...this.sums(row, bars, told)};
+    for (const key of claims) {
+      const volume = volumes.get(key);
+      if (volume.state === "moving") fact.leaving.push(key);
+      if (volume.storageClass) fact.classes.add(volume.storageClass);
+    }
+    for (const [, each] of told) fact.classes.add(each.storageClass);
+    fact.signs = signsOf(fact, volumes);
+    return fact;
+  }
+
+  /** size, used, free, kept in bytes; fullness 0..1, null where nobody tells. */
+  sums(row, bars, told) {
+    const kept = told.reduce((sum, [, each]) => sum + (each.reserved ?? []).reduce((most, entry) => most + (entry.bytes ?? 0), 0), 0);
+    if (row.pools?.length) {
+      const size = row.pools.reduce((sum, pool) => sum + (pool.size ?? 0), 0);
+      const free = row.pools.reduce((sum, pool) => sum + (pool.free ?? 0), 0);
+      return {size, free, used: size - free, kept, fullness: size > 0 ? Math.min(1, Math.max(0, (size - free) / size)) : null};
+    }
+    const used = bars.filter(bar => bar.kind === "claims").reduce((sum, bar) => sum + bar.size, 0);
+    if (!told.length) return {size: null, free: null, used, kept, fullness: null};
+    const free = this.freeOf(told);
+    return {size: used + free, free, used, kept, fullness: used + free > 0 ? used / (used + free) : null};
+  }
+
+  /** Free bytes of some capacity objects: classes of one group (tonnage.dev/capacity-group) have the same pools, and
+   * so have classes of one driver that tell the same pools: their room is counted once. */
+  freeOf(told) {
+    const rooms = new Map();
+    for (const [key, each] of told) {
+      const of = this.state.classes.get(each.storageClass);
+      const pools = each.pools ?? [];
+      const group = of?.group ? `group ${of.group}` : of && each.tellsPools ? `${of.driver} ${pools.join()}` : key;
+      const free = pools.reduce((sum, amount) => sum + amount, 0);
+      rooms.set(group, Math.max(rooms.get(group) ?? 0, free));
+    }
+    return [...rooms.values()].reduce((sum, free) => sum + free, 0);
+  }
+}
+
+function file(index, at, key) {
+  const found = index.get(at);
+  if (found === undefined) index.set(at, new Set([key]));
+  else found.add(key);
+}
+
+function unfile(index, at, key) {
+  const found = index.get(at);
+  if (found === undefined) return;
+  found.delete(key);
+  if (!found.size) index.delete(at);
+}

@@ -1,0 +1,79 @@
+// Details of one node or one claim, beside the map. Opened by click or Enter, closed by Escape; the focus goes back then.
+
+import {el, replace} from "../dom.js";
+import {claimDetails, nodeDetails} from "./details.js";
+import {showBars} from "./tile.js";
+
+export class Panel {
+  constructor(map) {
+    this.map = map;
+    this.shown = null;
+    this.title = el("h3", {tabindex: -1});
+    this.body = el("div", {class: "panel-body"});
+    const end = el("button", {type: "button", class: "panel-close", "aria-label": "Close details", onclick: () => this.close()}, "×");
+    this.element = el("aside", {class: "panel", "aria-label": "Details", hidden: true, onkeydown: event => this.onKey(event), onclick: event => this.onClick(event)}, el("header", {}, this.title, end), this.body);
+    this.onEscape = event => {
+      if (event.key === "Escape" && this.shown && !event.defaultPrevented && this.map.element.contains(event.target)) this.close();
+    };
+    document.addEventListener("keydown", this.onEscape);
+  }
+
+  /** Show a node or a claim; the focus goes to the panel, and back when it is closed. */
+  open(kind, key) {
+    if (this.element.hidden) this.before = document.activeElement;
+    this.shown = {kind, key};
+    this.element.hidden = false;
+    this.body.replaceChildren();
+    this.body.keyedChildren = undefined;
+    this.refresh();
+    this.title.focus({preventScroll: true});
+  }
+
+  /** Show it as it is now, when what it shows was touched. */
+  refresh(touched = null, changed = null) {
+    if (!this.shown) return;
+    const {kind, key} = this.shown;
+    const {facts, state} = this.map;
+    if (touched) {
+      const isNode = kind === "node" && touched.nodes.has(key);
+      const isClaim = kind === "claim" && (changed.volumes?.has(key) || changed.pods);
+      if (!isNode && !isClaim) return;
+    }
+    const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
+    replace(this.title, el("bdi", {}, key));
+    const fact = kind === "node" ? facts.of(key) : undefined;
+    const row = kind === "claim" ? state.volumes.get(key) : undefined;
+    if (fact) {
+      const bars = el("div", {class: "detail-bars"});
+      showBars(bars, fact.bars, this.map.look());
+      replace(this.body, nodeDetails(fact, state, bars));
+    } else if (row) {
+      replace(this.body, claimDetails(key, row, state, facts));
+    } else {
+      replace(this.body, el("p", {}, `This ${kind} is not there any more.`));
+    }
+    if (focused) [...this.body.querySelectorAll("[data-id]")].find(each => each.dataset.id === focused)?.focus({preventScroll: true});
+  }
+
+  onClick(event) {
+    const target = event.target.closest("[data-open]");
+    if (!target) return;
+    const [kind, key] = [target.dataset.open, target.dataset.key];
+    if (kind === "node") this.map.moveTo(key, {isFocused: false});
+    this.open(kind, key);
+  }
+
+  onKey(event) {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    this.close();
+  }
+
+  close() {
+    if (this.element.hidden) return;
+    this.element.hidden = true;
+    this.shown = null;
+    const cell = this.before?.isConnected && this.before !== document.body ? this.before : this.map.grid.cellOf(this.map.grid.cursor);
+    cell?.focus({preventScroll: true});
+  }
+}

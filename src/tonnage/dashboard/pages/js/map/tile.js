@@ -1,0 +1,170 @@
+// A node of the map as elements: a tile (name, signs, bars on a canvas) and a detailed one, in which every block is an
+// element with its name. Both are made once and updated in place.
+
+import {el, keyed, replace, set} from "../dom.js";
+import {bytes, percent} from "../format.js";
+import {scaleOf, withoutSlivers} from "./bars.js";
+import {barsHeight, paintBars, sized} from "./paint.js";
+import {isFull} from "./signs.js";
+import {barWords, nodeLabel, segmentLines} from "./words.js";
+
+const NAME_HEIGHT = 22;
+const PADDING = 14;
+const MOST_BARS = 8;
+
+/** How high a node is drawn at a level. Rows that are not drawn are laid out by this. */
+export function heightOf(fact, level) {
+  if (level === "tiles") return NAME_HEIGHT + barsHeight(fact) + PADDING;
+  return 62 + Math.min(MOST_BARS, Math.max(1, fact.bars.length)) * 42 + (fact.row.slots?.length ?? 0) * 22 + PADDING;
+}
+
+/** A cell for one node, empty yet. */
+export function makeCell(level) {
+  const cell = el("div", {class: `cell ${level}`, role: "gridcell", tabindex: -1});
+  if (level === "cells") return cell;
+  cell.append(el("div", {class: "cell-head"}, el("bdi", {class: "cell-name"}), el("span", {class: "cell-signs"})));
+  if (level === "tiles") cell.append(el("canvas", {class: "bars", "aria-hidden": "true"}));
+  else cell.append(el("div", {class: "cell-sums"}), el("div", {class: "detail-bars"}), el("div", {class: "slots"}));
+  return cell;
+}
+
+/** Show a node in its cell. `look` is how the map shows things now: {colours, colourOf, found, marks, width, volumes}. */
+export function updateCell(cell, fact, level, look) {
+  const mark = look.marks?.nodes?.get(fact.name) ?? "";
+  cell.dataset.node = fact.name;
+  set(cell, "aria-label", nodeLabel(fact, mark));
+  cell.classList.toggle("is-gone", Boolean(fact.row.gone));
+  cell.classList.toggle("is-not-ready", fact.row.ready === false);
+  cell.classList.toggle("is-cordoned", Boolean(fact.row.cordoned));
+  cell.classList.toggle("is-dimmed", Boolean(look.found) && !look.found.nodes.has(fact.name));
+  cell.classList.toggle("is-found", Boolean(look.found?.nodes.has(fact.name)));
+  cell.classList.toggle("is-marked", Boolean(mark));
+  if (level === "cells") return;
+  const name = cell.querySelector(".cell-name");
+  if (name.textContent !== fact.name) name.textContent = fact.name;
+  showSigns(cell.querySelector(".cell-signs"), fact, level, mark);
+  if (level === "tiles") {
+    const canvas = cell.querySelector("canvas");
+    const width = Math.max(20, Math.floor(look.width - PADDING));
+    cell.areas = paintBars(sized(canvas, width, barsHeight(fact)), fact, {
+      width,
+      colours: look.colours,
+      colourOf: look.colourOf,
+      isFound: key => Boolean(look.found?.claims.has(key)),
+      isMarked: key => Boolean(look.marks?.claims?.has(key)),
+    });
+  } else {
+    showDetail(cell, fact, look);
+  }
+}
+
+/** Words where there is room for them, marks where there is not; the label has all in words. */
+function showSigns(element, fact, level, mark) {
+  const shown = fact.signs.filter(sign => sign.kind !== "kept");
+  const most = level === "tiles" ? 1 : 4;
+  replace(
+    element,
+    mark && el("span", {class: "sign marked"}, el("bdi", {}, mark)),
+    shown.slice(0, most).map(sign => el("span", {class: sign.isTrouble ? "sign trouble" : "sign", "data-sign": sign.kind}, `${sign.mark} ${sign.word}`)),
+    shown.length > most && el("span", {class: "sign"}, shown.slice(most).map(sign => sign.mark).join(" ")),
+  );
+}
+
+function showDetail(cell, fact, look) {
+  const sums = [
+    fact.fullness === null ? "fullness not known" : `${percent(fact.fullness)} full`,
+    fact.free === null ? "" : `${bytes(fact.free)} free`,
+    fact.kept ? `${bytes(fact.kept)} kept back` : "",
+    `${fact.row.pods ?? 0} pods`,
+  ];
+  replace(cell.querySelector(".cell-sums"), sums.filter(Boolean).join(" · "));
+  const bars = fact.bars.slice(0, MOST_BARS);
+  showBars(cell.querySelector(".detail-bars"), bars, look);
+  replace(cell.querySelector(".slots"), (fact.row.slots ?? []).map(slotsElement));
+}
+
+/** Bars with a block an element, to one scale. Also in the panel, and for capacity that nodes share. */
+export function showBars(parent, bars, look) {
+  const scale = scaleOf(bars);
+  const items = bars.map((bar, index) => ({...withoutSlivers(bar, scale / 160), key: `${index} ${bar.kind}`}));
+  keyed(
+    parent,
+    items,
+    bar => bar.key,
+    () => el("div", {class: "detail-bar"}, el("div", {class: "bar-label"}), el("div", {class: "bar", role: "presentation"})),
+    (element, bar) => {
+      const [label, track] = element.children;
+      replace(label, el("bdi", {}, barWords(bar)), bar.stale && el("b", {class: "stale-word"}, " stale"));
+      track.dataset.kind = bar.kind;
+      track.classList.toggle("is-stale", Boolean(bar.stale));
+      track.style.setProperty("width", `${(100 * bar.size) / scale}%`);
+      track.bar = bar;
+      showSegments(track, bar, look);
+    },
+  );
+}
+
+function showSegments(track, bar, look) {
+  keyed(
+    track,
+    bar.segments,
+    segment => segmentId(segment),
+    () => el("span", {class: "block"}, el("span", {class: "block-name", "aria-hidden": "true"})),
+    (block, segment) => {
+      block.segment = segment;
+      block.dataset.kind = segment.kind;
+      set(block, "data-claim", segment.key);
+      const given = segment.key === undefined ? null : look.colourOf(segment.key);
+      block.dataset.colour = given?.colour ?? "";
+      block.dataset.pattern = given?.pattern ?? "";
+      block.style.setProperty("left", `${(100 * segment.from) / bar.size}%`);
+      block.style.setProperty("width", `${(100 * segment.bytes) / bar.size}%`);
+      block.classList.toggle("is-found", Boolean(look.found?.claims.has(segment.key)));
+      block.classList.toggle("is-marked", Boolean(look.marks?.claims?.has(segment.key)));
+      const text = nameOn(segment, given);
+      const name = block.firstChild;
+      if (name.textContent !== text) name.textContent = text;
+    },
+  );
+}
+
+function segmentId(segment) {
+  if (segment.key !== undefined) return `${segment.kind} ${segment.key}`;
+  if (segment.kind === "kept") return `kept ${segment.entry.capacity ?? ""} ${segment.entry.pod} ${(segment.entry.claims ?? []).join()}`;
+  return `${segment.kind} ${segment.keys?.[0] ?? ""}`;
+}
+
+/** What stands on a block, as far as there is room: the letter first, so that it is read even on a narrow one. */
+function nameOn(segment, given) {
+  if (segment.kind === "kept") return `◇ ${segment.entry.pod}`;
+  if (segment.kind === "other") return "other";
+  if (segment.kind === "small") return `${segment.count} small`;
+  const arrow = segment.kind === "leaving" ? "→ " : segment.kind === "coming" ? "← " : "";
+  return `${arrow}${given.letter} ${segment.key.slice(segment.key.indexOf("/") + 1)}`;
+}
+
+/** Attach slots of one driver: as many ticks as there are slots, and the figures. */
+export function slotsElement(each) {
+  const [used, limit] = [each.used ?? 0, each.limit];
+  const isTold = limit !== undefined && limit !== null;
+  const ticks = isTold && limit <= 64 ? el("span", {class: "ticks", "aria-hidden": "true"}, Array.from({length: limit}, (_, index) => el("i", {class: index < used ? "tick used" : "tick"}))) : null;
+  return el(
+    "div",
+    {class: isFull(each) ? "slot-line is-full" : "slot-line"},
+    el("span", {class: "slot-words"}, el("bdi", {}, each.driver), ` ${used}${isTold ? ` of ${limit}` : ""} attached${isFull(each) ? ", full" : ""}`),
+    ticks,
+  );
+}
+
+/** What lies under a point of a cell, in words; null where there is nothing of its own. */
+export function linesAt(target, cell, event, volumes) {
+  const block = target.closest(".block");
+  if (block?.segment) return {lines: segmentLines(block.segment, volumes), segment: block.segment};
+  if (!cell?.areas || target.tagName !== "CANVAS") return null;
+  const box = target.getBoundingClientRect();
+  const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+  const isIn = area => x >= area.x && x < area.x + area.width && y >= area.y && y < area.y + area.height;
+  const area = cell.areas.findLast(isIn);
+  if (area === undefined) return null;
+  return area.segment ? {lines: segmentLines(area.segment, volumes), segment: area.segment} : {bar: area.bar};
+}

@@ -1,0 +1,86 @@
+// What the map says in words: labels for screen readers, and the lines of tooltips. Plain text only.
+
+import {ago, bytes, clockTime, count, percent} from "../format.js";
+
+/** "node-1, zone a, 42 % full, 12 GiB free; cordoned: it takes no new pods" */
+export function nodeLabel(fact, mark = "") {
+  const full = fact.fullness === null ? "fullness not known" : `${percent(fact.fullness)} full, ${bytes(fact.free)} free`;
+  const signs = fact.signs.map(sign => (sign.why ? `${sign.word}: ${sign.why}` : sign.word));
+  return [`${fact.name}, ${fact.zone ? `zone ${fact.zone}` : "no zone"}, ${full}, ${count(fact.claims.length, "claim")}`, mark, ...signs].filter(Boolean).join("; ");
+}
+
+/** A row of the overview in one sentence. */
+export function rowLabel(names, facts) {
+  const known = names.map(name => facts.of(name));
+  const told = known.filter(fact => fact.fullness !== null);
+  const mean = told.length ? told.reduce((sum, fact) => sum + fact.fullness, 0) / told.length : null;
+  const troubled = known.filter(fact => fact.signs.some(sign => sign.isTrouble));
+  const named = troubled.slice(0, 5).map(fact => `${fact.name} ${fact.signs[0].word}`);
+  const rest = troubled.length > named.length ? [`and ${troubled.length - named.length} more`] : [];
+  const range = names.length > 1 ? `${names[0]} to ${names.at(-1)}` : names[0];
+  const trouble = troubled.length ? `; trouble: ${[...named, ...rest].join(", ")}` : "; no trouble";
+  return `${count(names.length, "node")}, ${range}, ${mean === null ? "fullness not known" : `${percent(mean)} full on average`}${trouble}`;
+}
+
+/** What a segment is, line by line; `volumes` is the state's map. */
+export function segmentLines(segment, volumes) {
+  if (segment.kind === "kept") return keptLines(segment.entry);
+  if (segment.kind === "other") return [`${bytes(segment.bytes)} that no claim names`, "snapshots, and contents without a record"];
+  if (segment.kind === "small") return [`${count(segment.count, "small claim")}, ${bytes(segment.bytes)} together`];
+  const row = volumes.get(segment.key);
+  return row === undefined ? [segment.key] : claimLines(segment.key, row);
+}
+
+/** Who has room kept back, since when and why. */
+export function keptLines(entry) {
+  const what = entry.mode === "Object" ? "the whole room is kept back" : `${bytes(entry.bytes ?? 0)} kept back`;
+  return [
+    `${what} for pod ${entry.pod}`,
+    entry.mode === "Object" && entry.bytes ? `it asked for ${bytes(entry.bytes)}` : "",
+    entry.claims?.length ? `claims: ${entry.claims.join(", ")}` : "",
+    `since ${clockTime(entry.since)} (${ago(entry.since)})`,
+    entry.why ?? "",
+  ].filter(Boolean);
+}
+
+/** A claim, line by line. */
+export function claimLines(key, row) {
+  return [
+    `${row.claim || row.volume || key}, ${bytes(row.bytes ?? 0)}`,
+    row.storageClass ? `class ${row.storageClass}` : "",
+    stateWords(row),
+    row.attachError ? `cannot be attached: ${row.attachError}` : "",
+    row.pods?.length ? `pods: ${row.pods.slice(0, 5).join(", ")}${row.pods.length > 5 ? ", …" : ""}` : "",
+  ].filter(Boolean);
+}
+
+/** "on its way from node-1 to node-2", "bound", … */
+export function stateWords(row) {
+  switch (row.state ?? "waiting") {
+    case "moving":
+      return `on its way${row.node ? ` from ${row.node}` : ""} to ${row.target ?? "another node"}`;
+    case "making":
+      return `being made on ${row.node}`;
+    case "waiting":
+      return "waiting for a node";
+    case "released":
+      return "released: no claim has it any more";
+    case "lost":
+      return "lost: its volume is gone";
+    default:
+      return row.node ? `on ${row.node}` : "bound; not on one node";
+  }
+}
+
+/** What a bar is: "pool 0: 60 GiB of 100 GiB free, told 12 s ago". */
+export function barWords(bar) {
+  const told = bar.toldAt ? `, told ${ago(bar.toldAt)} ago` : "";
+  if (bar.kind === "pool") return `${bar.label}: ${bytes(bar.free)} of ${bytes(bar.total)} free${told}`;
+  if (bar.kind === "free") return `${bar.label}: ${bytes(bar.free)} free${told}`;
+  return `${bar.label}: ${bytes(bar.size)}`;
+}
+
+/** A bar, line by line. */
+export function barLines(bar) {
+  return [barWords(bar), bar.stale ? `stale: ${bar.stale}` : ""].filter(Boolean);
+}
