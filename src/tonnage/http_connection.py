@@ -265,6 +265,6 @@ def connection_of(request: web.BaseRequest) -> Connection | None:
 
 
 def _closing(status: int, message: str) -> web.Response:
-    response = web.Response(status=status, text=message + "\n")
+    response = web.Response(status=status, text=message + "\n", headers={"Server": "tonnage"})  # no versions
     response.force_close()
     return response

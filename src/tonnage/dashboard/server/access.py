@@ -5,11 +5,12 @@
     Authorization: Bearer …             scripts show the token itself
 
 The cookie is worked out from the token, so that a dashboard that is started again with the same token knows its
-browsers. It is HttpOnly and SameSite=Strict; cookies know no ports, so that its name tells the port.
+browsers. It is HttpOnly and SameSite=Strict; cookies know no ports, so that its name tells the port. With TLS it is
+Secure, and named so (`__Host-`) that no other server of the same name can set it.
 
 A page elsewhere must not be able to ask with the browser's cookie: the Host must be a name of ours (a foreign name that
 resolves to 127.0.0.1 is refused), a request with an Origin must come from that very host, and what changes or asks much
-needs a header that no form can send.
+needs a header that no form can send. A link from elsewhere may lead to the pages, which hold nothing.
 """
 
 from __future__ import annotations
@@ -17,59 +18,102 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from tonnage.clock import Clock, SystemClock
+from tonnage.dashboard.server.attempts import Attempts
+
 ASKED_BY: Final = "X-Tonnage-Dashboard"
 """The header of every request of the page that is not a plain GET. Its value does not matter."""
+_WILDCARDS: Final = ("0.0.0.0", "::", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(Exception):
-    """A request that is not answered, with the code and the sentence for it."""
+    """A request that is not answered, with the code and the sentence for it, and when to ask again."""
 
     code: int
     message: str
+    retry_after_s: float = 0.0
 
 
 class Access:
-    """Judges requests. `hosts` are the names under which the dashboard may be asked, besides loopback's."""
+    """Judges requests. `hosts` are the names and addresses under which the dashboard may be asked, besides loopback's.
 
-    def __init__(self, token: str, *, hosts: Collection[str] = (), is_secure: bool = False) -> None:
+    With a wildcard among them any address will do, but no other name: it is names that others can point at us.
+    """
+
+    def __init__(
+        self, token: str, *, hosts: Collection[str] = (), is_secure: bool = False, clock: Clock | None = None
+    ) -> None:
         self._token = token
         self._session = hmac.new(token.encode(), b"tonnage dashboard session", hashlib.sha256).hexdigest()
         self._hosts = {each.lower() for each in hosts}
+        self._takes_any_address = any(each in _WILDCARDS for each in hosts)
         self._is_secure = is_secure
+        self._attempts = Attempts(clock or SystemClock())
 
-    def check_place(self, request: web.BaseRequest) -> None:
-        """Whether a request comes from where ours come from. Raises Refused."""
-        host = _name_of(request.headers.get("Host", ""))
-        if not (host in self._hosts or _is_loopback(host)):
+    # -- where a request comes from -----------------------------------------------------------------------------------
+
+    def check_place(self, request: web.BaseRequest, *, is_page: bool = False) -> None:
+        """Whether a request comes from where ours come from; `is_page` may be reached by a link. Raises Refused."""
+        host, _ = _host_of(request)
+        if not self._is_ours(host):
             raise Refused(421, f"{host or 'no host'} is not a name of this dashboard; ask for it by its address")
+        elsewhere = Refused(403, "a page from elsewhere may not ask")
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("Host", "").lower():
-            raise Refused(403, "a page from elsewhere may not ask")
+        if origin is not None and origin.lower() != self._origin(request):
+            raise elsewhere
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
-            raise Refused(403, "a page from elsewhere may not ask")
+            leads_here = (
+                request.headers.get("Sec-Fetch-Mode") == "navigate"
+                and request.headers.get("Sec-Fetch-Dest") == "document"
+                and request.method in ("GET", "HEAD")
+            )
+            if not (is_page and leads_here):
+                raise elsewhere
         if request.method not in ("GET", "HEAD") and ASKED_BY not in request.headers:
             raise Refused(403, f"the header {ASKED_BY} is missing")
 
+    def _is_ours(self, host: str) -> bool:
+        if host in self._hosts or host == "localhost" or host.endswith(".localhost"):
+            return True
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return address.is_loopback or self._takes_any_address
+
+    def _origin(self, request: web.BaseRequest) -> str:
+        return f"{'https' if self._is_secure else 'http'}://{request.headers['Host'].lower()}"
+
+    # -- what it shows ------------------------------------------------------------------------------------------------
+
     def check_token(self, request: web.BaseRequest) -> None:
         """Whether whoever asks has shown the token. Raises Refused."""
+        session = self._session.encode()
+        if any(hmac.compare_digest(each, session) for each in _cookies(request, self._cookie_name(request))):
+            return
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(shown.strip()):
-            return
-        if hmac.compare_digest(self._cookie(request).encode(), self._session.encode()):
             return
         raise Refused(401, "open the address that was printed, with its token, or show it as a bearer token")
 
     def is_token(self, shown: str) -> bool:
-        return hmac.compare_digest(shown.encode(), self._token.encode())
+        """Compares in a time that does not depend on where they differ. Raises Refused when too many were wrong."""
+        wait_s = self._attempts.wait_s()
+        if wait_s:
+            raise Refused(429, "too many wrong tokens were shown: wait a little", retry_after_s=math.ceil(wait_s))
+        if hmac.compare_digest(_bytes(shown), self._token.encode()):
+            return True
+        self._attempts.failed()
+        return False
 
     def let_in(self, request: web.BaseRequest, answer: web.Response) -> None:
         """Give a browser that has shown the token its cookie."""
@@ -83,34 +127,37 @@ class Access:
         )
 
     def forget(self, request: web.BaseRequest, answer: web.Response) -> None:
-        answer.del_cookie(self._cookie_name(request), path="/")
+        answer.del_cookie(
+            self._cookie_name(request), path="/", httponly=True, samesite="Strict", secure=self._is_secure
+        )
 
-    def _cookie(self, request: web.BaseRequest) -> str:
-        cookies = SimpleCookie()
-        try:
-            cookies.load(request.headers.get("Cookie", ""))
-        except CookieError:
-            return ""
-        found = cookies.get(self._cookie_name(request))
-        return found.value if found is not None else ""
-
-    @staticmethod
-    def _cookie_name(request: web.BaseRequest) -> str:
-        port = urlsplit(f"//{request.headers.get('Host', '')}").port
+    def _cookie_name(self, request: web.BaseRequest) -> str:
+        _, port = _host_of(request)
+        if self._is_secure:
+            return f"__Host-tonnage-dashboard-{port or 443}"
         return f"tonnage-dashboard-{port or 80}"
 
 
-def _name_of(host: str) -> str:
+def _host_of(request: web.BaseRequest) -> tuple[str, int | None]:
+    """Name and port of the Host header. Raises Refused for one that is none."""
+    told = request.headers.getall("Host", [])
     try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
+        at = urlsplit(f"//{told[0]}" if len(told) == 1 else "")
+        if at.path or at.query or at.fragment or at.username is not None:
+            raise ValueError
+        return (at.hostname or "").lower(), at.port
     except ValueError:
-        return ""
+        raise Refused(400, "the Host header is none") from None
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _cookies(request: web.BaseRequest, name: str) -> Iterator[bytes]:
+    """The values of a cookie. Other servers on this machine set cookies too, of any form: those are passed over."""
+    for header in request.headers.getall("Cookie", []):
+        for pair in header.split(";"):
+            key, _, value = pair.strip().partition("=")
+            if key == name:
+                yield _bytes(value)
+
+
+def _bytes(shown: str) -> bytes:
+    return shown.encode(errors="backslashreplace")

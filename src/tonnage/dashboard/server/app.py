@@ -17,22 +17,13 @@ from aiohttp import web
 from tonnage import logs
 from tonnage.dashboard.server.access import Access, Refused
 from tonnage.dashboard.server.page_files import page_files
-from tonnage.dashboard.server.router import Asked, Router, json_answer
+from tonnage.dashboard.server.router import BEGUN, Asked, Router, json_answer
+from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
 from tonnage.errors import TonnageError
+from tonnage.http_connection import connection_of
 
-SECURITY_HEADERS: Final = {
-    # Nothing from elsewhere, nothing inline, in no frame: names from a cluster can never become a script.
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-}
+MAX_LOGIN_BYTES: Final = 4 * 1024
+"""What somebody may send who has not shown the token yet."""
 
 _log = logs.logger("tonnage.dashboard")
 
@@ -53,32 +44,42 @@ class App:
             answer = await self._answer(request)
         except Refused as exc:
             answer = json_answer({"error": exc.message}, status=exc.code)
+            if exc.retry_after_s:
+                answer.headers["Retry-After"] = str(int(exc.retry_after_s))
         except TonnageError as exc:
             answer = json_answer({"error": exc.message, "hint": exc.hint or ""}, status=422)
         except Exception:
             _log.exception("A request failed", method=request.method, path=request.path)
             answer = json_answer({"error": "the dashboard failed; its log says why"}, status=500)
-        if not answer.prepared:
+        begun: web.StreamResponse | None = request.get(BEGUN)
+        if begun is not None and begun is not answer:  # too late for another answer: whoever reads it sees it break off
+            if request.transport is not None:
+                request.transport.close()
+            return begun
+        if begun is None:
             answer.headers.update(SECURITY_HEADERS)
         return answer
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._access.check_place(request)
         path = request.path
+        page = self._files.get(path) if request.method in ("GET", "HEAD") else None
+        self._access.check_place(request, is_page=page is not None)
         if path == "/healthz":
             return web.Response(text="ok")
-        page = self._files.get(path)
-        if page is not None and request.method in ("GET", "HEAD"):
+        if page is not None:
             return page.answer(request)
         if path in ("/login", "/logout"):
             answer, asked = self._doors.find(request)
             return await answer(asked)
         self._access.check_token(request)
+        connection = connection_of(request)
+        if connection is not None and not connection.let_in():
+            raise Refused(503, "too many connections are open", retry_after_s=5)
         answer, asked = self._router.find(request)
         return await answer(asked)
 
     async def _login(self, asked: Asked) -> web.StreamResponse:
-        shown = await asked.json()
+        shown = await asked.json(max_bytes=MAX_LOGIN_BYTES)
         token = shown.get("token") if isinstance(shown, dict) else None
         if not isinstance(token, str) or not self._access.is_token(token):
             raise Refused(401, "this is not the token of this dashboard: open the address that it printed at its start")

@@ -5,7 +5,8 @@
     data: {"revision": 17, "set": {"nodes": {"node-1": {…}}}, "gone": {"pods": ["shop/db-0"]}}
 
 A browser that lost its connection asks again by itself, and gets the whole state again. Between changes a comment is
-sent now and then, so that both sides notice when the other is gone. A browser that takes nothing for long is cut off.
+sent now and then, so that both sides notice when the other is gone. A browser that takes nothing for long is cut off,
+and there are only so many streams at once: each keeps a connection, and what changed since it last took.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ from typing import Final
 
 from aiohttp import web
 
+from tonnage.dashboard.server.access import Refused
 from tonnage.dashboard.server.router import Answer, Asked
-from tonnage.dashboard.wire.collections import Collections
+from tonnage.dashboard.wire.collections import Collections, Follower
 
 GATHER_S: Final = 0.1
 """Between two messages to one browser: ten changes a second are as many as anybody sees."""
 ALIVE_S: Final = 15.0
 SEND_S: Final = 30.0
 """How long a message may take to be taken."""
+MAX_STREAMS: Final = 100
+"""Windows at once."""
 
 
 def change_stream(collections: Collections) -> Answer:
     """The handler of /api/v1/changes."""
+    open_streams: set[Follower] = set()
 
     async def answer(asked: Asked) -> web.StreamResponse:
         response = web.StreamResponse(
@@ -41,9 +46,14 @@ def change_stream(collections: Collections) -> Answer:
         if gzip:
             response.headers["Content-Encoding"] = "gzip"
         packer = zlib.compressobj(4, wbits=31) if gzip else None
-        await response.prepare(asked.request)
+        if asked.request.method == "HEAD":
+            return response
+        if len(open_streams) >= MAX_STREAMS:
+            raise Refused(503, f"{MAX_STREAMS} windows are open already: close one", retry_after_s=5)
         follower = collections.follow()
+        open_streams.add(follower)
         try:
+            await asked.prepare(response)
             while True:
                 try:
                     await asyncio.wait_for(follower.changed(), ALIVE_S)
@@ -56,6 +66,7 @@ def change_stream(collections: Collections) -> Answer:
         except (ConnectionError, TimeoutError):
             return response
         finally:
+            open_streams.discard(follower)
             follower.close()
 
     return answer

@@ -59,7 +59,7 @@ async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIter
         await stack.enter_async_context(following_faults(cluster.collections, settings.data_dir, cluster.clock))
         try:
             listener = await stack.enter_async_context(
-                listening(app.handle, host=settings.host, port=settings.port, tls=None)
+                listening(app.handle, host=settings.host, port=settings.port, tls=None, grace_s=0.4)
             )
         except OSError as exc:
             raise TonnageError(

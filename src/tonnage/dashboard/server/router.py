@@ -8,6 +8,7 @@ Handlers are given what was asked, and raise TonnageError for what they cannot a
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,12 +16,18 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
-from aiohttp import web
+from aiohttp import ClientPayloadError, web
 
 from tonnage.dashboard.server.access import Refused
+from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
+from tonnage.http_connection import BadBody
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """A replay file with a dump of a cluster may be large; more than this is refused."""
+BODY_S: Final = 60.0
+"""How long a body may take to come."""
+BEGUN: Final = web.RequestKey("tonnage.answer", web.StreamResponse)
+"""Where a request keeps the answer that was begun before its handler returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +41,29 @@ class Asked:
     def query(self) -> dict[str, str]:
         return dict(self.request.query)
 
-    async def json(self) -> Any:
-        """The body. Raises Refused for one that is too large or no JSON."""
+    async def json(self, *, max_bytes: int = MAX_BODY_BYTES) -> Any:
+        """The body. Raises Refused for one that is too large, too slow, or no JSON."""
         body = bytearray()
-        async for chunk in self.request.content.iter_chunked(64 * 1024):
-            body += chunk
-            if len(body) > MAX_BODY_BYTES:
-                raise Refused(413, f"the body is larger than {MAX_BODY_BYTES // (1024 * 1024)} MiB")
+        try:
+            async with asyncio.timeout(BODY_S):
+                async for chunk in self.request.content.iter_chunked(64 * 1024):
+                    body += chunk
+                    if len(body) > max_bytes:
+                        raise Refused(413, f"the body is larger than {max_bytes // 1024} KiB")
+        except TimeoutError:
+            raise Refused(408, f"the body did not come within {BODY_S:g} s") from None
+        except (BadBody, web.RequestPayloadError, ClientPayloadError) as exc:
+            raise Refused(400, "the body breaks off") from exc
         try:
             return msgspec.json.decode(bytes(body))
         except (msgspec.DecodeError, ValueError, RecursionError) as exc:
             raise Refused(400, f"the body is no JSON: {exc}") from exc
+
+    async def prepare(self, answer: web.StreamResponse) -> None:
+        """Begin an answer that is sent piece by piece: its headers are complete, and go out now."""
+        answer.headers.update(SECURITY_HEADERS)
+        self.request[BEGUN] = answer
+        await answer.prepare(self.request)
 
 
 Answer = Callable[[Asked], Awaitable[web.StreamResponse]]

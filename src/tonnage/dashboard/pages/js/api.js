@@ -32,6 +32,7 @@ export async function login() {
   for (const token of [given, sessionStorage.getItem(TOKEN)]) {
     if (!token) continue;
     if (await loginWith(token)) return true;
+    if (token !== given) sessionStorage.removeItem(TOKEN);
   }
   return isKnown();
 }

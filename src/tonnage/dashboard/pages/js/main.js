@@ -5,7 +5,7 @@
 // A view is a module in views/ with `title` and `open(main, context, ...rest)`, which shows it in `main` and gives back a
 // function that closes it. `context` is {state, about, go}.
 
-import {follow, login, loginWith} from "./api.js";
+import {ask, follow, login, loginWith, Refusal} from "./api.js";
 import {el, keyed, replace} from "./dom.js";
 import {State} from "./state.js";
 import * as map from "./views/map.js";
@@ -14,6 +14,7 @@ const VIEWS = {map};
 const state = new State();
 const main = document.getElementById("main");
 let about = {};
+let isIn = false; // logged in: a view is shown
 let close = () => {};
 
 function go(where) {
@@ -72,8 +73,12 @@ function askForToken() {
         class: "login",
         onsubmit: async event => {
           event.preventDefault();
-          if (await loginWith(field.value.trim())) resolve();
-          else replace(told, "This is not the token of this dashboard.");
+          try {
+            if (await loginWith(field.value.trim())) resolve();
+            else replace(told, "This is not the token of this dashboard.");
+          } catch (error) {
+            replace(told, error instanceof Refusal ? error.message : "The dashboard's server does not answer.");
+          }
         },
       },
       el("h2", {}, "Token"),
@@ -88,13 +93,33 @@ function askForToken() {
   });
 }
 
+/** Log in, find out what this dashboard is of, and follow it; when its token changes, all of it again. */
 async function begin() {
   if (!(await login())) await askForToken();
-  about = await (await fetch("/api/v1/about")).json();
-  state.onChange(changed => changed.notices && showNotices());
-  window.addEventListener("hashchange", show);
+  about = await ask("/api/v1/about");
+  isIn = true;
   show();
-  follow(message => state.apply(message), showStatus);
+  const leave = follow(message => state.apply(message), status => {
+    showStatus(status);
+    if (status !== "refused") return;
+    leave();
+    isIn = false;
+    close();
+    close = () => {};
+    start();
+  });
 }
 
-begin();
+/** Begin, until somebody answers. */
+async function start() {
+  try {
+    await begin();
+  } catch (error) {
+    showStatus(error instanceof Refusal ? error.message : "away");
+    setTimeout(start, 2000);
+  }
+}
+
+state.onChange(changed => changed.notices && showNotices());
+window.addEventListener("hashchange", () => isIn && show());
+start();

@@ -1,0 +1,403 @@
+"""The dashboard's doors under attack: pages from elsewhere, foreign names, wrong tokens, odd requests, slow readers.
+
+The server runs in the test's own process, on a free port of loopback; what is sent is written byte by byte where a
+client would refuse to send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from tonnage.clock import SystemClock, VirtualClock
+from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.server import change_stream
+from tonnage.dashboard.server.access import Access, Refused
+from tonnage.dashboard.server.attempts import AT_ONCE
+from tonnage.dashboard.server.program import DashboardSettings, shown
+from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
+from tonnage.dashboard.wire.rows import NoticeRow
+from tonnage.testing.builders import node
+
+TOKEN = "a-token-for-the-tests-alone"
+PAGE = "X-Tonnage-Dashboard: 1"
+
+
+class Answer:
+    """One answer: its code, its headers (in small letters; of several of a name the last), its body."""
+
+    def __init__(self, came: bytes) -> None:
+        head, _, self.body = came.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        self.code = int(first.split()[1])
+        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+
+
+class Door:
+    """A dashboard, and requests to it on a connection each."""
+
+    def __init__(self, address: str, cluster: ShownCluster) -> None:
+        self.address, self.cluster = address, cluster
+        self.port = urlsplit(address).port or 0
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def connect(self, path: str, *lines: str, method: str = "GET", host: str | None = "") -> asyncio.StreamReader:
+        """Send a head, and give the connection to read from; `host` None leaves the header out."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 24)
+        hosts = () if host is None else (f"Host: {host or self.host}",)
+        sent = "\r\n".join([f"{method} {path} HTTP/1.1", *hosts, *lines, "", ""])
+        writer.write(sent.encode("utf-8", "surrogateescape"))
+        await writer.drain()
+        self.writer = writer
+        return reader
+
+    async def ask(self, path: str, *lines: str, method: str = "GET", host: str | None = "") -> Answer:
+        reader = await self.connect(path, *lines, "Connection: close", method=method, host=host)
+        came = await asyncio.wait_for(reader.read(), 20)
+        self.writer.close()
+        return Answer(came)
+
+    async def post(self, path: str, body: str, *lines: str) -> Answer:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        head = [f"POST {path} HTTP/1.1", f"Host: {self.host}", f"Content-Length: {len(body.encode())}", *lines]
+        writer.write("\r\n".join([*head, "Connection: close", "", ""]).encode() + body.encode())
+        came = await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        return Answer(came)
+
+    async def cookie(self) -> str:
+        answer = await self.post("/login", json.dumps({"token": TOKEN}), PAGE)
+        assert answer.code == 200
+        return "Cookie: " + answer.headers["set-cookie"].partition(";")[0]
+
+
+@asynccontextmanager
+async def opened(**settings: object) -> AsyncIterator[Door]:
+    cluster = ShownCluster(clock=SystemClock())
+    async with shown(cluster, DashboardSettings(port=0, token=TOKEN, **settings)) as address:  # type: ignore[arg-type]
+        yield Door(address, cluster)
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[Door]:
+    async with opened() as found:
+        yield found
+
+
+BEARER = f"Authorization: Bearer {TOKEN}"
+
+# -- who asks, and from where -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (),
+        ("Authorization: Bearer wrong",),
+        ("Authorization: Bearer ",),
+        (f"Authorization: Basic {TOKEN}",),
+        (f"Authorization: Bearer {TOKEN}x",),
+        (f"Authorization: Bearer {TOKEN[:-1]}",),
+        ("Authorization: Bearer \udcff\udcfe",),
+        ("Cookie: tonnage-dashboard-80=x",),
+        (f"Cookie: tonnage-dashboard-{{port}}={TOKEN}",),
+        ("Cookie: tonnage-dashboard-{port}=\udcff; ;=;a",),
+    ],
+)
+async def test_nothing_about_the_cluster_is_told_without_the_token(door: Door, lines: tuple[str, ...]) -> None:
+    lines = tuple(each.replace("{port}", str(door.port)) for each in lines)
+    for path in ("/api/v1/state", "/api/v1/changes", "/api/v1/about", "/api/v1/nothing", "/nothing"):
+        answer = await door.ask(f"{path}?token={TOKEN}", *lines)
+        assert answer.code in (401, 429), path
+        assert b"nodes" not in answer.body
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "LOCALHOST:{port}", "my.localhost:1", "[::1]:8080", "127.1.2.3"]
+)
+async def test_loopback_by_any_name_and_any_port_is_ours(door: Door, host: str) -> None:
+    answer = await door.ask("/api/v1/about", BEARER, host=host.replace("{port}", str(door.port)))
+    assert answer.code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("evil.example:{port}", 421),  # a name that resolves to 127.0.0.1
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("10.0.0.1", 421),
+        ("evil.example@127.0.0.1", 400),
+        ("127.0.0.1/x", 400),
+        ("127.0.0.1:99999", 400),
+        ("127.0.0.1:x", 400),
+        ("[::1", 400),
+        ("a, b", 421),
+        (None, 400),
+    ],
+)
+async def test_a_foreign_name_that_leads_to_us_is_refused(door: Door, host: str | None, code: int) -> None:
+    host = host.replace("{port}", str(door.port)) if host else host
+    for path in ("/", "/api/v1/state", "/healthz"):
+        assert (await door.ask(path, BEARER, host=host)).code == code
+
+
+async def test_two_hosts_are_none(door: Door) -> None:
+    assert (await door.ask("/api/v1/about", BEARER, "Host: evil.example")).code == 400
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Origin: http://evil.example",),
+        ("Origin: null",),
+        ("Origin: http://[",),
+        ("Origin: https://{host}",),  # TLS is another origin
+        ("Origin: http://127.0.0.1:1",),
+        ("Origin: http://localhost:{port}",),
+        ("Sec-Fetch-Site: cross-site",),
+        ("Sec-Fetch-Site: same-site",),  # another port of this host
+        ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"),
+        ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: script"),
+    ],
+)
+async def test_a_page_from_elsewhere_is_not_answered_with_the_cookie_of_ours(
+    door: Door, lines: tuple[str, ...]
+) -> None:
+    cookie = await door.cookie()
+    lines = tuple(each.replace("{host}", door.host).replace("{port}", str(door.port)) for each in lines)
+    for path in ("/api/v1/state", "/api/v1/changes"):
+        answer = await door.ask(path, cookie, *lines)
+        assert (answer.code, "access-control-allow-origin" in answer.headers) == (403, False)
+
+
+async def test_a_link_from_elsewhere_leads_to_the_pages_and_to_nothing_else(door: Door) -> None:
+    link = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document")
+    assert (await door.ask("/", *link)).code == 200
+    assert (await door.ask("/", *link[:2], "Sec-Fetch-Dest: iframe")).code == 403
+    assert (await door.ask("/js/main.js", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: script")).code == 403
+    assert (await door.ask("/api/v1/about", BEARER, *link)).code == 403
+
+
+async def test_what_a_form_can_send_is_not_taken(door: Door) -> None:
+    cookie = await door.cookie()
+    for body, kind in ((json.dumps({"token": TOKEN}), "text/plain"), (f"token={TOKEN}", "multipart/form-data")):
+        answer = await door.post("/login", body, cookie, f"Content-Type: {kind}")
+        assert (answer.code, "set-cookie" in answer.headers) == (403, False)
+    assert (await door.ask("/api/v1/state", cookie, method="OPTIONS")).code == 403
+    assert (await door.ask("/api/v1/state", cookie, method="TRACE")).code == 403
+
+
+async def test_the_cookie_is_for_browsers_alone_and_shows_no_token(door: Door) -> None:
+    answer = await door.post("/login", json.dumps({"token": TOKEN}), PAGE)
+    name, *parts = answer.headers["set-cookie"].split("; ")
+    assert name.startswith(f"tonnage-dashboard-{door.port}=") and TOKEN not in name
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(parts) and "Secure" not in parts
+    assert not any(each.startswith("Domain") for each in parts)
+    assert (await door.ask("/api/v1/state", f"Cookie: {name}")).code == 200
+
+
+async def test_cookies_of_other_servers_are_passed_over(door: Door) -> None:
+    """Cookies know no ports: what else runs on this host sets its own, in any form."""
+    own = (await door.cookie()).removeprefix("Cookie: ")
+    odd = 'Cookie: {"a":1}=[x; =; ;;"; a b=c; tonnage-dashboard-80=1; ' + f"tonnage-dashboard-{door.port}=tossed; {own}"
+    assert (await door.ask("/api/v1/about", odd)).code == 200
+
+
+async def test_wrong_tokens_are_bounded_and_who_is_logged_in_is_not_held_up(door: Door) -> None:
+    cookie = await door.cookie()
+    codes = [(await door.post("/login", json.dumps({"token": str(each)}), PAGE)).code for each in range(AT_ONCE + 5)]
+    assert codes[:AT_ONCE] == [401] * AT_ONCE
+    refused = await door.ask("/api/v1/about", "Authorization: Bearer wrong")
+    assert (codes[-1], refused.code, int(refused.headers["retry-after"])) == (429, 429, 1)
+    assert (await door.ask("/api/v1/about", cookie)).code == 200
+
+
+def test_tokens_may_be_tried_again_after_a_while() -> None:
+    clock = VirtualClock()
+    access = Access(TOKEN, clock=clock)
+    for _ in range(AT_ONCE):
+        assert not access.is_token("wrong")
+    with pytest.raises(Refused):
+        access.is_token(TOKEN)
+    clock.advance(1.0)
+    assert access.is_token(TOKEN)
+
+
+# -- what is told to whom ---------------------------------------------------------------------------------------------
+
+
+async def test_every_answer_has_the_headers_that_browsers_obey(door: Door) -> None:
+    answers = [
+        await door.ask("/"),
+        await door.ask("/", method="HEAD"),
+        await door.ask("/js/main.js"),
+        await door.ask("/healthz"),
+        await door.ask("/api/v1/state"),
+        await door.ask("/api/v1/state", BEARER),
+        await door.ask("/api/v1/state", BEARER, PAGE, method="DELETE"),
+        await door.ask("/api/v1/nothing", BEARER),
+        await door.ask("/api/v1/changes", BEARER, method="HEAD"),
+        await door.ask("/", host="evil.example"),
+        await door.post("/login", "{", PAGE),
+        await door.post("/login", json.dumps({"token": TOKEN}), PAGE),
+        await door.post("/logout", "", PAGE),
+    ]
+    reader = await door.connect("/api/v1/changes", BEARER)
+    answers.append(Answer(await reader.readuntil(b"\r\n\r\n")))
+    door.writer.close()
+    for each in answers:
+        assert {name: each.headers.get(name.lower()) for name in SECURITY_HEADERS} == SECURITY_HEADERS
+    assert [each.code for each in answers] == [200, 200, 200, 200, 401, 200, 405, 404, 200, 421, 400, 200, 200, 200]
+    policy = SECURITY_HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in policy and "*" not in policy and "http" not in policy
+    about_cluster = [answers[4], answers[5], answers[7], answers[-1]]
+    assert all(each.headers["cache-control"] == "no-store" for each in about_cluster)
+
+
+async def test_the_token_is_in_no_log(
+    door: Door, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    await door.post("/login", json.dumps({"token": TOKEN}), PAGE)
+    await door.post("/login", json.dumps({"token": TOKEN + "x"}), PAGE)
+    await door.post("/login", f'{{"token": "{TOKEN}"', PAGE)
+    await door.ask(f"/api/v1/state?token={TOKEN}", BEARER)
+    out, err = capfd.readouterr()
+    assert TOKEN not in caplog.text + out + err
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../pyproject.toml",
+        "/js/../../__init__.py",
+        "/js/..%2f..%2f__init__.py",
+        "/%2e%2e/%2e%2e/__init__.py",
+        "//etc/passwd",
+        "/js//main.js",
+        "/js/main.js%00",
+        "/js/main.js/",
+        "/JS/main.js",
+        "/index.html/../../app.py",
+        "/css",
+        "/js/views/",
+        "/static/..\\..\\x",
+        "/%ff%fe",
+        "/api/v1/../../js/main.js",
+    ],
+)
+async def test_a_path_leads_to_the_files_of_the_pages_and_nowhere_else(door: Door, path: str) -> None:
+    answer = await door.ask(path, BEARER)
+    assert answer.code in (400, 404) or (answer.code == 200 and b"import" in answer.body), path
+    assert b"__future__" not in answer.body and b"root:" not in answer.body
+
+
+# -- too much, too slow, too odd --------------------------------------------------------------------------------------
+
+
+async def test_a_login_is_small(door: Door) -> None:
+    assert (await door.post("/login", json.dumps({"token": "x" * 10_000}), PAGE)).code == 413
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{", "[]", "null", '"x"', '{"token": 1}', '{"token": "\\ud800"}', "[" * 4000, "\0"]
+)
+async def test_odd_logins_are_refused_and_nothing_fails(door: Door, body: str) -> None:
+    assert (await door.post("/login", body, PAGE)).code in (400, 401)
+
+
+async def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_stream, "MAX_STREAMS", 3)
+    async with opened() as door:
+        writers = []
+        for _ in range(3):
+            reader = await door.connect("/api/v1/changes", BEARER)
+            await reader.readuntil(b"\n\n")
+            writers.append(door.writer)
+        assert (await door.ask("/api/v1/changes", BEARER)).code == 503
+        writers[0].close()  # one window is closed, and another may be opened
+        async with asyncio.timeout(20):
+            while True:
+                reader = await door.connect("/api/v1/changes", BEARER)
+                if b"200 OK" in await reader.readline():
+                    break
+                door.writer.close()
+        for writer in (*writers, door.writer):
+            writer.close()
+
+
+async def test_a_reader_that_takes_nothing_is_cut_off_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_stream, "SEND_S", 0.2)
+    async with opened() as door:
+        stuck = await asyncio.open_connection("127.0.0.1", door.port, limit=1024)
+        stuck[1].write(f"GET /api/v1/changes HTTP/1.1\r\nHost: {door.host}\r\n{BEARER}\r\n\r\n".encode())
+        reader = await door.connect("/api/v1/changes", BEARER)
+        await reader.readuntil(b"\n\n")
+        followers = door.cluster.collections._followers
+        async with asyncio.timeout(20):
+            number = 0
+            while len(followers) != 1:
+                for _ in range(20):
+                    number += 1
+                    door.cluster.collections.put("notices", str(number), NoticeRow(text="x" * 50_000))
+                assert await reader.readuntil(b"\n\n")
+        door.writer.close()
+        stuck[1].transport.abort()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 64 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\n%b\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" % PAGE.encode(),
+        b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET " + b"/x" * 40_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_is_refused_and_the_next_is_answered(door: Door, sent: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+    writer.write(sent)
+    came = await asyncio.wait_for(reader.read(), 20)
+    writer.close()
+    assert re.match(rb"HTTP/1.[01] 4\d\d ", came), came[:100]
+    assert not re.search(rb"(?i)aiohttp|python/", came)
+    assert (await door.ask("/healthz")).code == 200
+
+
+async def test_a_stream_that_fails_breaks_off_and_is_not_answered_twice(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: object) -> bytes:
+        raise RuntimeError("broken for the test")
+
+    monkeypatch.setattr("tonnage.dashboard.wire.collections.Follower.take", broken)
+    reader = await door.connect("/api/v1/changes", BEARER)
+    came = await asyncio.wait_for(reader.read(), 20)
+    door.writer.close()
+    assert came.count(b"HTTP/1.1") == 1 and b"broken" not in came
+
+
+async def test_the_server_ends_while_streams_are_open() -> None:
+    async with asyncio.timeout(20):
+        async with opened() as door:
+            streams = [(await door.connect("/api/v1/changes", BEARER), door.writer) for _ in range(3)]
+            door.cluster.put(node("node-1"))
+            for reader, _ in streams:
+                await reader.readuntil(b"\n\n")
+        for reader, writer in streams:
+            await reader.read()
+            writer.close()
