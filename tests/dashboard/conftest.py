@@ -12,26 +12,21 @@ from __future__ import annotations
 
 import inspect
 import os
-import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from dashboard_window import CHROMIUM, TOKEN, Opened, Serve, Window
+from playwright.async_api import Browser, BrowserContext, async_playwright
 
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 
 HERE = Path(__file__).parent
-CHROMIUM = os.environ.get("CHROMIUM") or next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-TOKEN = "a-token-for-the-tests-alone"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,35 +43,6 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[Non
     if is_async and Path(inspect.getfile(fixturedef.func)).is_relative_to(HERE):
         fixturedef.func._loop_scope = "session"  # what pytest_asyncio.fixture(loop_scope="session") sets
     return (yield)
-
-
-class Window:
-    """A browser's window on a dashboard, and what went wrong in it."""
-
-    def __init__(self, page: Page, address: str) -> None:
-        self.page, self.address = page, address
-        self.problems: list[str] = []
-        self.expected: list[str] = []
-        """Parts of problems that a test provokes."""
-        page.on("console", lambda each: each.type in ("error", "warning") and self.problems.append(each.text))
-        page.on("pageerror", lambda each: self.problems.append(str(each)))
-        page.on("request", lambda each: self._is_ours(each.url) or self.problems.append(f"asks {each.url}"))
-
-    def _is_ours(self, url: str) -> bool:
-        return url.startswith(("data:", "blob:")) or urlsplit(url).netloc == urlsplit(self.address).netloc
-
-    async def go(self, view: str) -> None:
-        """Open a view: map, pending, flow, …"""
-        await self.page.evaluate("view => { location.hash = `#/${view}` }", view)
-
-    def check(self) -> None:
-        """Raise AssertionError for whatever went wrong and was not expected."""
-        found = [each for each in self.problems if not any(part in each for part in self.expected)]
-        assert not found, found
-
-
-Opened = Callable[..., Awaitable[Window]]
-Serve = Callable[..., Awaitable[str]]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
