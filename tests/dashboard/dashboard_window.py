@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
-from playwright.async_api import Page
+from playwright.async_api import ConsoleMessage, Page, Request
 
 CHROMIUM = os.environ.get("CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -23,9 +23,17 @@ class Window:
         self.problems: list[str] = []
         self.expected: list[str] = []
         """Parts of problems that a test provokes."""
-        page.on("console", lambda each: each.type in ("error", "warning") and self.problems.append(each.text))
+        page.on("console", self._note_console)
         page.on("pageerror", lambda each: self.problems.append(str(each)))
-        page.on("request", lambda each: self._is_ours(each.url) or self.problems.append(f"asks {each.url}"))
+        page.on("request", self._note_request)
+
+    def _note_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(message.text)
+
+    def _note_request(self, request: Request) -> None:
+        if not self._is_ours(request.url):
+            self.problems.append(f"asks {request.url}")
 
     def _is_ours(self, url: str) -> bool:
         return url.startswith(("data:", "blob:")) or urlsplit(url).netloc == urlsplit(self.address).netloc
