@@ -214,8 +214,13 @@ class CSIStorageCapacity(Object):
     def is_unchecked_since(self, made_at: datetime) -> bool:
         """Whether its pools are kept by a program that has not looked at their source since a volume was made: it may
         be gone, and they the old ones."""
-        checked_at = self._annotated_time(POOLS_CHECKED_AT) if self.has_kept_pools else None
+        checked_at = self.checked_at
         return checked_at is not None and checked_at <= made_at
+
+    @property
+    def checked_at(self) -> datetime | None:
+        """When the program that keeps its pools last looked at their source; None when nobody says."""
+        return self._annotated_time(POOLS_CHECKED_AT) if self.has_kept_pools else None
 
     def _annotated_time(self, key: str) -> datetime | None:
         try:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from asked_dashboard import dashboard_of
 
-from tonnage.clock import SystemClock
+from tonnage.clock import SystemClock, VirtualClock
 from tonnage.dashboard.follow.followed_faults import FollowedFaults
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import FaultRow, NoticeRow
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile
 
@@ -75,8 +74,9 @@ async def test_a_folder_that_others_can_write_to_has_no_faults(open_folder: Path
 
 
 def test_faults_that_the_command_sets_are_followed_and_a_broken_file_is_a_notice(tmp_path: Path):
-    collections, file = Collections(), FaultFile(tmp_path / FAULT_FILE_NAME)
-    followed = FollowedFaults(collections, tmp_path)
+    cluster, file = ShownCluster(clock=VirtualClock()), FaultFile(tmp_path / FAULT_FILE_NAME)
+    collections = cluster.collections
+    followed = FollowedFaults(cluster, tmp_path)
     file.put(Fault("dead", "a"))
     followed.look()
     assert list(collections.rows("faults")) == ["dead@a"]

@@ -59,7 +59,7 @@ async def test_the_keys_are_shown_and_every_page_keeps_to_eighty_by_twenty_four(
 
 async def test_enter_opens_what_the_cursor_is_on_and_escape_goes_back():
     async with screen_of(cluster_of_nodes(3)) as screen:
-        assert "node-2   no zone   NotReady" in await screen.press("down", "enter")
+        assert "node-2   no zone   takes pods" in await screen.press("down", "enter")
         assert "node-1" in await screen.press("escape")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tonnage.clock import Clock
-from tonnage.dashboard.wire.collections import Collections
+from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.wire.rows import FaultRow, NoticeRow
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, FaultFile
@@ -24,8 +24,9 @@ _NOTICE: Final = "faults"
 class FollowedFaults:
     """Rows of what is made to go wrong, by `kind@node`."""
 
-    def __init__(self, collections: Collections, data_dir: Path) -> None:
-        self._collections = collections
+    def __init__(self, cluster: ShownCluster, data_dir: Path) -> None:
+        self._cluster = cluster
+        self._collections = cluster.collections
         self._file = FaultFile(data_dir / FAULT_FILE_NAME)
 
     def look(self) -> None:
@@ -41,6 +42,7 @@ class FollowedFaults:
             self._collections.remove("faults", key)
         for key, row in rows.items():
             self._collections.put("faults", key, row)
+        self._cluster.suffer(held)  # figures of a driver that tells old ones are not to be believed
 
     async def follow(self, clock: Clock) -> None:
         while True:
@@ -49,14 +51,14 @@ class FollowedFaults:
 
 
 @asynccontextmanager
-async def following_faults(collections: Collections, data_dir: Path | None, clock: Clock) -> AsyncIterator[None]:
+async def following_faults(cluster: ShownCluster, data_dir: Path | None) -> AsyncIterator[None]:
     """Follow the faults of this folder while the block runs; without one there are none."""
     if data_dir is None:
         yield
         return
-    followed = FollowedFaults(collections, data_dir)
+    followed = FollowedFaults(cluster, data_dir)
     followed.look()
-    task = asyncio.create_task(followed.follow(clock), name="follow the faults")
+    task = asyncio.create_task(followed.follow(cluster.clock), name="follow the faults")
     try:
         yield
     finally:

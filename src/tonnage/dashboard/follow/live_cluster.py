@@ -117,7 +117,7 @@ class LiveCluster(ShownCluster):
         with suppress(TonnageError):
             await self.informers.wait_synced(timeout_s)
         self._tell_notices()
-        self.model.settle()
+        self.settle()
 
     def _put(self, new: Object) -> None:
         self.model.put(new)
@@ -132,7 +132,7 @@ class LiveCluster(ShownCluster):
             await self._is_touched.wait()
             await self.clock.sleep(SETTLE_S)
             self._is_touched.clear()
-            self.model.settle()
+            self.settle()
             self._tell_notices()
 
     def _tell_notices(self) -> None:

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from tonnage.clock import Clock
 from tonnage.dashboard.model.cluster_model import ClusterModel
-from tonnage.dashboard.model.known_objects import KINDS
+from tonnage.dashboard.model.driver_contents import DriverContents
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.errors import TonnageError
+from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Event, ObjectReference
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Object
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import ClusterState, scheduler_silent
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
@@ -29,32 +30,35 @@ class ShownCluster:
         self.source = source
         self.collections = Collections()
         self.model = ClusterModel(self.collections)
-        self._others: dict[tuple[str, Key], Object] = {}
-        """Objects that no row is made of, and that questions look at: sets, budgets, and whoever makes pods."""
 
     def put(self, *objects: Object) -> None:
         """Add objects, or change them, and settle."""
         for each in objects:
-            if isinstance(each, KINDS):
-                self.model.put(each)
-            else:
-                self._others[type(each).__name__, each.key] = each
-        self.model.settle()
+            self.model.put(each)
+        self.settle()
 
     def remove(self, *objects: Object) -> None:
         for each in objects:
-            if isinstance(each, KINDS):
-                self.model.remove(each)
-            else:
-                self._others.pop((type(each).__name__, each.key), None)
-        self.model.settle()
+            self.model.remove(each)
+        self.settle()
+
+    def suffer(self, faults: Sequence[Fault]) -> None:
+        """What is made to go wrong from now on, and settle."""
+        self.model.suffer(faults)
+        self.settle()
+
+    def look_into(self, contents: DriverContents) -> None:
+        """What lies in a driver's pools from now on, and settle."""
+        self.model.look_into(contents)
+        self.settle()
+
+    def settle(self) -> None:
+        """Make the rows of what was touched, as of now."""
+        self.model.settle(self.clock.now())
 
     def objects(self) -> Iterator[Object]:
         """Every object that decisions read, as it is known now."""
-        yield from self.model.objects
-        for each in self._others.values():
-            if not isinstance(each, NOT_READ_BY_DECISIONS):
-                yield each
+        return (each for each in self.model.objects if not isinstance(each, NOT_READ_BY_DECISIONS))
 
     async def memory(self) -> SchedulerMemory | None:
         """What the scheduler knows now; None where there is none to ask."""
@@ -62,7 +66,7 @@ class ShownCluster:
 
     async def workloads(self) -> Sequence[Object]:
         """What makes pods and is not looked at by decisions: Deployments, Jobs and the like."""
-        return [each for each in self._others.values() if isinstance(each, NOT_READ_BY_DECISIONS)]
+        return [each for each in self.model.objects if isinstance(each, NOT_READ_BY_DECISIONS)]
 
     async def state(self, *, with_workloads: bool = False, with_memory: bool = True) -> ClusterState:
         """The cluster as it is now, for what-if questions. Nobody waits between the objects of one state.

@@ -5,69 +5,82 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from tonnage.dashboard.model.known_objects import KnownObjects
+from tonnage.dashboard.model.known_objects import KnownObjects, topology_key
+from tonnage.dashboard.model.selected_labels import labels_of_topology
 from tonnage.dashboard.wire.rows import CapacityRow, ReservedRow
 from tonnage.objects.meta import Key
-from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.selectors import InvalidSelector, LabelSelector
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.quantity import Quantity
-from tonnage.scheduling.volumes.capacity.pools import listed_pools
+from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.volumes.capacity.pools import told_pools
 from tonnage.whatif.scheduler_memory import HeldCapacity
 
 MOST_NODES: Final = 64
 """Of how many nodes a row tells the names."""
 
 
-def row_of(objects: KnownObjects, key: Key, held: Sequence[HeldCapacity]) -> CapacityRow | None:
-    found = objects.capacities.get(key)
-    if found is None:
-        return None
-    nodes = sorted(reached(objects, found.node_topology))
-    pools = listed_pools(found)
-    free = found.capacity if found.capacity is not None else found.maximum_volume_size
+def row_of(
+    capacity: CSIStorageCapacity, nodes: Sequence[str], held: Sequence[tuple[HeldCapacity, str]], stale: str
+) -> CapacityRow:
+    """`nodes` are those it reaches, sorted; `held` is what is kept back, with the class if it is another's object."""
+    pools = told_pools(capacity)
+    free = capacity.capacity if capacity.capacity is not None else capacity.maximum_volume_size
     return CapacityRow(
-        storage_class=found.storage_class_name,
+        storage_class=capacity.storage_class_name,
         nodes=tuple(nodes[:MOST_NODES]),
         node_count=len(nodes),
-        pools=pools or _bytes(free),
+        pools=pools or ((free.value(),) if free is not None else ()),
         tells_pools=bool(pools),
-        capacity=found.capacity.value() if found.capacity is not None else None,
-        largest=found.maximum_volume_size.value() if found.maximum_volume_size is not None else None,
-        told_at=found.figures_at,
-        reserved=tuple(_reserved(each) for each in held),
+        capacity=capacity.capacity.value() if capacity.capacity is not None else None,
+        largest=capacity.maximum_volume_size.value() if capacity.maximum_volume_size is not None else None,
+        told_at=capacity.figures_at,
+        stale=stale,
+        reserved=tuple(_reserved(each, of_class) for each, of_class in held),
+        left=_left(capacity, pools, [each for each, _ in held]),
     )
 
 
-def _bytes(amount: Quantity | None) -> tuple[int, ...]:
-    return (amount.value(),) if amount is not None else ()
-
-
-def _reserved(each: HeldCapacity) -> ReservedRow:
+def _reserved(each: HeldCapacity, of_class: str) -> ReservedRow:
     return ReservedRow(
-        mode=str(each.mode), pod=each.pod, claims=tuple(each.claims), bytes=each.bytes, since=each.since, why=each.why
+        mode=str(each.mode),
+        pod=each.pod,
+        claims=tuple(each.claims),
+        bytes=each.bytes,
+        since=each.since,
+        why=each.why,
+        storage_class=of_class,
     )
 
 
-def reached(objects: KnownObjects, topology: LabelSelector | None) -> Iterable[str]:
-    """Names of the nodes that a selector reaches: none for an absent one, all for an empty one."""
+def _left(capacity: CSIStorageCapacity, pools: Sequence[int], held: Sequence[HeldCapacity]) -> int | None:
+    if any(each.mode is Reservation.OBJECT for each in held):
+        return 0
+    if not pools and capacity.capacity is None:
+        return None
+    free = sum(pools) if pools else capacity.capacity.value() if capacity.capacity is not None else 0
+    return max(free - sum(each.bytes for each in held), 0)
+
+
+def reached(objects: KnownObjects, topology: LabelSelector | None) -> list[str]:
+    """Names of the nodes that a selector reaches, sorted: none for an absent one, all for an empty one."""
     if topology is None:
-        return ()
+        return []
+    labels = labels_of_topology(topology)
     candidates: Iterable[str] = objects.nodes
-    if topology.match_labels:
-        label = next(iter(topology.match_labels.items()))
-        candidates = objects.nodes_by_label.get(label, ())
-    return [name for name in candidates if topology.matches(objects.nodes[name].metadata.labels)]
+    if labels:
+        candidates = {name for label in labels for name in objects.nodes_by_label[label]}
+    try:
+        return sorted(name for name in candidates if topology.matches(objects.nodes[name].metadata.labels))
+    except InvalidSelector:  # the scheduler passes such an object over as well
+        return []
 
 
-def selecting(objects: KnownObjects, label: tuple[str, str]) -> Iterator[Key]:
-    """Capacity objects that a node with this label may belong to."""
-    for key, each in objects.capacities.items():
-        if _may_select(each, label):
-            yield key
-
-
-def _may_select(capacity: CSIStorageCapacity, label: tuple[str, str]) -> bool:
-    topology = capacity.node_topology
-    if topology is None:
-        return False
-    return topology.match_labels.get(label[0]) == label[1] or not topology.match_labels
+def sharing(objects: KnownObjects, capacity: CSIStorageCapacity) -> Iterator[Key]:
+    """Objects of other classes that draw from the same pools: of the same capacity group, driver and topology."""
+    of_class = objects.classes.get(capacity.storage_class_name)
+    if of_class is None or not of_class.capacity_group or capacity.node_topology is None:
+        return
+    for name in sorted(objects.classes_of_driver[of_class.provisioner]):
+        if name == of_class.name or objects.classes[name].capacity_group != of_class.capacity_group:
+            continue
+        yield from sorted(objects.capacities_by_topology[topology_key(name, capacity)])

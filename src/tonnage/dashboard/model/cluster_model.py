@@ -3,25 +3,38 @@
     model = ClusterModel(collections)
     model.put(node)                    # or model.remove(node): from informers, or from a replay
     model.remember(memory)             # what only the scheduler knows
-    model.settle()                     # rows of what was touched are made anew
+    model.look_into(contents)          # what lies in a driver's pools, where that can be seen
+    model.settle(now)                  # rows of what was touched are made anew
 
-What an object touches is noted when it comes, and worked out once in `settle`, however often it changed. Rows depend on
-objects alone and on what is remembered: a model that is filled in another order comes to the same rows, which a
-property test holds it to.
+What an object touches is noted when it comes (`touched.py`), and worked out once in `settle`, however often it changed.
+Rows depend on objects alone, on what is known besides, and on `now`: a model that is filled in another order comes to
+the same rows, which a property test holds it to. Volumes are settled first: what lies on a node is read off their rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
 
-from tonnage.dashboard.model import capacity_rows, node_rows, pod_rows, volume_rows
-from tonnage.dashboard.model.known_objects import KnownObjects
+from tonnage.dashboard.model import node_rows, pod_rows, volume_rows
+from tonnage.dashboard.model.capacity_book import CapacityBook
+from tonnage.dashboard.model.driver_contents import DriverContents
+from tonnage.dashboard.model.known_objects import Index, KnownObjects
+from tonnage.dashboard.model.touched import Touched
+from tonnage.dashboard.model.volume_rows import Besides
 from tonnage.dashboard.wire.collections import Collections
-from tonnage.dashboard.wire.rows import ClassRow, Row
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.dashboard.wire.rows import ClassRow, Row, VolumeRow
+from tonnage.faults import Fault
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.storage_v1 import CAPACITY_GROUP, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from tonnage.whatif.scheduler_memory import HeldCapacity, SchedulerMemory
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
+
+_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_ERRORS: Final = 1000
+"""Of how many claims it is remembered why their volumes cannot be made."""
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
 class ClusterModel:
@@ -31,115 +44,171 @@ class ClusterModel:
         self.collections = collections
         self.objects = KnownObjects()
         self.memory = SchedulerMemory()
-        self._held: dict[Key, list[HeldCapacity]] = {}
-        self._touched: dict[str, set[str]] = {}
+        self.contents = DriverContents()
+        self.now = _START
+        self._touched = Touched(self.objects)
+        self._assumed: dict[str, AssumedPod] = {}
+        self._assumed_on = Index()
+        self._volumes_on = Index()
+        self._book = CapacityBook(self.objects, self._volume_objects_on)
+        self._errors: dict[str, str] = {}
+        self._held_since: dict[Key, datetime] = {}
 
     def put(self, new: Object) -> None:
         old = self.objects.put(new)
-        if old is not None:
-            self._touch_by(old)
-        self._touch_by(new)
+        self._note(old, new)
 
     def remove(self, old: Object) -> None:
         known = self.objects.remove(old)
         if known is not None:
-            self._touch_by(known)
+            self._note(known, None)
 
     def remember(self, memory: SchedulerMemory) -> None:
         """What the scheduler knows now, instead of what it knew before."""
         held: dict[Key, list[HeldCapacity]] = {}
+        since: dict[Key, datetime] = {}
         for each in memory.held:
             held.setdefault(each.capacity, []).append(each)
-        for key in self._held.keys() | held.keys():
-            if self._held.get(key) != held.get(key):
-                self._touch("capacities", key)
-        for assumed in (*self.memory.pods, *memory.pods):
-            self._touch("pods", assumed.pod)
-        self._held, self.memory = held, memory
+            for claim in each.claims:
+                since[claim] = max(since.get(claim, each.since), each.since)
+        book = self._book
+        for key in book.held.keys() | held.keys():
+            if book.held.get(key) != held.get(key):
+                self._touched.capacities.add(key)
+                self._touched.capacities.update(book.sharing(key))
+        self._touched.volumes |= {claim for claim, _ in since.items() ^ self._held_since.items()}
+        assumed = {each.uid: each for each in memory.pods}
+        for uid in {uid for uid, _ in assumed.items() ^ self._assumed.items()}:
+            for was, told in ((True, self._assumed.get(uid)), (False, assumed.get(uid))):
+                if told is not None:
+                    self._touched.pods.add(told.pod)
+                    self._touched.nodes.add(told.node)
+                    self._assumed_on.mark(told.node, told.pod, is_there=not was)
+        self._assumed, self._held_since, book.held, self.memory = assumed, since, held, memory
 
-    def held(self, capacity: Key) -> Sequence[HeldCapacity]:
-        """What is kept back of a capacity object."""
-        return self._held.get(capacity, ())
+    def look_into(self, contents: DriverContents) -> None:
+        """What lies in the driver's pools now."""
+        handles, nodes = contents.differing(self.contents)
+        self._touched.nodes |= nodes
+        for told in (self.contents, contents):
+            for handle in handles & told.volumes.keys():
+                for name in self.objects.volumes_by_handle[told.driver, handle]:
+                    self._touched.volume(name)
+                self._touched.volumes |= self.objects.claims_by_uid[told.volumes[handle].name.removeprefix("pvc-")]
+        self.contents = contents
 
-    def settle(self) -> None:
-        """Make the rows of what was touched anew."""
-        touched, self._touched = self._touched, {}
-        for collection, keys in touched.items():
-            for key in keys:
-                row = self._row(collection, key)
-                if row is None:
-                    self.collections.remove(collection, key)
-                else:
-                    self.collections.put(collection, key, row)
+    def suffer(self, faults: Sequence[Fault]) -> None:
+        """What is made to go wrong on an embedded cluster."""
+        if tuple(faults) != tuple(self._book.faults):
+            self._book.faults = tuple(faults)
+            self._touched.capacities.update(self.objects.capacities)
 
-    # -- what an object touches ---------------------------------------------------------------------------------------
+    @property
+    def faults(self) -> Sequence[Fault]:
+        return self._book.faults
 
-    def _touch(self, collection: str, key: str) -> None:
-        self._touched.setdefault(collection, set()).add(key)
+    def cannot_make(self, claim: Key, uid: str, why: str) -> None:
+        """The provisioner says why a claim's volume cannot be made."""
+        self._errors.pop(uid, None)
+        self._errors[uid] = why
+        self._touched.volumes.add(claim)
+        while len(self._errors) > _MOST_ERRORS:
+            gone = next(iter(self._errors))
+            del self._errors[gone]
+            self._touched.volumes |= self.objects.claims_by_uid[gone]
 
-    def _touch_by(self, changed: Object) -> None:
-        objects = self.objects
-        match changed:
-            case Node():
-                self._touch("nodes", changed.name)
-                for label in changed.metadata.labels.items():
-                    for key in capacity_rows.selecting(objects, label):
-                        self._touch("capacities", key)
-            case CSINode():
-                self._touch("nodes", changed.name)
-            case CSIStorageCapacity():
-                self._touch("capacities", changed.key)
-            case StorageClass():
-                self._touch("classes", changed.name)
-            case PersistentVolume():
-                self._touch("volumes", volume_rows.key_of_volume(changed, objects))
-                self._touch("volumes", changed.name)
-                for name in volume_rows.nodes_of(changed):
-                    self._touch("nodes", name)
-            case PersistentVolumeClaim():
-                self._touch("volumes", changed.key)
-                if changed.spec.volume_name:
-                    self._touch("volumes", changed.spec.volume_name)
-                if changed.selected_node:
-                    self._touch("nodes", changed.selected_node)
-            case VolumeAttachment():
-                volume = objects.volumes.get(changed.spec.source.persistent_volume_name)
-                if volume is not None:
-                    self._touch("volumes", volume_rows.key_of_volume(volume, objects))
-                self._touch("nodes", changed.spec.node_name)
-            case Pod():
-                self._touch("pods", changed.key)
-                for claim in changed.claim_names():
-                    self._touch("volumes", f"{changed.namespace}/{claim}")
-                if changed.spec.node_name:
-                    self._touch("nodes", changed.spec.node_name)
+    def settle(self, now: datetime | None = None) -> None:
+        """Make the rows of what was touched anew, as of `now`; as of the last time when it is not said."""
+        self.now = max(self.now, now) if now is not None else self.now
+        touched, self._touched = self._touched, Touched(self.objects)
+        touched.spread()
+        for name in touched.places:
+            touched.volumes |= self._volumes_on[name]
+            touched.capacities |= self._book.of_node[name]
+        self._settle_volumes(touched)
+        keys = self._book.look_at(touched.capacities | self._book.due(self.now), self.now)
+        self._write("capacities", ((key, self._book.row_of(key, self.now)) for key in keys))
+        touched.nodes.discard("")
+        self._write("nodes", ((name, self._node_row(name)) for name in touched.nodes))
+        self._write("pods", ((key, pod_rows.row_of(self.objects, key, self.decided(key))) for key in touched.pods))
+        self._write("classes", ((name, _class_row(self.objects.classes.get(name))) for name in touched.classes))
 
-    def _row(self, collection: str, key: str) -> Row | None:
-        objects = self.objects
-        match collection:
-            case "nodes":
-                return node_rows.row_of(objects, key)
-            case "capacities":
-                return capacity_rows.row_of(objects, key, self.held(key))
-            case "volumes":
-                return volume_rows.row_of(objects, key)
-            case "pods":
-                return pod_rows.row_of(objects, key, self.memory)
-            case "classes":
-                return _class_row(objects.classes.get(key))
-        raise AssertionError(collection)
+    def decided(self, pod: Key) -> str:
+        """The node that the scheduler has sent a pod to, while the API does not show it; else empty."""
+        found = self.objects.pods.get(pod)
+        told = self._assumed.get(found.uid) if found is not None and not found.spec.node_name else None
+        return told.node if told is not None else ""
+
+    # -- settling -----------------------------------------------------------------------------------------------------
+
+    def _note(self, old: Object | None, new: Object | None) -> None:
+        self._touched.changed(old, new)
+        for each in (old, new):
+            content = None
+            if isinstance(each, PersistentVolume) and each.spec.csi is not None:
+                content = self.contents.volumes.get(each.spec.csi.volume_handle)
+            elif isinstance(each, PersistentVolumeClaim):
+                content = self.contents.volumes.get(self.contents.by_name.get(f"pvc-{each.uid}", ""))
+            if content is not None:
+                self._touched.nodes.update(place.node for place in content.places())
+            if each is not None and (told := self._assumed.get(each.uid)) is not None:
+                self._touched.nodes.add(told.node)
+        if isinstance(old, PersistentVolumeClaim) and (new is None or new.uid != old.uid):
+            self._errors.pop(old.uid, None)
+
+    def _settle_volumes(self, touched: Touched) -> None:
+        besides = Besides(self.contents, self._errors, self._held_since)
+        rows = self.collections.rows("volumes")
+        for key in touched.volumes:
+            before, after = rows.get(key), volume_rows.row_of(self.objects, key, besides)
+            if before == after:
+                continue
+            for row, is_there in ((before, False), (after, True)):
+                for node in _places(row):
+                    self._volumes_on.mark(node, key, is_there=is_there)
+                    touched.nodes.add(node)
+                    touched.capacities |= self._book.of_node[node]
+            self._write("volumes", ((key, after),))
+
+    def _node_row(self, name: str) -> Row | None:
+        pods = self.objects.pods
+        return node_rows.row_of(
+            self.objects,
+            name,
+            assumed=[key for key in self._assumed_on[name] if key in pods and self.decided(key) == name],
+            left_behind=self._volumes_on[name],
+            contents=self.contents,
+        )
+
+    def _volume_objects_on(self, node: str) -> Iterator[PersistentVolume]:
+        rows = self.collections.rows("volumes")
+        for key in self._volumes_on[node]:
+            row = rows[key]
+            found = self.objects.volumes.get(row.volume) if isinstance(row, VolumeRow) and row.node == node else None
+            if found is not None:
+                yield found
+
+    def _write(self, collection: str, rows: Iterable[tuple[str, Row | None]]) -> None:
+        for key, row in rows:
+            if row is None:
+                self.collections.remove(collection, key)
+            else:
+                self.collections.put(collection, key, row)
 
 
-_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+def _places(row: Row | None) -> set[str]:
+    """Nodes that a volume's row names as where it is, or goes."""
+    if not isinstance(row, VolumeRow):
+        return set()
+    return {row.node, row.target, *row.nodes} - {""}
 
 
 def _class_row(found: StorageClass | None) -> ClassRow | None:
     if found is None:
         return None
-    annotations = found.metadata.annotations
     return ClassRow(
         driver=found.provisioner,
         mode=found.volume_binding_mode,
-        group=annotations.get(CAPACITY_GROUP, ""),
-        is_default=annotations.get(_DEFAULT_CLASS) == "true",
+        group=found.capacity_group,
+        is_default=found.metadata.annotations.get(_DEFAULT_CLASS) == "true",
     )

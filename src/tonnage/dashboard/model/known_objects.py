@@ -1,16 +1,20 @@
-"""The objects that rows are made of, by kind and key, with the few indexes that rows ask for.
+"""The objects that rows are made of, by kind and key, with the indexes that rows ask for.
 
-Filled by informers on a live cluster, and by a replay's steps. Nothing here knows what a row is.
+Filled by informers on a live cluster, and by a replay's steps. Objects of other kinds are kept as well, for questions.
+Nothing here knows what a row is. An index that is asked for what it has not gives an empty set.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
+from tonnage.dashboard.model.selected_labels import labels_of_affinity, labels_of_topology
+from tonnage.objects.apps_v1 import ReplicaSet
+from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.requirements import Requirement
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 
 KINDS: Final[tuple[type[Object], ...]] = (
@@ -23,8 +27,37 @@ KINDS: Final[tuple[type[Object], ...]] = (
     CSINode,
     CSIStorageCapacity,
     VolumeAttachment,
+    ReplicaSet,
+    Job,
 )
-"""Kinds that rows are made of."""
+"""Kinds that rows are made of. Of ReplicaSets and Jobs only who owns them: pods are told by their Deployment."""
+
+
+class Index:
+    """Keys by what they are looked up by."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self) -> None:
+        self._keys: dict[Any, set[Key]] = {}
+
+    def __getitem__(self, at: Any) -> frozenset[Key] | set[Key]:
+        return self._keys.get(at, _NONE)
+
+    def mark(self, at: Any, key: Key, *, is_there: bool) -> None:
+        found = self._keys.get(at)
+        if is_there:
+            if found is None:
+                self._keys[at] = {key}
+            else:
+                found.add(key)
+        elif found is not None:
+            found.discard(key)
+            if not found:
+                del self._keys[at]
+
+
+_NONE: Final[frozenset[Key]] = frozenset()
 
 
 class KnownObjects:
@@ -41,15 +74,33 @@ class KnownObjects:
         self.csi_nodes: dict[Key, CSINode] = self._by_kind[CSINode]
         self.capacities: dict[Key, CSIStorageCapacity] = self._by_kind[CSIStorageCapacity]
         self.attachments: dict[Key, VolumeAttachment] = self._by_kind[VolumeAttachment]
-        self.pods_of_claim: dict[Key, set[Key]] = defaultdict(set)
-        self.pods_of_node: dict[str, set[Key]] = defaultdict(set)
-        self.attachments_of_volume: dict[str, set[Key]] = defaultdict(set)
-        self.attachments_of_node: dict[str, set[Key]] = defaultdict(set)
-        self.nodes_by_label: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self.owners: dict[str, Object] = {}
+        """ReplicaSets and Jobs by uid."""
+        self.nodes_by_label = Index()
+        self.pods_of_claim = Index()
+        self.pods_of_node = Index()
+        self.pods_of_owner = Index()
+        self.claims_of_class = Index()
+        self.claims_of_volume = Index()
+        """By the name of the volume that a claim names."""
+        self.claims_by_uid = Index()
+        self.volumes_of_claim = Index()
+        """By the key of the claim that a volume names, whichever that is now."""
+        self.volumes_by_label = Index()
+        """By labels that say on which node a volume is; zones do not."""
+        self.volumes_by_handle = Index()
+        self.attachments_of_volume = Index()
+        self.attachments_of_node = Index()
+        self.capacities_by_label = Index()
+        """By one label that a node must have to be reached; those that ask for none stand at None."""
+        self.capacities_of_class = Index()
+        self.capacities_by_topology = Index()
+        """By class and by what the topology asks for: equal ones reach the same nodes."""
+        self.classes_of_driver = Index()
 
     def put(self, new: Object) -> Object | None:
         """Keep an object; the one that was there before is given back."""
-        known = self._by_kind[type(new)]
+        known = self._by_kind.setdefault(type(new), {})
         old: Object | None = known.get(new.key)
         if old is not None:
             self._index(old, is_there=False)
@@ -58,7 +109,7 @@ class KnownObjects:
         return old
 
     def remove(self, old: Object) -> Object | None:
-        known: Object | None = self._by_kind[type(old)].pop(old.key, None)
+        known: Object | None = self._by_kind.get(type(old), {}).pop(old.key, None)
         if known is not None:
             self._index(known, is_there=False)
         return known
@@ -68,23 +119,51 @@ class KnownObjects:
             yield from known.values()
 
     def _index(self, found: Object, *, is_there: bool) -> None:
-        if isinstance(found, Pod):
-            for claim in found.claim_names():
-                _mark(self.pods_of_claim, f"{found.namespace}/{claim}", found.key, is_there)
-            if found.spec.node_name:
-                _mark(self.pods_of_node, found.spec.node_name, found.key, is_there)
-        elif isinstance(found, VolumeAttachment):
-            _mark(self.attachments_of_volume, found.spec.source.persistent_volume_name, found.key, is_there)
-            _mark(self.attachments_of_node, found.spec.node_name, found.key, is_there)
-        elif isinstance(found, Node):
-            for label in found.metadata.labels.items():
-                _mark(self.nodes_by_label, label, found.key, is_there)
+        if isinstance(found, ReplicaSet | Job):
+            if is_there:
+                self.owners[found.uid] = found
+            else:
+                self.owners.pop(found.uid, None)
+        for index, at in self._entries(found):
+            index.mark(at, found.key, is_there=is_there)
+
+    def _entries(self, found: Object) -> Iterator[tuple[Index, Any]]:
+        """Where an object stands in the indexes."""
+        match found:
+            case Node():
+                yield from ((self.nodes_by_label, label) for label in found.metadata.labels.items())
+            case Pod():
+                yield from ((self.pods_of_claim, f"{found.namespace}/{claim}") for claim in found.claim_names())
+                if found.spec.node_name:
+                    yield self.pods_of_node, found.spec.node_name
+                owner = found.metadata.controller
+                if owner is not None:
+                    yield self.pods_of_owner, owner.uid
+            case PersistentVolumeClaim():
+                yield self.claims_of_class, found.class_name
+                yield self.claims_by_uid, found.uid
+                if found.spec.volume_name:
+                    yield self.claims_of_volume, found.spec.volume_name
+            case PersistentVolume():
+                if found.spec.claim_ref is not None:
+                    yield self.volumes_of_claim, found.spec.claim_ref.key
+                if found.spec.csi is not None:
+                    yield self.volumes_by_handle, (found.spec.csi.driver, found.spec.csi.volume_handle)
+                yield from ((self.volumes_by_label, label) for label in labels_of_affinity(found))
+            case VolumeAttachment():
+                yield self.attachments_of_volume, found.spec.source.persistent_volume_name
+                yield self.attachments_of_node, found.spec.node_name
+            case CSIStorageCapacity():
+                yield self.capacities_of_class, found.storage_class_name
+                if found.node_topology is not None:
+                    labels = labels_of_topology(found.node_topology)
+                    yield from ((self.capacities_by_label, label) for label in labels or (None,))
+                    yield self.capacities_by_topology, topology_key(found.storage_class_name, found)
+            case StorageClass():
+                yield self.classes_of_driver, found.provisioner
 
 
-def _mark(index: dict[Any, set[Key]], at: Any, key: Key, is_there: bool) -> None:
-    if is_there:
-        index[at].add(key)
-        return
-    index[at].discard(key)
-    if not index[at]:
-        del index[at]
+def topology_key(class_name: str, capacity: CSIStorageCapacity) -> tuple[str, tuple[Requirement, ...]]:
+    """Equal for objects of a class that reach the same nodes by the same words."""
+    topology = capacity.node_topology
+    return class_name, topology.requirements() if topology is not None else ()

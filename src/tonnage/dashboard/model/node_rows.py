@@ -1,39 +1,146 @@
-"""Rows of nodes: where they are, whether they take pods, and their attach slots."""
+"""Rows of nodes: where they are, whether they take pods, their attach slots, and their pools where those are seen."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+
+from tonnage.dashboard.model.driver_contents import Content, DriverContents, Place
 from tonnage.dashboard.model.known_objects import KnownObjects
-from tonnage.dashboard.wire.rows import AttachSlots, NodeRow
-from tonnage.objects.core_v1 import Node
+from tonnage.dashboard.model.volume_rows import key_of_volume, volume_of
+from tonnage.dashboard.wire.rows import AttachSlots, NodeRow, PoolRow
+from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.topology_labels import BETA_ZONE, ZONE
+from tonnage.objects.meta import Key
+from tonnage.objects.taints import HARD_EFFECTS, NOT_READY, UNREACHABLE, UNSCHEDULABLE, Taint
+from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
 
 
-def row_of(objects: KnownObjects, name: str) -> NodeRow | None:
-    """A node's row; None for one that is gone."""
+def row_of(
+    objects: KnownObjects,
+    name: str,
+    *,
+    assumed: Collection[Key],
+    left_behind: Collection[Key],
+    contents: DriverContents,
+) -> NodeRow | None:
+    """A node's row. `assumed` are pods that the scheduler has sent there; `left_behind` are volumes that lie there.
+
+    A node that is gone has a row as long as something is left of it; else None.
+    """
     node = objects.nodes.get(name)
+    residents = [objects.pods[key] for key in sorted({*objects.pods_of_node[name], *assumed})]
+    living = [pod for pod in residents if not pod.is_terminal]
+    pools = tuple(_pools(objects, name, contents))
+    slots = _slots(objects, name, living)
     if node is None:
-        return None
-    ready = node.condition("Ready")
+        is_left = any(pool.volumes or pool.arriving or pool.other for pool in pools)
+        if not (is_left or left_behind or objects.attachments_of_node[name]):
+            return None
+        return NodeRow(name=name, ready=False, gone=True, reason=_GONE, pods=len(living), slots=slots, pools=pools)
     labels = node.metadata.labels
+    ready, reason = _readiness(node)
     return NodeRow(
         name=name,
         zone=labels.get(ZONE, labels.get(BETA_ZONE, "")),
-        ready=node.is_ready,
+        ready=ready,
         cordoned=node.spec.unschedulable,
-        reason="" if node.is_ready or ready is None else ready.message or ready.reason,
-        pods=len(objects.pods_of_node.get(name, ())),
-        slots=_slots(objects, node),
+        reason=reason,
+        taints=tuple(_text(each) for each in node.spec.taints if _keeps_pods_away(each)),
+        pods=len(living),
+        slots=slots,
+        pools=pools,
     )
 
 
-def _slots(objects: KnownObjects, node: Node) -> tuple[AttachSlots, ...]:
-    used: dict[str, int] = {}
-    for key in objects.attachments_of_node.get(node.name, ()):
-        attacher = objects.attachments[key].spec.attacher
-        used[attacher] = used.get(attacher, 0) + 1
-    csi_node = objects.csi_nodes.get(node.name)
-    limits = {each.name: each.allocatable.count for each in csi_node.spec.drivers} if csi_node is not None else {}
+_GONE = "there is no such node any more; what is listed was left there"
+
+
+def _readiness(node: Node) -> tuple[bool, str]:
+    """Whether a node is ready, and why it is not. One that says nothing at all, as in a manifest, counts as ready."""
+    ready = node.condition("Ready")
+    if ready is None:
+        found = [each.key for each in node.spec.taints if each.key in (NOT_READY, UNREACHABLE)]
+        return not found, f"it has the taint {found[0]}" if found else ""
+    return ready.is_true, "" if ready.is_true else ready.message or ready.reason or "its kubelet does not say why"
+
+
+def _keeps_pods_away(taint: Taint) -> bool:
+    return taint.effect in HARD_EFFECTS and taint.key not in (UNSCHEDULABLE, NOT_READY, UNREACHABLE)
+
+
+def _text(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _slots(objects: KnownObjects, name: str, pods: Collection[Pod]) -> tuple[AttachSlots, ...]:
+    """Different volumes that pods mount or that are attached, as the scheduler counts them (`attached_volumes.py`)."""
+    used: dict[str, set[VolumeId]] = {}
+    for found in (*_mounted(objects, pods), *_attached(objects, name)):
+        used.setdefault(found.driver, set()).add(found)
+    csi_node = objects.csi_nodes.get(name) if name in objects.nodes else None
+    limits: Mapping[str, int | None] = {}
+    if csi_node is not None:
+        limits = {each.name: each.allocatable.count for each in csi_node.spec.drivers}
     return tuple(
-        AttachSlots(driver=driver, used=used.get(driver, 0), limit=limits.get(driver))
+        AttachSlots(driver=driver, used=len(used.get(driver, ())), limit=limits.get(driver))
         for driver in sorted(used.keys() | limits.keys())
     )
+
+
+def _mounted(objects: KnownObjects, pods: Collection[Pod]) -> Iterator[VolumeId]:
+    for pod in pods:
+        for volume in pod.spec.volumes:
+            name = volume.claim_name(pod.name)
+            claim = objects.claims.get(f"{pod.namespace}/{name}") if name is not None else None
+            found = None
+            if name is None:
+                found = id_of_inline(volume)
+            elif claim is not None and (volume.ephemeral is None or claim.is_for_pod(pod)):
+                found = id_of_claim(claim, objects)
+            if found is not None:
+                yield found
+
+
+def _attached(objects: KnownObjects, name: str) -> Iterator[VolumeId]:
+    for key in objects.attachments_of_node[name]:
+        each = objects.attachments[key]
+        volume = objects.volumes.get(each.spec.source.persistent_volume_name)
+        if each.spec.attacher and volume is not None and volume.spec.csi is not None:
+            yield VolumeId(each.spec.attacher, volume.spec.csi.volume_handle)
+
+
+def _pools(objects: KnownObjects, node: str, contents: DriverContents) -> Iterator[PoolRow]:
+    for number, size in enumerate(contents.pools_of(node)):
+        place = Place(node, number)
+        snapshots, unknown = contents.snapshots.get(place, 0), contents.unknown.get(place, 0)
+        used = other = snapshots + unknown
+        lying: list[Key] = []
+        arriving: list[Key] = []
+        for handle in contents.in_pools.get(place, ()):
+            content = contents.volumes[handle]
+            used += content.bytes
+            key = shown_key(objects, contents.driver, handle, content)
+            if key is None:
+                other += content.bytes
+            elif content.place == place:
+                lying.append(key)
+            else:
+                arriving.append(key)
+        yield PoolRow(
+            size=size,
+            free=max(size - used, 0),
+            volumes=tuple(sorted(lying)),
+            arriving=tuple(sorted(arriving)),
+            other=other,
+            snapshots=snapshots,
+            unknown=unknown,
+        )
+
+
+def shown_key(objects: KnownObjects, driver: str, handle: str, content: Content) -> Key | None:
+    """Under which key of `volumes` a volume of a driver is shown; None for one that no object tells of."""
+    for name in sorted(objects.volumes_by_handle[driver, handle]):
+        return key_of_volume(objects, objects.volumes[name])
+    uid = content.name.removeprefix("pvc-")
+    keys = objects.claims_by_uid[uid] if uid != content.name else ()
+    return min((key for key in keys if volume_of(objects, objects.claims[key]) is None), default=None)

@@ -1,92 +1,231 @@
-"""Rows of volumes: a claim with what is made for it, or a volume that no claim has."""
+"""Rows of volumes: a claim with what is made for it, or a volume that no claim has.
+
+    unbound claim                                   waiting; making once somebody is to make its volume
+    bound claim, volume there                       bound; moving while it is on its way to another node (`rebuilds.py`)
+    bound claim, volume gone or another claim's     lost
+    volume without a claim                          released; available when any claim may have it
+
+A volume belongs to the claim that both name; the rest of this module is who that is while the two do not agree.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
+from tonnage.dashboard.model.driver_contents import Content, DriverContents
 from tonnage.dashboard.model.known_objects import KnownObjects
+from tonnage.dashboard.model.volume_places import VolumePlace, place_of
 from tonnage.dashboard.wire.rows import VolumeRow
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.rebuilds import is_on_its_way
 
+_SHARED = frozenset(("ReadWriteMany", "ReadOnlyMany"))
+_SOON_MADE = "volume.kubernetes.io/storage-provisioner"
 
-def key_of_volume(volume: PersistentVolume, objects: KnownObjects) -> str:
-    """Under which key a volume is shown: its claim's where it has one, else its own name."""
+
+@dataclass(frozen=True, slots=True)
+class Besides:
+    """What is known of volumes besides objects."""
+
+    contents: DriverContents = field(default_factory=DriverContents)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """By a claim's uid, why its volume could not be made."""
+    held_since: Mapping[Key, datetime] = field(default_factory=dict)
+    """By claim, since when room is kept for it."""
+
+
+def claim_of(objects: KnownObjects, volume: PersistentVolume) -> Key | None:
+    """The claim that a volume is shown with; None for one that no claim has."""
     owner = volume.spec.claim_ref
     if owner is None:
-        return volume.name
-    key = f"{owner.namespace}/{owner.name}"
-    claim = objects.claims.get(key)
-    return key if claim is not None and claim.uid == owner.uid else volume.name
+        bound = [key for key in objects.claims_of_volume[volume.name] if objects.claims[key].is_bound]
+        return min(bound, default=None)
+    claim = objects.claims.get(owner.key)
+    if claim is None or (owner.uid and owner.uid != claim.uid):
+        return None
+    if claim.spec.volume_name:
+        return claim.key if claim.spec.volume_name == volume.name else None
+    # Made for it, or meant for it by a person; the claim does not say so yet. There may be several for a moment.
+    first = min(name for name in objects.volumes_of_claim[claim.key] if _is_for(objects.volumes[name], claim))
+    return claim.key if first == volume.name else None
 
 
-def nodes_of(volume: PersistentVolume) -> Iterator[str]:
-    """Nodes that a volume's affinity names, by whatever key: where it may be."""
-    required = volume.spec.node_affinity.required
-    if required is None:
-        return
-    for term in required.node_selector_terms:
-        for each in (*term.match_expressions, *term.match_fields):
-            if each.operator == "In":
-                yield from each.values
+def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    owner = volume.spec.claim_ref
+    return owner is not None and owner.key == claim.key and owner.uid in ("", claim.uid)
 
 
-def row_of(objects: KnownObjects, key: str) -> VolumeRow | None:
+def volume_of(objects: KnownObjects, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+    """The volume that a claim is shown with; None while it has none, or when that is another's."""
+    names = {claim.spec.volume_name} if claim.spec.volume_name else objects.volumes_of_claim[claim.key]
+    found = (objects.volumes.get(name) for name in sorted(names))
+    return next((each for each in found if each is not None and claim_of(objects, each) == claim.key), None)
+
+
+def key_of_volume(objects: KnownObjects, volume: PersistentVolume) -> Key:
+    """Under which key a volume is shown: its claim's where it has one, else its own name."""
+    return claim_of(objects, volume) or volume.name
+
+
+def row_of(objects: KnownObjects, key: Key, besides: Besides) -> VolumeRow | None:
     claim = objects.claims.get(key)
     if claim is not None:
-        return _claim_row(objects, claim, objects.volumes.get(claim.spec.volume_name))
+        return _claim_row(objects, claim, volume_of(objects, claim), besides)
     volume = objects.volumes.get(key)
-    if volume is None or key_of_volume(volume, objects) != key:
+    if volume is None or claim_of(objects, volume) is not None:
         return None
+    return _volume_row(objects, volume, besides)
+
+
+def _volume_row(objects: KnownObjects, volume: PersistentVolume, besides: Besides) -> VolumeRow:
+    owner, place = volume.spec.claim_ref, place_of(objects, volume)
+    content = _content(volume, besides)
+    attached, attaching, attach_error = _attachments(objects, volume.name)
+    why = volume.status.message
+    if not why and owner is not None:
+        why = f"its claim {owner.key} is gone"
     return VolumeRow(
         volume=volume.name,
         storage_class=volume.class_name,
         driver=volume.spec.csi.driver if volume.spec.csi is not None else "",
         bytes=volume.size.value(),
-        state="released",
-        node=_place(objects, volume),
+        state="available" if owner is None else "released",
+        node=place.node or (content.place.node if content is not None else ""),
+        nodes=place.nodes,
+        zones=place.zones,
+        pool=content.place.pool if content is not None else -1,
+        shared=not _SHARED.isdisjoint(volume.spec.access_modes),
+        attached=attached,
+        attaching=attaching,
+        attach_error=attach_error,
+        why=why or _oddity(objects, place),
+        terminating=volume.metadata.is_terminating,
+        since=volume.status.last_phase_transition_time or volume.metadata.creation_timestamp,
     )
 
 
-def _claim_row(objects: KnownObjects, claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> VolumeRow:
+def _claim_row(
+    objects: KnownObjects, claim: PersistentVolumeClaim, volume: PersistentVolume | None, besides: Besides
+) -> VolumeRow:
     of_class = objects.classes.get(claim.class_name)
-    driver = volume.spec.csi.driver if volume is not None and volume.spec.csi is not None else ""
-    state, node, target = "waiting", claim.selected_node, ""
-    if claim.is_bound:
-        state = "bound" if volume is not None else "lost"
-        node = _place(objects, volume) if volume is not None else ""
-        if volume is not None and is_on_its_way(claim, volume):
-            state, target = "moving", claim.selected_node
-    elif claim.selected_node:
-        state = "making"
-    attachments = [objects.attachments[each] for each in objects.attachments_of_volume.get(claim.spec.volume_name, ())]
-    errors = [each.status.attach_error.message for each in attachments if each.status.attach_error is not None]
+    driver = of_class.provisioner if of_class is not None else ""
+    if volume is not None and volume.spec.csi is not None:
+        driver = volume.spec.csi.driver
+    place = place_of(objects, volume) if volume is not None else VolumePlace()
+    content = _content(volume, besides) if volume is not None else _content_of_claim(claim, besides)
+    state, node, target, why = _state(objects, claim, volume, place)
+    if content is not None:
+        node = content.place.node
+    elif state in ("bound", "moving") and not node and volume is not None and not place.is_confined:
+        node = _home(objects, claim, volume, driver)
+    attached, attaching, attach_error = _attachments(objects, claim.spec.volume_name)
+    since = claim.metadata.creation_timestamp
+    if state == "bound" and volume is not None:
+        since = volume.status.last_phase_transition_time or volume.metadata.creation_timestamp or since
+    elif state in ("making", "moving"):
+        since = besides.held_since.get(claim.key, since if state == "making" else None)
     return VolumeRow(
         claim=claim.key,
-        volume=claim.spec.volume_name,
+        volume=volume.name if volume is not None else claim.spec.volume_name,
         storage_class=claim.class_name,
-        driver=driver or (of_class.provisioner if of_class is not None else ""),
+        driver=driver,
         bytes=(volume.size if volume is not None else claim.requested_size).value(),
         state=state,
         node=node,
+        nodes=place.nodes,
+        zones=place.zones,
         target=target,
-        attached=tuple(sorted(each.spec.node_name for each in attachments if each.status.attached)),
-        attach_error=errors[0] if errors else "",
-        pods=tuple(sorted(objects.pods_of_claim.get(claim.key, ()))),
-        since=claim.metadata.creation_timestamp,
+        pool=content.place.pool if content is not None else -1,
+        shared=not _SHARED.isdisjoint(claim.spec.access_modes),
+        attached=attached,
+        attaching=attaching,
+        attach_error=attach_error,
+        error=besides.errors.get(claim.uid, "") if state in ("waiting", "making") else "",
+        why=why or _oddity(objects, place),
+        terminating=claim.metadata.is_terminating,
+        pods=tuple(sorted(key for key in objects.pods_of_claim[claim.key] if not objects.pods[key].is_terminal)),
+        since=since,
     )
 
 
-def _place(objects: KnownObjects, volume: PersistentVolume) -> str:
-    """The one node that a volume can be reached from; empty when there are several, or none."""
-    required = volume.spec.node_affinity.required
-    if required is None:
+def _state(
+    objects: KnownObjects, claim: PersistentVolumeClaim, volume: PersistentVolume | None, place: VolumePlace
+) -> tuple[str, str, str, str]:
+    """State, node, target, and what is odd about it."""
+    if claim.is_bound:
+        if volume is None:
+            return "lost", "", "", _why_lost(objects, claim)
+        if is_on_its_way(claim, volume):
+            return "moving", "", claim.selected_node, ""
+        return "bound", place.node, "", ""
+    is_asked_for = _SOON_MADE in claim.metadata.annotations and not _waits_for_consumer(objects, claim)
+    if volume is not None or claim.selected_node or is_asked_for:
+        return "making", place.node or claim.selected_node, "", ""
+    return "waiting", "", "", ""
+
+
+def _why_lost(objects: KnownObjects, claim: PersistentVolumeClaim) -> str:
+    name = claim.spec.volume_name
+    other = objects.volumes.get(name)
+    if other is None:
+        return f"its volume {name} was deleted"
+    owner = other.spec.claim_ref
+    return f"its volume {name} belongs to {owner.key if owner is not None else 'another claim'}"
+
+
+def _waits_for_consumer(objects: KnownObjects, claim: PersistentVolumeClaim) -> bool:
+    of_class = objects.classes.get(claim.class_name)
+    return of_class is None or of_class.waits_for_consumer
+
+
+def _home(objects: KnownObjects, claim: PersistentVolumeClaim, volume: PersistentVolume, driver: str) -> str:
+    """Where the contents of a volume without affinity are, if its driver rebuilds volumes; else every node reaches it.
+
+    While it is not on its way, the node that was selected last; while it is, a node that still has it attached.
+    """
+    if not rebuilds_volumes(objects.drivers.get(driver)):
         return ""
-    # A node's name, or the value of a label that one node alone has: the usual affinity of a local volume.
-    found: set[str] = set()
-    for term in required.node_selector_terms:
-        for each in term.match_expressions:
-            for value in each.values:
-                found |= objects.nodes_by_label.get((each.key, value), set())
-    admitted = [name for name in found if required.matches(name, objects.nodes[name].metadata.labels)]
-    return admitted[0] if len(admitted) == 1 else ""
+    if not is_on_its_way(claim, volume):
+        return claim.selected_node
+    attached = {
+        found.spec.node_name
+        for each in objects.attachments_of_volume[volume.name]
+        if (found := objects.attachments[each]).status.attached
+    } - {claim.selected_node}
+    return min(attached, default="")
+
+
+def _content(volume: PersistentVolume, besides: Besides) -> Content | None:
+    source = volume.spec.csi
+    if source is None or source.driver != besides.contents.driver:
+        return None
+    return besides.contents.volumes.get(source.volume_handle)
+
+
+def _content_of_claim(claim: PersistentVolumeClaim, besides: Besides) -> Content | None:
+    """What lies there for a claim, while no object tells of it yet, or any more."""
+    handle = besides.contents.by_name.get(f"pvc-{claim.uid}", "")
+    return besides.contents.volumes.get(handle)
+
+
+def _attachments(objects: KnownObjects, volume: str) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    found = [objects.attachments[each] for each in sorted(objects.attachments_of_volume[volume])] if volume else []
+    errors = [each.status.attach_error.message for each in found if each.status.attach_error is not None]
+    errors += [each.status.detach_error.message for each in found if each.status.detach_error is not None]
+    return (
+        tuple(sorted({each.spec.node_name for each in found if each.status.attached})),
+        tuple(sorted({each.spec.node_name for each in found if not each.status.attached})),
+        errors[0] if errors else "",
+    )
+
+
+def _oddity(objects: KnownObjects, place: VolumePlace) -> str:
+    if not place.is_unreachable:
+        return ""
+    if place.node and place.node not in objects.nodes:
+        return f"its node {place.node} is gone"
+    return "no node that there is reaches it"

@@ -155,7 +155,7 @@ def _claim(key: Key, objects: KnownObjects, collections: Collections, memory: Sc
 
 
 def _attachments(claim: PersistentVolumeClaim, objects: KnownObjects) -> list[dict[str, Any]]:
-    names = sorted(objects.attachments_of_volume.get(claim.spec.volume_name, ())) if claim.spec.volume_name else []
+    names = sorted(objects.attachments_of_volume[claim.spec.volume_name]) if claim.spec.volume_name else []
     found = []
     for each in (objects.attachments[name] for name in names):
         errors = (each.status.attach_error, each.status.detach_error)

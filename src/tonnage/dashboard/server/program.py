@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tonnage.client.config.connection import User
 from tonnage.client.http import Client
+from tonnage.dashboard.follow.driver_records import following_pools
 from tonnage.dashboard.follow.followed_faults import following_faults
 from tonnage.dashboard.follow.live_cluster import LiveCluster
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
@@ -56,7 +57,8 @@ async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIter
     """Serve a cluster while the block runs. Raises TonnageError when the port is taken."""
     app = App(routes_of(cluster, settings.data_dir, settings.asking), Access(settings.token))
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(following_faults(cluster.collections, settings.data_dir, cluster.clock))
+        await stack.enter_async_context(following_faults(cluster, settings.data_dir))
+        await stack.enter_async_context(following_pools(cluster, settings.data_dir))
         try:
             listener = await stack.enter_async_context(
                 listening(app.handle, host=settings.host, port=settings.port, tls=None, grace_s=0.4)

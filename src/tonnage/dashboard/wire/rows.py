@@ -45,21 +45,30 @@ class NodeRow(Row):
     gone: bool = False
     reason: str = ""
     """Why it is not ready, in its own words."""
+    taints: tuple[str, ...] = ()
+    """key=value:Effect of those that keep new pods away, besides the one that cordoning sets."""
     pods: int = 0
+    """Pods there that have not ended."""
     slots: tuple[AttachSlots, ...] = ()
     pools: tuple[PoolRow, ...] = ()
     """Its pools where they can be seen (the embedded driver's records); else `capacities` say what is free."""
 
 
 class PoolRow(Row):
-    """One pool of a node, seen from inside."""
+    """One pool of a node, seen from inside; the pools of a node are in the driver's order, the first is pool 0."""
 
     size: int
+    """0 when the driver does not serve the node any more."""
     free: int
     volumes: tuple[str, ...] = ()
     """Keys of `volumes` that lie in it."""
+    arriving: tuple[str, ...] = ()
+    """Keys of `volumes` that are being rebuilt into it."""
     other: int = 0
-    """Bytes of snapshots and of contents that no record names."""
+    """Bytes of everything else: `snapshots`, `unknown`, and volumes that the API server does not know."""
+    snapshots: int = 0
+    unknown: int = 0
+    """Bytes of contents that no record names: kept, and counted as used."""
 
 
 class ReservedRow(Row):
@@ -71,6 +80,8 @@ class ReservedRow(Row):
     bytes: int = 0
     since: datetime
     why: str = ""
+    storage_class: str = ""
+    """Another class whose object it is kept back of: classes of one capacity group share their pools."""
 
 
 class CapacityRow(Row):
@@ -90,6 +101,9 @@ class CapacityRow(Row):
     stale: str = ""
     """Why its figures are not to be believed; empty when they are."""
     reserved: tuple[ReservedRow, ...] = ()
+    left: int | None = None
+    """Bytes that nobody was promised: none of an object that is kept back as a whole (mode Object). Absent when the
+    object tells no sum. A large claim may still not fit: it needs one pool."""
 
 
 class VolumeRow(Row):
@@ -101,15 +115,33 @@ class VolumeRow(Row):
     driver: str = ""
     bytes: int = 0
     state: str = "waiting"
-    """waiting, making (a node is chosen), bound, moving (on its way to `target`), released, lost."""
+    """waiting, making (a node is chosen, or its class does not wait for one), bound, moving (being rebuilt on
+    `target`), lost (it was bound, and its volume is gone); without a claim: released, or available to any."""
     node: str = ""
-    """Where it is, or is being made; empty for one that every node reaches, or that is nowhere yet."""
+    """Where it is, or is being made; empty for one that several nodes reach, or that is nowhere yet. Of one that moves:
+    where it comes from, as far as that is known."""
+    nodes: tuple[str, ...] = ()
+    """Those that reach it where its affinity names several; at most 16."""
+    zones: tuple[str, ...] = ()
+    """Zones that reach it, of one whose affinity names zones instead of nodes."""
     target: str = ""
     """Where it is on its way to."""
     pool: int = -1
+    """Number of its pool on `node`, where that can be seen."""
+    shared: bool = False
+    """Several nodes may use it at once (ReadWriteMany, ReadOnlyMany)."""
     attached: tuple[str, ...] = ()
+    attaching: tuple[str, ...] = ()
+    """Nodes that it is being attached to, or refused by."""
     attach_error: str = ""
+    error: str = ""
+    """Why it cannot be made, in the provisioner's words."""
+    why: str = ""
+    """What is odd about it, in words: its node is gone, its volume was deleted, …"""
+    terminating: bool = False
+    """Its claim is being deleted, or the volume where there is no claim."""
     pods: tuple[str, ...] = ()
+    """Pods that use it and have not ended."""
     since: datetime | None = None
     """Since when it is in its state, as far as objects tell."""
 
@@ -119,11 +151,14 @@ class PodRow(Row):
 
     uid: str
     phase: str = "Pending"
+    state: str = "waiting"
+    """gated, waiting, decided (the scheduler has sent it to `node`, the API does not show it yet), bound (its volumes
+    are made ready, its containers started), running, succeeded, failed, terminating."""
     node: str = ""
     nominated: str = ""
     claims: tuple[str, ...] = ()
     workload: str = ""
-    """KIND/NAMESPACE/NAME of its controller."""
+    """KIND/NAMESPACE/NAME of its controller; of a ReplicaSet's or a Job's pod, who made that."""
     scheduler: str = ""
     created: datetime | None = None
     message: str = ""

@@ -63,7 +63,7 @@ def add(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
         return _told(file, ended)
 
     def _told(file: FaultFile, changed: Any) -> web.StreamResponse:
-        FollowedFaults(cluster.collections, file.path.parent).look()  # every browser sees it now, not at the next look
+        FollowedFaults(cluster, file.path.parent).look()  # every browser sees it now, not at the next look
         return json_answer({"faults": [asdict(each) for each in changed]})
 
     router.get("/api/v1/faults", listed)

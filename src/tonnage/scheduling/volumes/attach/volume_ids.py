@@ -10,11 +10,28 @@ class is unknown counts nowhere, for it can only be bound by hand.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Volume
-from tonnage.scheduling.cluster.storage import Storage
+from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.volumes.migrated_plugins import driver_of, inline_name, is_in_tree, volume_name
+
+
+class _Classes(Protocol):
+    def get(self, key: str, /) -> StorageClass | None: ...
+
+
+class _Volumes(Protocol):
+    def get(self, key: str, /) -> PersistentVolume | None: ...
+
+
+class VolumesAndClasses(Protocol):
+    """What a claim's volume is found by: a cluster's `Storage`, or whatever else knows objects by name."""
+
+    @property
+    def volumes(self) -> _Volumes: ...
+    @property
+    def classes(self) -> _Classes: ...
 
 
 class VolumeId(NamedTuple):
@@ -25,7 +42,7 @@ class VolumeId(NamedTuple):
     claim: str = ""
 
 
-def id_of_claim(claim: PersistentVolumeClaim, storage: Storage) -> VolumeId | None:
+def id_of_claim(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> VolumeId | None:
     """What a claim stands for; None when it is not counted."""
     volume = _named(claim, storage)
     if volume is not None:
@@ -50,7 +67,7 @@ def id_of_inline(volume: Volume) -> VolumeId | None:
     return None if found is None else VolumeId(*found)
 
 
-def is_told_in_tree(claim: PersistentVolumeClaim, storage: Storage) -> bool:
+def is_told_in_tree(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> bool:
     """Whether a claim's volume goes by an old plugin's name: a node without a CSINode does not count it at all."""
     volume = _named(claim, storage)
     if volume is not None:
@@ -59,6 +76,6 @@ def is_told_in_tree(claim: PersistentVolumeClaim, storage: Storage) -> bool:
     return found is not None and is_in_tree(found.provisioner)
 
 
-def _named(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolume | None:
+def _named(claim: PersistentVolumeClaim, storage: VolumesAndClasses) -> PersistentVolume | None:
     name = claim.spec.volume_name
     return storage.volumes.get(name) if name else None

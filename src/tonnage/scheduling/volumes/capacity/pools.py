@@ -58,12 +58,17 @@ class Room(NamedTuple):
 NO_ROOM = Room(())
 
 
-def listed_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
-    """The free bytes of each pool that the object lists, by field or else by annotation; empty when it lists none."""
+def told_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
+    """The free bytes of each pool in the object's order, by field or else by annotation; empty when it lists none."""
     found = capacity.available_capacities
     if not found and AVAILABLE_CAPACITIES in capacity.metadata.annotations:
         found = _annotated(capacity)
-    return tuple(sorted([each.value() for each in found], reverse=True))
+    return tuple([each.value() for each in found])
+
+
+def listed_pools(capacity: CSIStorageCapacity) -> tuple[int, ...]:
+    """The same, largest first."""
+    return tuple(sorted(told_pools(capacity), reverse=True))
 
 
 def room_of(capacity: CSIStorageCapacity, legacy: LegacyPools) -> Room:

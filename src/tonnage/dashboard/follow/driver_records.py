@@ -1,0 +1,193 @@
+"""What the driver of an embedded cluster keeps in its pools, read from its records while it uses them.
+
+    async with following_pools(cluster, data_dir):     # pools in rows of nodes and volumes while the block runs
+
+A look costs a few stats while nothing changes: a record comes, changes or goes by a rename or an unlink in its folder,
+which the folder's own time tells, and only records that are new are read. Contents that no record names are looked for
+seldom: for them every pool has to be listed. Nothing is written, and nothing is locked: the folder is the driver's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from tonnage import logs
+from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.driver_contents import Content, DriverContents, Place
+from tonnage.dashboard.wire.rows import NoticeRow
+from tonnage.driver.names import DRIVER_NAME
+from tonnage.driver.per_node import parse_node_pools, pools_by_node
+from tonnage.driver.state.intents import FOLDER_NAME as INTENTS
+from tonnage.driver.state.intents import Intents
+from tonnage.driver.state.record_files import SNAPSHOTS, VOLUMES
+from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
+from tonnage.driver.state.unknown import unknown_contents
+from tonnage.errors import TonnageError
+from tonnage.plane.command_lines import STATE_DIR
+from tonnage.plane.settings import PlaneSettings
+from tonnage.private_files import read_own
+
+LOOK_S: Final = 0.5
+UNKNOWN_EVERY: Final = 20
+"""Every how many looks contents without a record are looked for."""
+MOST_RECORDS: Final = 50_000
+"""Beyond that pools are not shown: an embedded cluster is for one machine."""
+SAME_TIME_NS: Final = 100_000_000
+"""Far more than filesystems' clocks are coarse by."""
+_NOTICE: Final = "pools"
+
+R = TypeVar("R", VolumeRecord, SnapshotRecord)
+_Stamp = tuple[int, int, int]
+
+_log = logs.logger("tonnage.dashboard")
+
+
+class RecordFolder(msgspec.Struct):
+    """Records of one kind, by file name, each read once for each time it was written."""
+
+    path: Path
+    kind: type[VolumeRecord | SnapshotRecord]
+    records: dict[str, VolumeRecord | SnapshotRecord] = {}
+    stamps: dict[str, _Stamp] = {}
+
+    def look(self) -> None:
+        """Read what is new. A record that cannot be read is passed over: the driver tells of it when it starts."""
+        try:
+            found = {each.name: _stamp(each.stat()) for each in os.scandir(self.path) if each.name.endswith(".json")}
+        except FileNotFoundError:
+            found = {}
+        if len(found) > MOST_RECORDS:
+            raise TonnageError(f"{self.path} has more than {MOST_RECORDS} records: pools are not shown")
+        for name in self.stamps.keys() - found.keys():
+            del self.stamps[name]
+            self.records.pop(name, None)
+        for name, stamp in found.items():
+            if self.stamps.get(name) == stamp:
+                continue
+            try:
+                self.records[name] = msgspec.json.decode(read_own(self.path / name), type=self.kind)
+            except FileNotFoundError:
+                continue  # gone since it was listed: the next look sees that
+            except (OSError, TonnageError, msgspec.MsgspecError) as exc:
+                self.records.pop(name, None)
+                _log.warning("A record of the driver cannot be read", path=str(self.path / name), error=str(exc))
+            self.stamps[name] = stamp
+
+
+class DriverRecords:
+    """The driver's folder of one embedded cluster. `look` blocks and is meant for a thread."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._state_dir = data_dir / STATE_DIR
+        self._volumes = RecordFolder(self._state_dir / VOLUMES, VolumeRecord)
+        self._snapshots = RecordFolder(self._state_dir / SNAPSHOTS, SnapshotRecord)
+        self._seen: tuple[int, ...] = ()
+        self._unknown: dict[Place, int] = {}
+        self._looks = 0
+
+    def look(self) -> DriverContents | None:
+        """What lies in the pools now; None when nothing changed since the last look. Raises TonnageError, OSError."""
+        looks_for_unknown = self._looks % UNKNOWN_EVERY == 0
+        self._looks += 1
+        seen = tuple(_time(path) for path in self._watched())
+        unknown = self._unknown
+        if looks_for_unknown:
+            unknown = {}
+            for each in unknown_contents(self._state_dir, in_use=True) if self._state_dir.exists() else ():
+                place = Place(each.place.node, each.place.pool)
+                unknown[place] = unknown.get(place, 0) + each.size_bytes
+        if seen == self._seen and unknown == self._unknown:
+            return None
+        self._volumes.look()
+        self._snapshots.look()
+        # Two changes may have the same time; a folder that changed just now is looked at again.
+        is_settled = max(seen) < time.time_ns() - SAME_TIME_NS
+        self._seen, self._unknown = seen if is_settled else (), unknown
+        return self._contents()
+
+    def _watched(self) -> Iterator[Path]:
+        yield self._data_dir / "cluster.json"
+        yield from (self._state_dir / name for name in (VOLUMES, SNAPSHOTS, INTENTS))
+
+    def _contents(self) -> DriverContents:
+        volumes: dict[str, Content] = {}
+        arriving = {
+            each.id: Place(each.node, each.pool) for each in Intents(self._state_dir).all() if each.action == "copy"
+        }
+        for record in self._volumes.records.values():
+            assert isinstance(record, VolumeRecord)
+            place = Place(record.node, record.pool)
+            target = arriving.get(record.volume_id)
+            volumes[record.volume_id] = Content(
+                place, record.capacity_bytes, record.name, target if target != place else None
+            )
+        snapshots: dict[Place, int] = {}
+        for copy in self._snapshots.records.values():
+            assert isinstance(copy, SnapshotRecord)
+            place = Place(copy.node, copy.pool)
+            snapshots[place] = snapshots.get(place, 0) + copy.size_bytes
+        return DriverContents(DRIVER_NAME, self._sizes(), volumes, snapshots, self._unknown)
+
+    def _sizes(self) -> dict[str, tuple[int, ...]]:
+        settings = PlaneSettings(self._data_dir)
+        resolved = settings.resolved()
+        try:
+            return pools_by_node(map(parse_node_pools, resolved["pools"]), settings.node_names(resolved))
+        except (ValueError, TypeError) as exc:
+            raise TonnageError(f"the pools of {self._data_dir} are not known: {exc}") from exc
+
+
+@asynccontextmanager
+async def following_pools(cluster: ShownCluster, data_dir: Path | None) -> AsyncIterator[None]:
+    """Show the pools of this folder's driver while the block runs; without a folder there is nothing to see."""
+    if data_dir is None:
+        yield
+        return
+    records = DriverRecords(data_dir)
+    await _look(cluster, records)
+    task = asyncio.create_task(_follow(cluster, records), name="follow the driver's records")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _follow(cluster: ShownCluster, records: DriverRecords) -> None:
+    while True:
+        await cluster.clock.sleep(LOOK_S)
+        await _look(cluster, records)
+
+
+async def _look(cluster: ShownCluster, records: DriverRecords) -> None:
+    try:
+        found = await asyncio.to_thread(records.look)
+    except (TonnageError, OSError) as exc:
+        text = exc.message if isinstance(exc, TonnageError) else f"{exc.filename}: {exc.strerror}"
+        notice = NoticeRow(text=f"what lies in the driver's pools cannot be seen: {text}")
+        cluster.collections.put("notices", _NOTICE, notice)
+        return
+    cluster.collections.remove("notices", _NOTICE)
+    if found is not None:
+        cluster.look_into(found)
+
+
+def _stamp(found: os.stat_result) -> _Stamp:
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _time(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

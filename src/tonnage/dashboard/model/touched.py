@@ -1,0 +1,167 @@
+"""What a change touches: which rows may be otherwise after an object came, changed or went.
+
+Rows are named by collection and key. A row that is named here and is as it was costs a little; one that is not named
+and should be is wrong until something else happens, which a property test looks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tonnage.dashboard.model.capacity_rows import sharing
+from tonnage.dashboard.model.known_objects import KnownObjects
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
+
+
+class Touched:
+    """Rows to be made anew, by collection; and nodes and labels of which everything that depends on them is."""
+
+    def __init__(self, objects: KnownObjects) -> None:
+        self._objects = objects
+        self.volumes: set[Key] = set()
+        self.capacities: set[Key] = set()
+        self.nodes: set[str] = set()
+        self.pods: set[Key] = set()
+        self.classes: set[str] = set()
+        self.places: set[str] = set()
+        """Nodes that came or went: what is there is told otherwise."""
+        self._labels: set[tuple[str, str] | None] = set()
+
+    def changed(self, old: Object | None, new: Object | None) -> None:
+        """An object came (`old` is None), changed, or went (`new` is None). Indexes know it already."""
+        found = new if new is not None else old
+        match found:
+            case Node():
+                self._node(old, new)  # type: ignore[arg-type]
+            case Pod():
+                for pod in (old, new):
+                    self._pod(pod)  # type: ignore[arg-type]
+            case PersistentVolumeClaim():
+                for claim in (old, new):
+                    self._claim(claim)  # type: ignore[arg-type]
+            case PersistentVolume():
+                for volume in (old, new):
+                    self._volume(volume)  # type: ignore[arg-type]
+            case VolumeAttachment():
+                for attachment in (old, new):
+                    self._attachment(attachment)  # type: ignore[arg-type]
+            case StorageClass():
+                self._class(old, new)  # type: ignore[arg-type]
+            case CSIDriver():
+                self._driver(old, new)  # type: ignore[arg-type]
+            case CSINode():
+                self.nodes.add(found.name)
+                self.places.add(found.name)
+            case CSIStorageCapacity():
+                self.capacities.add(found.key)
+                for each in (old, new):
+                    self._sharing(each)  # type: ignore[arg-type]
+            case None:
+                pass
+            case _:  # a ReplicaSet or a Job: whose pods they are
+                self.pods |= self._objects.pods_of_owner[found.uid]
+
+    def volume(self, name: str) -> None:
+        """Whatever shows the volume of this name."""
+        if not name:
+            return
+        self.volumes.add(name)
+        self.volumes |= self._objects.claims_of_volume[name]
+        volume = self._objects.volumes.get(name)
+        if volume is not None and volume.spec.claim_ref is not None:
+            self.volumes.add(volume.spec.claim_ref.key)
+
+    def claim_users(self, keys: Iterable[Key]) -> None:
+        """Nodes whose pods mount these claims: their slots may be others."""
+        for key in keys:
+            for pod in self._objects.pods_of_claim[key]:
+                self.nodes.add(self._objects.pods[pod].spec.node_name)
+
+    def spread(self) -> None:
+        """From labels of nodes to what they reach. Many nodes of a zone are one look at what asks for the zone."""
+        for label in self._labels:
+            self.capacities |= self._objects.capacities_by_label[label]
+            for name in self._objects.volumes_by_label[label]:
+                self.volume(name)
+        self._labels.clear()
+
+    # -- kind by kind -------------------------------------------------------------------------------------------------
+
+    def _node(self, old: Node | None, new: Node | None) -> None:
+        for node in (old, new):
+            if node is not None:
+                self.nodes.add(node.name)
+        if old is not None and new is not None and old.metadata.labels == new.metadata.labels:
+            return  # a heartbeat, or a cordon: where things are is as it was
+        self._labels.add(None)
+        for node in (old, new):
+            if node is not None:
+                self._labels.update(node.metadata.labels.items())
+                self.places.add(node.name)
+
+    def _pod(self, pod: Pod | None) -> None:
+        if pod is None:
+            return
+        self.pods.add(pod.key)
+        self.nodes.add(pod.spec.node_name)
+        self.volumes.update(f"{pod.namespace}/{claim}" for claim in pod.claim_names())
+
+    def _claim(self, claim: PersistentVolumeClaim | None) -> None:
+        if claim is None:
+            return
+        self.volumes.add(claim.key)
+        self.volume(claim.spec.volume_name)
+        self.volumes |= self._objects.volumes_of_claim[claim.key]
+        self.claim_users((claim.key,))
+
+    def _volume(self, volume: PersistentVolume | None) -> None:
+        if volume is None:
+            return
+        self.volume(volume.name)
+        owner = volume.spec.claim_ref
+        if owner is not None:
+            self.volumes.add(owner.key)
+            self.volumes |= self._objects.volumes_of_claim[owner.key]
+        self.claim_users(self._objects.claims_of_volume[volume.name])
+        for key in self._objects.attachments_of_volume[volume.name]:
+            self.nodes.add(self._objects.attachments[key].spec.node_name)
+
+    def _attachment(self, attachment: VolumeAttachment | None) -> None:
+        if attachment is not None:
+            self.volume(attachment.spec.source.persistent_volume_name)
+            self.nodes.add(attachment.spec.node_name)
+
+    def _class(self, old: StorageClass | None, new: StorageClass | None) -> None:
+        found = new or old
+        if found is None:
+            return
+        self.classes.add(found.name)
+        if old is not None and new is not None:
+            is_same = old.provisioner == new.provisioner and old.volume_binding_mode == new.volume_binding_mode
+            if is_same and old.capacity_group == new.capacity_group:
+                return
+        claims = self._objects.claims_of_class[found.name]
+        self.volumes |= claims
+        self.claim_users(claims)
+        for each in (old, new):
+            for name in self._objects.classes_of_driver[each.provisioner] if each is not None else ():
+                self.capacities |= self._objects.capacities_of_class[name]
+        self.capacities |= self._objects.capacities_of_class[found.name]
+
+    def _driver(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
+        found = new or old
+        if found is None or rebuilds_volumes(old) == rebuilds_volumes(new):
+            return
+        # Drivers hardly ever change: every volume is looked at.
+        for volume in self._objects.volumes.values():
+            if volume.spec.csi is not None and volume.spec.csi.driver == found.name:
+                self.volume(volume.name)
+        for name in self._objects.classes_of_driver[found.name]:
+            self.volumes |= self._objects.claims_of_class[name]
+
+    def _sharing(self, capacity: CSIStorageCapacity | None) -> None:
+        if capacity is not None:
+            self.capacities.update(sharing(self._objects, capacity))
