@@ -1,12 +1,16 @@
-"""Nominations that may follow: while many pods wait for their turn, a pod's claim is written first, and this after it.
+"""Nominations that may follow: in a burst of pods a pod's claim is written first, and this after it.
 
-    noted ──► the loop has nothing to try, or PATIENCE_S are over ──► written, some at a time
+    noted ──► the burst is over, or PATIENCE_S are ──► written, some at a time
          └──► its binding goes on to the pod itself, or fails ──► forgotten: there is nothing left to tell
 
 A write to a pod's status costs an API server twice what one to a claim does, and nobody can begin with it: the claim is
 what a provisioner waits for. So a burst of pods has its claims written first. Which pods may be treated so stands in
 `nominations`. None of them waits for long: after `PATIENCE_S` it has its turn beside the claims of others, and it is
 written before the pod is bound, or not at all.
+
+A burst is pods that come one after the other, whether or not they have to wait to be tried: a scheduler decides faster
+than most clients create, and what a burst is short of is the API server's time. It goes on while pods are placed or
+bound (`Burst`): where volumes come quickly, most pods are bound before there is any need to say where they will be.
 
 A burst may last. Whoever is noted then writes one that is overdue before its own claim is (`write_overdue`): one comes,
 one goes, so that the line is never longer than what `PATIENCE_S` brought, and those who bring more are slowed down as
@@ -16,6 +20,7 @@ if they had written their own.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -28,6 +33,9 @@ PATIENCE_S: Final = 5.0
 """How long a nomination waits at most for others' claims. Those who read nominations look every ten seconds."""
 WRITERS: Final = 32
 """Nominations written at a time: enough for servers that take 50 ms to answer."""
+BURST_STEPS: Final = 8
+BURST_S: Final = 0.5
+"""So many pods that come or are bound within so many seconds are a burst; and so often its end is looked for."""
 
 Write = Callable[[PodInfo, str], Awaitable[None]]
 
@@ -41,10 +49,26 @@ class _Noted:
     at_s: float
 
 
+class Burst:
+    """Whether pods come, or are bound, one after the other: a pod that comes alone, or with a few, is no burst."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._at_s = deque([float("-inf")] * BURST_STEPS, maxlen=BURST_STEPS)
+
+    def step(self) -> None:
+        """A pod is about to be tried, or was bound."""
+        self._at_s.append(self._clock.monotonic())
+
+    @property
+    def is_on(self) -> bool:
+        return self._clock.monotonic() - self._at_s[0] < BURST_S
+
+
 class FollowingNominations:
     """What is still to be told of pods whose bindings are under way. Single-threaded.
 
-    `write` tells one; `is_busy` says whether pods wait to be tried.
+    `write` tells one; `is_busy` says whether a burst is under way.
     """
 
     def __init__(self, write: Write, clock: Clock, *, is_busy: Callable[[], bool]) -> None:
@@ -54,12 +78,15 @@ class FollowingNominations:
         self._noted: dict[str, _Noted] = {}  # in the order of noting
         self._writing: dict[str, asyncio.Future[None]] = {}
         self._writers: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
 
     def note(self, pod: PodInfo, node_name: str) -> None:
         self._noted[pod.uid] = _Noted(pod, node_name, self._clock.monotonic())
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
 
     def wake(self) -> None:
-        """Write what has its turn. To be called when the loop has nothing to try, and now and then."""
+        """Write what has its turn."""
         wanted = len(self._noted) + len(self._writing)  # one that hangs keeps nobody else waiting
         while len(self._writers) < min(WRITERS, wanted) and self._next() is not None:
             writer = asyncio.create_task(self._write_noted())
@@ -82,6 +109,9 @@ class FollowingNominations:
     def close(self) -> None:
         """Forget what was not written yet; writes under way go on."""
         self._noted.clear()
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
 
     async def settle(self) -> None:
         """Wait until everything that is being written is."""
@@ -94,6 +124,13 @@ class FollowingNominations:
         for writer in self._writers:
             writer.cancel()
         await self.settle()
+
+    async def _look(self) -> None:
+        """Look again and again while something is noted: the end of a burst is nothing that happens."""
+        while self._noted:
+            await self._clock.sleep(BURST_S)
+            self.wake()
+        self._looking = None
 
     def _next(self) -> str | None:
         """The pod that has waited longest, if it has its turn."""

@@ -25,6 +25,7 @@ from tonnage import logs
 from tonnage.errors import TonnageError
 from tonnage.scheduler import binding_cycle
 from tonnage.scheduler.context import SchedulerContext
+from tonnage.scheduler.following_nominations import Burst
 from tonnage.scheduler.nominations import Nominations
 from tonnage.scheduler.pod_status import PodStatusWriter
 from tonnage.scheduler.preemption_executor import PreemptionExecutor
@@ -57,12 +58,13 @@ class SchedulingLoop:
         self._clock = context.clock
         self._slots = context.slots
         self._traces = context.traces
+        self._burst = Burst(context.clock)
         self._nominations = Nominations(
             context.client,
             context.newest,
             context.clock,
             is_shown=context.shows_nominations,
-            is_busy=lambda: self.is_busy,
+            is_busy=lambda: self.is_busy or self._burst.is_on,
         )
         self.pod_status = PodStatusWriter(
             context.client, context.telling or context.client, context.events, context.clock, context.newest
@@ -86,9 +88,9 @@ class SchedulingLoop:
                 queued = self._engine.pop()
                 self.is_busy = queued is not None
                 if queued is None:
-                    self._nominations.following.wake()
                     self._active.clear()
                     await self._active.wait()
+                    attempts, breathed_at = 0, self._clock.monotonic()
                     continue
                 await self._slots.wait_free()
                 self.schedule_one(queued)
@@ -135,7 +137,6 @@ class SchedulingLoop:
             for placement in self._engine.tick(self._clock.monotonic()):
                 self._start(self._look_for(placement))
             self._context.waits.sweep()
-            self._nominations.following.wake()
             if self._unplaced > _NAMED_A_TICK:
                 _log.info("Unable to schedule more pods", pods=self._unplaced - _NAMED_A_TICK)
             self._unplaced = 0
@@ -147,6 +148,7 @@ class SchedulingLoop:
         if queued.pod.metadata.is_terminating or queued.uid in self._engine.assumed:
             self._engine.done(queued.pod)  # going away, or on its way already: nothing to place
             return
+        self._burst.step()
         started_at = self._clock.monotonic()
         attempt = self._engine.attempt(queued)
         self._metrics.algorithm(attempt.decided_in_s)
@@ -182,6 +184,7 @@ class SchedulingLoop:
             self._metrics.attempt(placement.profile.scheduler_name, status, self._since(started_at))
             if status.is_success:
                 self._engine.binding_finished(placement)
+                self._burst.step()
                 self._metrics.scheduled(queued, self._clock.monotonic())
                 self.pod_status.scheduled(placement.pod, placement.node)
                 return

@@ -13,8 +13,8 @@ emptying the field, with the gate on as well.) What is held for it in memory is 
 `nominator`, which lets go of what cannot come true. A node where a pod failed after the decision is passed over for a
 while, nominated or not (`scheduling/engine/failed_nodes.py`). The binding itself empties the field in the API.
 
-"Before anything is waited for" is before the first write to a claim, with one exception. While further pods wait to be
-tried, the nomination may follow (`following_nominations`) if nobody misses it meanwhile: the first thing that is done
+"Before anything is waited for" is before the first write to a claim, with one exception. In a burst of pods the
+nomination may follow (`following_nominations`) if nobody misses it meanwhile: the first thing that is done
 for the pod says itself where it goes (a claim's selected-node, which every scheduler that comes later keeps to), nobody
 was told that the pod fits nowhere, and nobody proposed another node.
 """
@@ -43,7 +43,7 @@ class StatusWrites(Protocol):
 
 class Nominations:
     """`is_shown` is the gate. `newest` gives a pod as the informer knows it, None when it is gone. `is_busy` says
-    whether further pods wait to be tried.
+    whether others come, too.
     """
 
     def __init__(

@@ -12,7 +12,14 @@ from scheduler_volume_rig import Rig
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.following_nominations import PATIENCE_S, WRITERS, FollowingNominations
+from tonnage.scheduler.following_nominations import (
+    BURST_S,
+    BURST_STEPS,
+    PATIENCE_S,
+    WRITERS,
+    Burst,
+    FollowingNominations,
+)
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SUCCESS, Api, Cycle, PreBindPlugin, Status
@@ -50,10 +57,39 @@ async def test_in_a_burst_claims_are_written_first_and_every_pod_is_nominated_on
     async with rig.running():
         await rig.settle()
         selected = [rig.claim(name).selected_node for name in NAMES]
+        assert not any(nominated_to(rig, name) for name in NAMES[1:]), "the burst may go on"
+        await rig.settle(2 * BURST_S)
         assert all(selected) and [nominated_to(rig, name) for name in NAMES] == selected
     assert sorted(rig.calls) == sorted((verb, f"default/{n}") for verb in ("patch", "patch status") for n in NAMES)
     first = NAMES[0]
     assert place_of(rig, "patch", first) < place_of(rig, "patch status", first), "it followed"
+
+
+async def test_pods_that_come_one_after_the_other_are_a_burst_too():
+    """Each is tried as soon as it comes, and none waits: their claims are written first all the same."""
+    rig = Rig(storage_class(), driver())
+    for name in NAMES:
+        rig.add(node(name), capacity("fast", name, "100Gi"), claim(name))
+    async with rig.running():
+        for name in NAMES:
+            rig.add(pod_with(name, name))
+            await rig.settle(BURST_S / BURST_STEPS / 2)
+            rig.provision(name)
+        await rig.settle(10.0)
+    nominated = [key.partition("/")[2] for verb, key in rig.calls if verb == "patch status"]
+    assert nominated and nominated == NAMES[: len(nominated)] and len(nominated) < BURST_STEPS, "before it was one"
+    for name in nominated:
+        assert place_of(rig, "patch status", name) < place_of(rig, "patch", name)
+    assert [key for verb, key in rig.calls if verb == "bind"] == [f"default/{name}" for name in NAMES]
+
+
+async def test_a_pod_that_comes_alone_is_nominated_before_anything_is_waited_for():
+    rig = burst()
+    async with rig.running():
+        await rig.settle(10.0)
+        rig.add(node("alone"), capacity("fast", "alone", "100Gi"), claim("alone"), pod_with("alone", "alone"))
+        await rig.settle()
+    assert place_of(rig, "patch status", "alone") < place_of(rig, "patch", "alone")
 
 
 @pytest.mark.parametrize(
@@ -236,10 +272,40 @@ async def test_it_waits_while_others_are_tried_and_no_longer_than_its_patience()
     assert told.pods == ["one", "two"]
 
 
-async def test_whoever_comes_while_some_are_overdue_writes_one_of_them():
+async def test_the_end_of_a_burst_is_looked_for():
     told = Told()
     told.note("one", "two")
-    await told.clock.run_for(PATIENCE_S)
+    await told.clock.run_for(2 * BURST_S)
+    assert told.pods == []
+    told.is_busy = False
+    await told.clock.run_for(BURST_S)
+    assert told.pods == ["one", "two"]
+
+
+async def test_a_burst_is_many_steps_within_a_moment():
+    clock = VirtualClock()
+    burst = Burst(clock)
+    for _ in range(BURST_STEPS - 1):
+        burst.step()
+        assert not burst.is_on, "few"
+    await clock.run_for(BURST_S)
+    burst.step()
+    assert not burst.is_on, "long after the others"
+    for _ in range(BURST_STEPS - 1):
+        await clock.run_for(BURST_S / BURST_STEPS)
+        burst.step()
+    assert burst.is_on
+    await clock.run_for(BURST_S / BURST_STEPS)
+    assert not burst.is_on, "one alone would have been no burst"
+
+
+async def test_whoever_comes_while_some_are_overdue_writes_one_of_them():
+    told = Told()
+    (early,) = told.note("early")
+    await told.clock.run_for(BURST_S / 2)
+    told.note("one", "two")
+    await told.following.over(early.uid)
+    await told.clock.run_for(PATIENCE_S)  # no look comes at that very moment
     told.note("three")
     await told.following.write_overdue()
     assert told.pods == ["one"]
