@@ -18,6 +18,11 @@ from tonnage.objects.core_v1 import PersistentVolume
 class AttacherHere(Protocol):
     """The attacher of a driver that runs in this program."""
 
+    @property
+    def volume_finalizer(self) -> str:
+        """What it puts on a volume before it attaches it, and takes off one that is deleted and attached nowhere."""
+        ...
+
     async def finalizers(self, volume: PersistentVolume, node: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """Put its finalizer on the volume; the finalizers and annotations that an attachment of it should have then."""
         ...
@@ -35,5 +40,5 @@ class ControllerContext:
     queues: WorkQueueMetrics | None = None
     """For `Reconciler(metrics=…)`."""
     attachers: dict[str, AttacherHere] = field(default_factory=dict)
-    """By the driver's name. Shared by all controllers: who creates an attachment does the attacher's first write with
-    it."""
+    """By the driver's name. Shared by all controllers: who binds a volume or creates an attachment does the
+    attacher's first write with it."""

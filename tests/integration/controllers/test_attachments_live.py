@@ -15,6 +15,7 @@ from storage_harness import DRIVER, StorageHarness, storage_harness
 from tonnage.client.informers import Informers
 from tonnage.controllers.volumes import volumes_attached
 from tonnage.controllers.volumes.attach_detach import AttachDetachController
+from tonnage.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
 from tonnage.csi import csi_pb2 as csi
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume
@@ -74,6 +75,23 @@ async def test_an_attachment_is_created_with_what_the_attacher_of_this_program_w
         ((FINALIZER,), False),
         ((FINALIZER,), True),
     ]
+
+
+async def test_a_volume_gets_the_finalizer_with_its_phase_and_loses_it_though_it_was_never_attached(
+    harness: StorageHarness,
+) -> None:
+    seen: list[PersistentVolume] = []
+    informers = Informers(harness.client)
+    informers.of(PersistentVolume).on_change(lambda volume: seen.append(volume) if volume.name == "pv" else None)
+    async with harness.driver(), harness.attaching(AttachDetachController, PersistentVolumeBinder):
+        await _attacher_is_at_work(harness)
+        async with informers:
+            await harness.volume("pv")
+            await harness.claim("data")
+            await eventually_async(lambda: _holds(bool(seen) and seen[-1].status.phase == "Bound"))
+            assert [each.status.phase for each in seen if FINALIZER in each.metadata.finalizers] == ["Bound"]
+            await harness.client.delete(PersistentVolume, "pv")
+            await eventually_async(lambda: harness.is_gone(PersistentVolume, "pv"))
 
 
 async def test_a_volume_moves_only_after_the_old_node_has_let_go(harness: StorageHarness) -> None:

@@ -190,6 +190,10 @@ class Attacher:
         answer = await self._driver.controller_publish(asked)
         return attachment, dict(answer.publish_context)
 
+    @property
+    def volume_finalizer(self) -> str:
+        return self._finalizer
+
     async def finalizers(self, volume: PersistentVolume, node: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """What an attachment that is about to be created needs for us to begin; nothing when we would refuse it.
 

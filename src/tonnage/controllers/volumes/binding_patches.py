@@ -59,10 +59,14 @@ def volume_unbound(volume: PersistentVolume) -> Doc:
     return patch
 
 
-def volume_phase(volume: PersistentVolume, phase: str, message: str = "") -> Doc | None:
+def volume_phase(volume: PersistentVolume, phase: str, message: str = "", *, finalizer: str = "") -> Doc | None:
+    """A volume's phase, and with it a finalizer that it is about to get in any case."""
     if volume.status.phase == phase:
         return None
-    return {**_at(volume), "status": {"phase": phase, "message": message or None}}
+    patch = _at(volume)
+    if finalizer and finalizer not in volume.metadata.finalizers and not volume.metadata.is_terminating:
+        patch["metadata"]["finalizers"] = [*volume.metadata.finalizers, finalizer]
+    return {**patch, "status": {"phase": phase, "message": message or None}}
 
 
 def claim_bound(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Doc | None:

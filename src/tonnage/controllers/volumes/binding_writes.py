@@ -8,6 +8,9 @@ A binding is four writes, and the order is what makes it safe to die between any
 The first decides. It holds the volume's resourceVersion, so that of two claims one gets the volume and the other a
 Conflict; the rest can be made up for by whoever comes next. Mirrors PersistentVolumeController.bind, where the volume's
 phase comes before the claim; nobody waits for it.
+
+A bound volume is attached next. Where its attacher is in this program, the attacher's finalizer comes with the phase,
+which saves a write for each volume; like any other, it goes when the volume is deleted and attached nowhere.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ class BindingWriter:
     def __init__(self, context: ControllerContext) -> None:
         self.client = context.client
         self.recorder = DeduplicatingRecorder(context.recorder, context.clock)
+        self._attachers = context.attachers
         self.volume_informer = context.informers.of(PersistentVolume)
         self.claim_informer = context.informers.of(PersistentVolumeClaim)
         self.volumes = MutationCache(self.volume_informer, clock=context.clock)
@@ -90,7 +94,8 @@ class BindingWriter:
 
     async def set_phase(self, volume: PersistentVolume, phase: str, note: Note | None = None) -> PersistentVolume:
         """Write the volume's phase if it is another, and record the note then."""
-        patch = patches.volume_phase(volume, phase, note.message if note else "")
+        finalizer = self._attachers_finalizer(volume) if phase == "Bound" else ""
+        patch = patches.volume_phase(volume, phase, note.message if note else "", finalizer=finalizer)
         if patch is None:
             return volume
         volume = await self.patch_volume(volume, patch, "status")
@@ -119,6 +124,10 @@ class BindingWriter:
         if patch is None:
             return claim
         return self.claims.store(await self.client.patch(PersistentVolumeClaim, claim.key, patch, subresource=sub))
+
+    def _attachers_finalizer(self, volume: PersistentVolume) -> str:
+        attacher = self._attachers.get(volume.spec.csi.driver) if volume.spec.csi is not None else None
+        return attacher.volume_finalizer if attacher is not None else ""
 
     def _newest(self, shown: tuple[PersistentVolume, ...]) -> list[PersistentVolume]:
         found = (self.volumes.get(volume.name) for volume in shown)

@@ -61,6 +61,16 @@ def test_a_phase_is_written_when_it_changes() -> None:
     assert patches.volume_phase(found, "Failed", "why") == {"metadata": VERSION, "status": status}
 
 
+def test_a_finalizer_comes_with_the_phase_unless_the_volume_has_it_or_goes() -> None:
+    status = {"phase": "Bound", "message": None}
+    found = volume("v", metadata={**VERSION, "finalizers": ["x"]})
+    metadata = {"resourceVersion": "7", "finalizers": ["x", "y"]}
+    assert patches.volume_phase(found, "Bound", finalizer="y") == {"metadata": metadata, "status": status}
+    assert patches.volume_phase(found, "Bound", finalizer="x") == {"metadata": VERSION, "status": status}
+    going = volume("v", metadata={**VERSION, "deletionTimestamp": "2026-11-15T00:00:00Z", "finalizers": ["x"]})
+    assert patches.volume_phase(going, "Bound", finalizer="y") == {"metadata": VERSION, "status": status}
+
+
 def test_a_claim_that_chose_its_volume_is_completed_without_the_binders_mark() -> None:
     chosen = claim("c", volume="v", bound=False, metadata=VERSION)
     finalizers = ["kubernetes.io/pvc-protection"]
