@@ -66,7 +66,11 @@ class Changes:
         if missed > len(self._log):
             found = np.flatnonzero(self.version[:size] > tick)
         else:
-            found = np.array(sorted(set(self._log[-missed:])), dtype=np.intp)
+            rows = set(self._log[-missed:])
+            if len(rows) == 1:  # a pod, what is held for it and what its driver says are changes of one row
+                (row,) = rows
+                return slice(row, row + 1)
+            found = np.array(sorted(rows), dtype=np.intp)
         if len(found) == 1:
             return slice(int(found[0]), int(found[0]) + 1)
         return found if len(found) <= _ASK_ALL_FROM * size else slice(0, size)

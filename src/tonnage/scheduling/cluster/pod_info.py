@@ -116,10 +116,14 @@ class PodInfo:
         self.is_compared = True
         known = PodInfo._latest
         if known is not None and are_alike(self.pod, known.pod):
-            for name in SHARED:
-                self.__dict__[name] = getattr(known, name)
+            self.__dict__.update(known.shared_facts)
         else:
             PodInfo._latest = self
+
+    @derived
+    def shared_facts(self) -> Mapping[str, Any]:
+        """All that pods which ask for the same have in common, for them to take over."""
+        return {name: getattr(self, name) for name in SHARED}
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"

@@ -79,7 +79,7 @@ class Answer:
         self.raw: dict[str, Ints] = {}
         self.total: Ints = np.full(cluster.capacity, UNFIT, dtype=np.int64)
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
-        self.best = BestRows()
+        self.best = BestRows(UNFIT)
         """Where the highest totals are."""
 
     def grow(self, capacity: int) -> None:
@@ -193,6 +193,7 @@ class AnswerCache:
         if answer.scored_by != scored_by:
             answer.scored_by, answer.raw = scored_by, {}
             answer.total.fill(UNFIT)
+            answer.best.forget()
             rows: Rows = cluster.all_rows
             if answer.count < cluster.size // 2:
                 rows = np.flatnonzero(answer.passes[: cluster.size])
@@ -201,8 +202,9 @@ class AnswerCache:
         else:
             return
         if (row := only_row(rows)) >= 0:
+            before = answer.total.item(row)
             total_at = answer.total[row] = self._total_at(cycle, answer, row)
-            answer.best.changed(row, total_at)
+            answer.best.changed(row, before, total_at)
         else:
             total = _scored(cycle, scored_by, answer.raw, rows)
             if answer.node_answer.total is not None:

@@ -1,62 +1,93 @@
-"""The rows with the highest total, kept from one equal pod to the next: a row that changes moves one, no array is read.
+"""The rows with the highest totals, kept from one equal pod to the next: a row that changes moves one, and that is all.
 
-    totals     7  9  9  3  1  9        best 9, rows 1, 2, 5
-    row 2 takes the pod and falls to 8              rows 1, 5
-    row 0 is freed and rises to 12     best 12, rows 0
+    totals     7  9  9  3  1  9          level 9: rows 1, 2, 5       kept from 9 on
+    row 2 takes the pod and falls to 8   level 9: rows 1, 5
+    row 0 is freed and rises to 12       level 9: rows 1, 5          level 12: row 0
+    rows 0, 1 and 5 take pods            nothing is left: the totals are searched
 
-When the last of them falls, the totals are searched for the next best. That is as often as there are fewer rows with
-the same total than pods, and costs what every decision cost otherwise.
+Where rows differ much, a level is empty after a pod or two. So a search that follows because all of the best fell keeps
+the levels below as well. Where more changed than is told row by row, all is forgotten, and the next search keeps the
+best level only: it may be of use to one decision.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.columns import Ints
 
-_MOST = 1024
-"""So many rows are kept one by one. More of them, such as the nodes of an empty cluster, are read off the totals."""
+_FEW: Final = 256
+_BELOW: Final = 64
+"""Levels down to so far below the best are kept, as long as there are few rows in them together."""
 
 
 class BestRows:
-    """Over totals that belong to somebody else, who tells of every row that changes."""
+    """Over totals that belong to somebody else, who tells of every row that changes. `unfit` is less than any total."""
 
-    def __init__(self) -> None:
+    def __init__(self, unfit: int) -> None:
+        self._unfit = unfit
         self._best = 0
-        self._rows: list[int] | None = None
-        """In order; None when they are not known, or too many."""
+        self._floor = 0
+        """All rows with at least this total are kept, and no others."""
+        self._levels: dict[int, array[int]] = {}
+        """By total, the rows that have it, in order, as an array that numpy reads as it is; empty: not known."""
+        self._ran_out = False
+        """All that were kept fell, one by one."""
 
     def forget(self) -> None:
         """More changed than can be told row by row."""
-        self._rows = None
+        self._levels = {}
+        self._ran_out = False
 
-    def changed(self, row: int, total: int) -> None:
-        """One row's total is this now."""
-        rows = self._rows
-        if rows is None:
+    def changed(self, row: int, before: int, total: int) -> None:
+        """One row's total was that, and is this now."""
+        levels = self._levels
+        if not levels or before == total:
             return
-        if total > self._best:
-            self._best, self._rows = total, [row]
+        if total >= self._floor:
+            if total not in levels:
+                levels[total] = array("q")
+            insort(levels[total], row)
+            self._best = max(self._best, total)
+        if before < self._floor:
             return
-        place = bisect_left(rows, row)
-        is_there = place < len(rows) and rows[place] == row
-        if total == self._best:
-            if not is_there:
-                insort(rows, row)
-        elif is_there:
-            del rows[place]
-            if not rows:
-                self._rows = None
+        rows = levels[before]
+        del rows[bisect_left(rows, row)]
+        if not rows:
+            del levels[before]
+            self._ran_out = not levels
+            if before == self._best and levels:
+                self._best = max(levels)
 
-    def of(self, totals: Ints) -> list[int] | npt.NDArray[np.intp]:
+    def of(self, totals: Ints) -> array[int]:
         """The rows with the highest of these totals, in order; to be read at once, not to be changed."""
-        if self._rows is not None:
-            return self._rows
-        self._best = int(totals.max())
-        found: npt.NDArray[np.intp] = (totals == self._best).nonzero()[0]
-        if len(found) <= _MOST:
-            self._rows = found.tolist()
-        return found
+        if self._levels:
+            return self._levels[self._best]
+        self._best = self._floor = int(totals.max())
+        rows = _level((totals == self._best).nonzero()[0])
+        if self._best > self._unfit:
+            self._levels = {self._best: rows}
+            if self._ran_out and len(rows) < _FEW:
+                self._keep_more(totals)
+        return rows
+
+    def _keep_more(self, totals: Ints) -> None:
+        """Keep the levels below the best as well, as many as have few rows together."""
+        below = np.minimum(self._best - totals, _BELOW)  # of rows that are unfit, this is far more
+        together = np.bincount(below, minlength=_BELOW + 1)[:_BELOW].cumsum()
+        levels = max(int(np.searchsorted(together, _FEW, side="right")), 1)
+        rows = (below < levels).nonzero()[0]
+        kept = totals[rows]
+        self._floor = self._best - levels + 1
+        self._levels = {total: _level(rows[kept == total]) for total in set(kept.tolist())}
+
+
+def _level(rows: npt.NDArray[np.intp]) -> array[int]:
+    found = array("q")
+    found.frombytes(rows.astype(np.int64, copy=False).tobytes())
+    return found

@@ -347,12 +347,12 @@ class Decider:
         """One of the rows with the best total: one that a plugin prefers, else by lot."""
         if len(rows) > 1:
             for plugin in self._tie_breakers:
-                if plugin.name in cycle.skip_score:
+                if plugin.name in cycle.skip_score or not plugin.breaks_ties(cycle):
                     continue
-                rows = np.asarray(rows)
-                preference = plugin.tie_break(cycle, rows)
+                listed = np.array(rows, dtype=np.intp)
+                preference = plugin.tie_break(cycle, listed)
                 if preference is not None:
-                    rows = rows[preference == preference.max()]
+                    rows = listed[preference == preference.max()]
         return int(rows[0] if len(rows) == 1 else rows[self._rng.randrange(len(rows))])
 
     def scores(self, cycle: Cycle) -> list[tuple[str, int, Ints]]:

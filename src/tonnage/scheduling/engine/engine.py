@@ -44,7 +44,7 @@ from tonnage.scheduling.engine.post_filter import preemption_answer, run_post_fi
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.waking_rules import WakingRules
-from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
+from tonnage.scheduling.framework import SUCCESS, Code, EventToRecord, PostFilterPlugin, Status
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
@@ -266,7 +266,7 @@ class Engine:
                 self._unreserve(placement)
                 plugin.failed("Reserve")
                 return plugin_status("Reserve", plugin.name, status)
-        return Status()
+        return SUCCESS
 
     def _unreserve(self, placement: Placement) -> None:
         for plugin in reversed(placement.profile.reserve):

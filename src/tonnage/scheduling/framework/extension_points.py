@@ -141,6 +141,10 @@ class ScorePlugin(Plugin):
         """Of rows with the same best total, those this prefers have the highest number here; None has no preference."""
         return None
 
+    def breaks_ties(self, cycle: Cycle) -> bool:
+        """False when `tie_break` would have no preference, whatever the rows: a decision then does without asking."""
+        return True
+
     def is_silent(self, cycle: Cycle) -> bool:
         """True when `score` would be 0 for every row: a decision then does without asking."""
         return False

@@ -14,6 +14,7 @@ usually VolumeRestrictions or VolumeBinding have refused such a pod before.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -66,6 +67,17 @@ class _Brought(NamedTuple):
     """(driver, only where there is a CSINode), for drivers that must be installed."""
 
 
+class _OfClasses(NamedTuple):
+    """What claims of some classes bring that have no volumes yet."""
+
+    asked: tuple[int | str, ...]
+    """The rules they were judged by (`Storage.rules_tick`), and the classes."""
+    storage: Storage | None
+    counts: tuple[tuple[str, int], ...]
+    """As in `_Brought`, of all drivers."""
+    needed: tuple[tuple[str, bool], ...]
+
+
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     name = "NodeVolumeLimits"
     row_local = True
@@ -74,6 +86,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def __init__(self, gates: Gates) -> None:
         self._needs_drivers = gates.VolumeLimitScaling
         self._limits_change = gates.MutableCSINodeAllocatableCount
+        self._last_new = _OfClasses((), None, (), ())
 
     def indexes(self) -> Iterable[type]:
         return (AttachedVolumes,)
@@ -125,14 +138,28 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         pod, cluster = cycle.pod, cycle.cluster
         if not pod.has_claims and not pod.has_disks:
             return SKIP
-        new = () if pod.has_disks else new_claims_of(cycle)
-        volumes = _volumes_of_new(new, cluster.storage) if new else _volumes_of(pod.pod, cluster.storage)
-        if isinstance(volumes, str):
-            cycle.state[self.name] = volumes
-            cycle.is_unlike_others(self.name)
-            return None
         view = cluster.index(AttachedVolumes)
         view.catch_up()
+        new = () if pod.has_disks else new_claims_of(cycle)
+        if new and not view.are_used([claim.key for claim in new]):
+            brought = self._brought_by_new(new, view, cluster.storage)
+        else:
+            volumes = _volumes_of_new(new, cluster.storage) if new else _volumes_of(pod.pod, cluster.storage)
+            if isinstance(volumes, str):
+                cycle.state[self.name] = volumes
+                cycle.is_unlike_others(self.name)
+                return None
+            brought = self._brought_by(volumes, view, cluster.storage)
+        if not brought.counts and not brought.needed:
+            return SKIP
+        if brought.mounted:
+            cycle.is_unlike_others(self.name)
+        else:
+            cycle.tell_apart(self.name, brought.counts, brought.needed)
+        cycle.state[self.name] = brought
+        return None
+
+    def _brought_by(self, volumes: _Volumes, view: AttachedVolumes, storage: Storage) -> _Brought:
         counts: dict[str, int] = {}
         mounted: list[VolumeId] = []
         for volume in volumes:
@@ -140,16 +167,22 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                 counts[volume.driver] = counts.get(volume.driver, 0) + 1
                 if view.rows_with(volume):
                     mounted.append(volume)
-        needed = self._needed(volumes, cluster.storage) if self._needs_drivers else ()
-        if not counts and not needed:
-            return SKIP
-        brought = _Brought(view, tuple(sorted(counts.items())), tuple(mounted), needed)
-        if mounted:
-            cycle.is_unlike_others(self.name)
-        else:
-            cycle.tell_apart(self.name, brought.counts, needed)
-        cycle.state[self.name] = brought
-        return None
+        return _Brought(view, tuple(sorted(counts.items())), tuple(mounted), self._needed(volumes, storage))
+
+    def _brought_by_new(
+        self, claims: Sequence[PersistentVolumeClaim], view: AttachedVolumes, storage: Storage
+    ) -> _Brought:
+        """The same for claims without volumes that nobody mounts: what they bring follows from their classes, and most
+        pods of a workload find it done for the one before."""
+        asked: tuple[int | str, ...] = (storage.rules_tick, *[claim.class_name for claim in claims])
+        last = self._last_new
+        if last.asked != asked or last.storage is not storage or len(claims) > 1:  # one claim may be mounted twice
+            volumes = _volumes_of_new(claims, storage)
+            counts = Counter([volume.driver for volume in volumes])
+            last = _OfClasses(asked, storage, tuple(sorted(counts.items())), self._needed(volumes, storage))
+            self._last_new = last
+        limited = tuple([each for each in last.counts if view.limits.is_limited(each[0])])
+        return _Brought(view, limited, (), last.needed)
 
     def surely_passes(self, cycle: Cycle, row: int) -> bool:
         brought: _Brought | str = cycle.state[self.name]
@@ -186,7 +219,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def _needed(self, volumes: _Volumes, storage: Storage) -> tuple[tuple[str, bool], ...]:
         """The drivers that must be on a node; one whose volumes all are in-tree disks, only where those are counted."""
         found: dict[str, bool] = {}
-        for volume, claims in volumes.items():
+        for volume, claims in volumes.items() if self._needs_drivers else ():
             driver = storage.drivers.get(volume.driver)
             if driver is not None and driver.spec.prevent_pod_scheduling_if_missing:
                 is_in_tree = all(claim is None or is_told_in_tree(claim, storage) for claim in claims)

@@ -72,7 +72,7 @@ from tonnage.scheduling.volumes.capacity.joint_capacity import (
 from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.scheduling.volumes.claim_needs import needs_of_new_claims, offer_to_new_claims
-from tonnage.scheduling.volumes.demand import Demand, demand_of
+from tonnage.scheduling.volumes.demand import Demand, Group, demand_of
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
 from tonnage.scheduling.volumes.explain.reserved_room import reserved_room
@@ -295,19 +295,30 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return np.array([self._scores.at(notes.fit, notes.provisioning, row) for row in few])
         return self._scores.of_provisioning(notes.fit, notes.provisioning, rows)
 
+    def breaks_ties(self, cycle: Cycle) -> bool:
+        notes: Notes | None = cycle.state.get(self.name)
+        return self.is_joint and notes is not None and notes.is_plain and bool(self._graded_units(notes))
+
     def tie_break(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
         """Of equally good nodes, those where the volumes fit whatever pools the driver picks."""
-        notes: Notes | None = cycle.state.get(self.name)
-        if not self.is_joint or notes is None or not notes.is_plain:
+        if not self.breaks_ties(cycle):
             return None
-        grades: Ints | None = None
-        for unit in notes.provisioning.units:
-            found = notes.fit.index.of(unit.class_name)
-            if len(unit.sizes) < 2 and not found.has_promises(notes.fit.policy):
-                continue  # one claim that fits, fits anywhere the driver puts it
-            of_unit = found.grades(notes.fit.policy, unit.sizes, rows).astype(np.int64)
-            grades = of_unit if grades is None else np.minimum(grades, of_unit)
-        return grades
+        notes: Notes = cycle.state[self.name]
+        index, policy = notes.fit.index, notes.fit.policy
+        grades = [index.of(unit.class_name).grades(policy, unit.sizes, rows) for unit in self._graded_units(notes)]
+        lowest: Ints = np.minimum.reduce(grades).astype(np.int64)
+        return lowest
+
+    def _graded_units(self, notes: Notes) -> list[Group]:
+        """The groups that fit one node more surely than another: not a claim alone, which goes wherever it fits, nor
+        what is made of single pools."""
+        policy = notes.fit.policy
+        return [
+            unit
+            for unit in notes.provisioning.units
+            if (found := notes.fit.index.of(unit.class_name)).leaves_choices(policy)
+            and (len(unit.sizes) > 1 or found.has_promises(policy))
+        ]
 
     # -- going there --------------------------------------------------------------------------------------------------
 

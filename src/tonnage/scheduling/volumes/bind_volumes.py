@@ -15,7 +15,7 @@ The order of the checks and all texts are upstream's (volumeBinder.checkBindings
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -81,11 +81,11 @@ def assume(storage: Storage, pod: PodInfo, plan: VolumePlan, node_name: str) -> 
                 storage.volumes.assume(volume)
                 assumed.held_volumes[volume.key] = volume
             assumed.bindings.append(StaticBinding(binding.claim, volume))
-        for claim in {each.claim.key: each.claim for each in plan.provisions}.values():
+        for key, claim in {each.claim.key: each.claim for each in plan.provisions}.items():
             sent = asking_for(claim, node_name)
             if sent is not claim:
                 storage.claims.assume(sent)
-                assumed.held_claims[sent.key] = sent
+                assumed.held_claims[key] = sent
             assumed.claims.append(sent)
     except OutOfSync:
         revert(storage, assumed)
@@ -114,21 +114,22 @@ def with_claim_ref(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Pe
             changed, spec=msgspec.structs.replace(volume.spec, claim_ref=_reference_to(claim))
         )
     if not is_kept and BOUND_BY_CONTROLLER not in volume.metadata.annotations:
-        changed = _annotated(changed, BOUND_BY_CONTROLLER, "yes")
+        changed = _annotated(changed, {BOUND_BY_CONTROLLER: "yes"})
     return changed
 
 
 def asking_for(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
     """The claim as it asks for a volume on that node; the same object when it does already."""
-    for key, value in asking_annotations(claim, node_name).items():
-        if claim.metadata.annotations.get(key) != value:
-            claim = _annotated(claim, key, value)
-    return claim
+    asked = asking_annotations(claim, node_name)
+    return claim if asked.items() <= claim.metadata.annotations.items() else _annotated(claim, asked)
 
 
 def asking_annotations(claim: PersistentVolumeClaim, node_name: str) -> dict[str, str]:
     """How a claim asks for a volume on a node. One that is bound asks for its volume to be rebuilt there."""
-    return {SELECTED_NODE: node_name, **({REBUILD_TARGET: node_name} if claim.is_bound else {})}
+    asked = {SELECTED_NODE: node_name}
+    if claim.is_bound:
+        asked[REBUILD_TARGET] = node_name
+    return asked
 
 
 def _reference_to(claim: PersistentVolumeClaim) -> ObjectReference:
@@ -142,8 +143,8 @@ def _reference_to(claim: PersistentVolumeClaim) -> ObjectReference:
     )
 
 
-def _annotated(each: T, key: str, value: str) -> T:
-    metadata = msgspec.structs.replace(each.metadata, annotations={**each.metadata.annotations, key: value})
+def _annotated(each: T, more: Mapping[str, str]) -> T:
+    metadata = msgspec.structs.replace(each.metadata, annotations={**each.metadata.annotations, **more})
     return msgspec.structs.replace(each, metadata=metadata)
 
 

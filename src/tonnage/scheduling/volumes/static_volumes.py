@@ -85,6 +85,8 @@ class StaticVolumes:
 
     def may_match(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
         """Whether there is any candidate for any of these claims; a few look-ups. If not, `match` need not be asked."""
+        if not self._free and not self._kept:
+            return False
         return any(self._free.get(claim.class_name) or self._kept_for(claim) for claim in claims)
 
     def match(self, claims: Sequence[PersistentVolumeClaim], rows: Rows) -> Match:

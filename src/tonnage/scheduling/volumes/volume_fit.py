@@ -26,6 +26,7 @@ import numpy.typing as npt
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.node_selectors import TopologySelectorTerm
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.node_matching import in_topology
@@ -34,7 +35,7 @@ from tonnage.scheduling.reason_bits import SEARCH_ENDED
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.groups import GroupName
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.joint_capacity import joint_name, member_of
+from tonnage.scheduling.volumes.capacity.joint_capacity import JoinedCapacity, joint_name, member_of
 from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.scheduling.volumes.demand import Demand, Group, by_size, counted_bytes
 from tonnage.scheduling.volumes.migrated_affinity import reachable
@@ -70,6 +71,8 @@ class ProvisioningDemand(NamedTuple):
     """One of them is of a class that makes no volumes."""
     order: tuple[tuple[str, int, tuple[TopologySelectorTerm, ...]], ...] = ()
     """Without the gate the first claim that fails is what is told: of each its class, its place and its topologies."""
+    is_without_nodes: bool = False
+    """No node was selected for any of them."""
 
 
 class VolumeFit:
@@ -152,10 +155,10 @@ class VolumeFit:
         asked = (self.cluster.storage.rules_tick, *[(claim.class_name, claim.requested) for claim in claims])
         known, last = self._last_made
         if known != asked or last is None:
-            last = self.provisioning_demand(claims)
+            last = self.provisioning_demand(claims)._replace(is_without_nodes=True)
             self._last_made = (asked, last)
             return last
-        return ProvisioningDemand(claims, last.places, last.units, last.topologies, last.is_hopeless, last.order)
+        return ProvisioningDemand(claims, last.places, last.units, last.topologies, last.is_hopeless, last.order, True)
 
     def has_free_volumes(self, demand: Demand) -> bool:
         return bool(demand.loose) and self.static.may_match(demand.loose)
@@ -322,30 +325,30 @@ class VolumeFit:
         self, provisioning: ProvisioningDemand, row: int, rebuilt: Collection[Key] = ()
     ) -> tuple[Provision, ...]:
         """What each volume to be made on a node would be made of."""
-        chosen = [
-            None if number == NOTHING else self.index.of(unit.class_name).entries[number].capacity
-            for unit, number in zip(provisioning.units, self.choices_at(provisioning, row), strict=True)
-        ]
-        return tuple(
-            [
-                Provision(claim, member_of(of, claim.class_name) if of is not None else None, claim.key in rebuilt)
-                for claim, place in zip(provisioning.claims, provisioning.places, strict=True)
-                for of in (chosen[place] if place >= 0 else None,)
-            ]
-        )
-
-    def choices_at(self, provisioning: ProvisioningDemand, row: int) -> tuple[int, ...]:
-        """For each unit the number of the object it would take, `NOTHING` if there is none."""
+        chosen = self._chosen_at(provisioning, row)
         found = []
-        for place, unit in enumerate(provisioning.units):
-            own = self.own_claims(provisioning, place)
-            found.append(self.index.of(unit.class_name).choice_at(self.policy, unit.sizes, row, own))
+        for claim, place in zip(provisioning.claims, provisioning.places, strict=True):
+            of = chosen[place] if place >= 0 else None
+            if isinstance(of, JoinedCapacity):
+                of = member_of(of, claim.class_name)
+            found.append(Provision(claim, of, bool(rebuilt) and claim.key in rebuilt))
         return tuple(found)
+
+    def _chosen_at(self, provisioning: ProvisioningDemand, row: int) -> list[CSIStorageCapacity | None]:
+        """For each unit the object it would take, None if there is none."""
+        found: list[CSIStorageCapacity | None] = []
+        for place, unit in enumerate(provisioning.units):
+            objects, own = self.index.of(unit.class_name), self.own_claims(provisioning, place)
+            number = objects.choice_at(self.policy, unit.sizes, row, own)
+            found.append(None if number == NOTHING else objects.entries[number].capacity)
+        return found
 
     def own_claims(self, provisioning: ProvisioningDemand, unit: int) -> tuple[Key, ...]:
         """Claims for which something may be held already, because a node was selected for one: what is theirs is not in
         their way. For the ledger those that were; for a reserved object, which is held for a whole group, the unit's.
         """
+        if provisioning.is_without_nodes:
+            return ()
         if self.policy.promised is not None:
             return tuple([claim.key for claim in provisioning.claims if claim.selected_node])
         if self.policy.is_reserved is None:

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
+from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
 from tonnage.scheduling.volumes.packing import (
+    MOST_BYTES,
     UNBOUNDED,
     PoolPolicy,
     Sizes,
@@ -19,6 +23,8 @@ from tonnage.scheduling.volumes.packing import (
     promised_pools,
 )
 from tonnage.scheduling.volumes.packing.pool_fits import fits_all
+from tonnage.scheduling.volumes.packing.promised_pools import is_seen_to_fit
+from tonnage.testing.storage_builders import capacity
 
 claims = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(descending)
 
@@ -116,8 +122,8 @@ def test_of_too_many_promises_no_table_is_made_and_the_bytes_may_still_say_yes(
     forget()
     monkeypatch.setattr(promised_pools, "MOST_PROMISES", 2)
     try:
-        assert left_by_promises((6, 3), (1, 1, 1)) is None
-        assert not fits_beside_one((6, 3), (3, 2), (1, 1, 1))
+        assert left_by_promises((9, 9), (3, 2, 2)) is None
+        assert not fits_beside_one((9, 9), (5, 4), (3, 2, 2))  # it does fit
         assert fits_beside_one((9, 8), (2, 2), (2, 2, 2))
     finally:
         forget()
@@ -131,3 +137,67 @@ def test_of_too_many_promises_no_table_is_made_and_the_bytes_may_still_say_yes(
 def test_many_objects_asked_at_once_say_what_each_says(objects: list[Sizes], group: Sizes) -> None:
     table = np.array(objects, dtype=np.int64).reshape(len(objects), 3)
     assert fits_all(table, group) == all(fits_one(each, group) for each in objects)
+
+
+small_pools = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(descending)
+small_claims = st.lists(st.integers(0, 9), min_size=1, max_size=5).map(descending)
+
+
+@settings(max_examples=400, deadline=None)
+@given(small_pools, small_claims, small_claims)
+def test_what_is_seen_to_fit_by_its_bytes_fits_whatever_the_driver_did(
+    pools: Sizes, promised: Sizes, group: Sizes
+) -> None:
+    if is_seen_to_fit(pools, group, promised):
+        assert is_guaranteed(pools, promised)
+        assert all(fits_one(way, group) for way in all_ways(pools, promised))
+
+
+def test_by_bytes_alone_it_is_seen_where_a_guarantee_for_all_of_them_is_not() -> None:
+    pools, promised, group = (60, 50, 40, 30), (25, 20, 10), (25, 25, 12, 12, 4)
+    assert is_seen_to_fit(pools, group, promised)
+    assert not is_guaranteed(pools, descending(group + promised))
+
+
+def reading_of(objects: list[tuple[Sizes, Sizes]]) -> Reading:
+    """One capacity object for each of these pools, of which so much is promised."""
+    made = [
+        capacity(name=f"object-{number}", node="a", pools=[str(pool) for pool in pools])
+        for number, (pools, _) in enumerate(objects)
+    ]
+    promised = {each.name: of for each, (_, of) in zip(made, objects, strict=True)}
+    policy = Policy(
+        lambda each: room_of(each, LegacyPools.BOUNDED),
+        lambda each: scored_capacity(each, with_pools=True),
+        promised=lambda each, own: promised[each.name],
+    )
+    reading = Reading(policy, len(objects) + 1)
+    for number, each in enumerate(made):
+        reading.write(number, each)
+    return reading
+
+
+bytes_of_all_sizes = st.one_of(st.integers(1, 30), st.integers(0, 11).map(lambda power: (1 << 52 + power) - power))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(bytes_of_all_sizes, min_size=1, max_size=4).map(descending),
+            st.lists(bytes_of_all_sizes, min_size=1, max_size=3).map(descending),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.lists(bytes_of_all_sizes, min_size=1, max_size=5).map(descending),
+)
+def test_all_objects_at_once_are_seen_to_fit_as_each_is(objects: list[tuple[Sizes, Sizes]], group: Sizes) -> None:
+    """Near the end of 64 bits the array says less, and never more."""
+    pools = [tuple(min(pool, MOST_BYTES) for pool in of) for of, _ in objects]
+    reading = reading_of(list(zip(pools, [promised for _, promised in objects], strict=True)))
+    seen = reading._are_seen_to_fit(np.arange(len(objects)), group).tolist()
+    one_by_one = [is_seen_to_fit(of, group, promised) for of, (_, promised) in zip(pools, objects, strict=True)]
+    assert all(one or not of_all for of_all, one in zip(seen, one_by_one, strict=True))
+    if sum(group) + sum(sum(of) + sum(promised) for of, promised in objects) < 1 << 50:
+        assert seen == one_by_one

@@ -72,7 +72,7 @@ def test_tried_again_it_gets_further_until_all_is_known() -> None:
 
 
 def test_what_rests_on_a_question_without_an_answer_is_not_remembered() -> None:
-    pools, sizes, promised = (6, 3), (3, 2), (1, 1, 1)
+    pools, sizes, promised = (9, 9), (5, 4), (3, 2, 2)
     spent = SearchBudget(1)
     spent.spend(1)
     assert not packing.fits_beside_one(pools, sizes, promised, spent)

@@ -101,6 +101,10 @@ class AttachedVolumes:
         """The rows where a resident mounts a volume. One that is merely attached is as good as elsewhere."""
         return self._mounted.get(volume, _NOWHERE)
 
+    def are_used(self, claims: Iterable[Key]) -> bool:
+        """A resident mounts one of these claims, or a claim of that name would be made for it."""
+        return not self._claims.keys().isdisjoint(claims)
+
     def is_mounted(self, claim: Key) -> bool:
         """A resident mounts this claim by name; one that was made for its pod is nobody else's affair."""
         used = self._claims.get(claim)

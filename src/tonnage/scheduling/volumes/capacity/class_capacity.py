@@ -225,12 +225,17 @@ class ClassCapacity:
     def has_promises(self, policy: Policy) -> bool:
         return bool(self._reading(policy).promised)
 
+    def leaves_choices(self, policy: Policy) -> bool:
+        """Whether some object has several pools, or had. With one pool each there is nothing for a driver to choose:
+        what fits beside what is promised fits for sure."""
+        return bool(self._reading(policy).pools.shape[1] > 1)
+
     def room_of(self, policy: Policy, number: int) -> Room:
         return self._reading(policy).rooms[number]
 
     def has_number_at(self, row: int, number: int) -> bool:
         """Whether this object reaches a row."""
-        return any(row < len(layer) and layer.item(row) == number for layer in self.layers)
+        return number in self.numbers_at(row)
 
     def numbers_at(self, row: int) -> list[int]:
         """The objects that reach a row, in order; none for one that came after the layers were laid out."""

@@ -55,6 +55,11 @@ class CapacityGroups:
         storage.on_change(StorageClass, self._class_changed)
         storage.on_change(CSIStorageCapacity, self._capacity_changed)
 
+    @property
+    def has_groups(self) -> bool:
+        """Some class says that it is in a group, be it alone in it."""
+        return bool(self._group_of)
+
     def of(self, class_name: str) -> GroupName | None:
         return self._group_of.get(class_name)
 

@@ -155,8 +155,7 @@ class Reading:
         self._forget_left(number)
         if policy.is_reserved is not None:
             self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity, ())
-        self.limits_beside[number] = self.limits[number]
-        self.scored[number] = self.told[number]
+        promised: Sizes = ()
         if policy.promised is not None:
             promised = policy.promised(capacity, ()) if capacity is not None else ()
             if promised:
@@ -164,9 +163,9 @@ class Reading:
             else:
                 self.promised.pop(number, None)
             self.promised_bytes[number] = min(sum(promised), MOST_BYTES)
-            self.largest_promised[number] = max(promised, default=0)
-            self.scored[number] = self.scored_beside(number, promised)
-            self.limits_beside[number] = min(self.rooms[number].claim_limit_beside(promised), MOST_BYTES)
+            self.largest_promised[number] = promised[0] if promised else 0
+        self.scored[number] = self.scored_beside(number, promised)
+        self.limits_beside[number] = min(self.rooms[number].claim_limit_beside(promised), MOST_BYTES)
 
     def choose_by(self, pool_policy: PoolPolicy) -> None:
         """The driver picks pools like this from now on: what was said before need not hold."""
@@ -272,6 +271,10 @@ class Reading:
             # Of a single pool, promises are plain subtraction: what is not sure does not fit.
             is_many = (self.pools[promised_of, 1] != NO_POOL) if self.pools.shape[1] > 1 else np.False_
             open_idx = open_idx[~is_sure & (is_many | (self.promised_bytes[promised_of] >= MOST_BYTES))]
+            if self.policy.must_be is not Grade.GUARANTEED and open_idx.size:
+                is_seen = self._are_seen_to_fit(_numbers_at(numbers, open_idx), sizes)
+                fits[open_idx[is_seen]] = True
+                open_idx = open_idx[~is_seen]
         known: list[int] = []
         tables: list[packing.Left] = []
         for place, number in zip(open_idx.tolist(), _numbers_at(numbers, open_idx).tolist(), strict=True):
@@ -398,6 +401,23 @@ class Reading:
             if left_idx.size:
                 is_sure[left_idx] = self._has_room_to_spare(numbers[left_idx], sizes)
         return is_sure
+
+    def _are_seen_to_fit(self, numbers: npt.NDArray[np.intp], sizes: Sizes) -> Mask:
+        """`packing.is_seen_to_fit` of each of these objects; those with sums that 64 bits may not hold are not seen."""
+        pools, promised, largest = self.pools[numbers], self.promised_bytes[numbers], self.largest_promised[numbers]
+        most = _HALF // pools.shape[1]
+        seen: Mask = (promised < _HALF) & (pools[:, 0] < most) & (sum(sizes) < most)
+        np.maximum(pools, 0, out=pools)
+        pools[~seen] = 0
+        seen &= np.maximum(pools - (largest[:, None] - 1), 0).sum(axis=1) > promised - largest
+        left = pools.sum(axis=1) - promised
+        if not seen.any():
+            return seen
+        for size in sizes:
+            if size:
+                seen &= left > np.minimum(pools, size - 1).sum(axis=1)
+            left -= size
+        return seen
 
     def _has_room_to_spare(self, numbers: npt.NDArray[np.intp], sizes: Sizes) -> Mask:
         pools = self.pools[numbers]

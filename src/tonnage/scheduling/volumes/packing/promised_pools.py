@@ -100,6 +100,8 @@ def fits_beside_one(
         return False
     if has_room_to_spare(pools, descending(sizes + promised)):
         return True
+    if is_seen_to_fit(pools, sizes, promised):
+        return True
     left = left_by_promises(pools, promised, search, policy)
     if left is None or (len(sizes) == 1 and not left.is_exact):
         # Claims that nothing can shut out go in one by one, anywhere. Of a single claim that is the whole question.
@@ -113,6 +115,24 @@ def fits_beside_one(
         (key, promised), search, lambda search: _left(key, promised, MOST_LEFT_FINELY, search), worst=None
     )
     return finely is not None and fits_all(finely.rows, sizes, search)
+
+
+def is_seen_to_fit(pools: Sequence[int], sizes: Sizes, promised: Sizes) -> bool:
+    """The new claims fit beside the promised ones, by their bytes alone. A no decides nothing.
+
+    However the promised ones lie, R bytes are left of the pools. The new ones go in by size, each anywhere: that ends
+    before claim g only if no pool has room for g, so that at most g - 1 bytes are left of each, and never more than it
+    has. So all go in if, for every g, R less the claims before it is more than that. The promised ones themselves find
+    room if it takes more bytes to shut out the largest of them than the others have.
+    """
+    if not has_room_to_spare(pools, promised):
+        return False
+    left = sum([pool for pool in pools if pool > 0]) - sum(promised)
+    for size in sizes:
+        if size and left <= sum([min(pool, size - 1) for pool in pools if pool > 0]):
+            return False
+        left -= size
+    return True
 
 
 def grade_one(

@@ -62,7 +62,8 @@ def is_refresh(version: str, new: CSIStorageCapacity) -> bool:
 
 def as_assumed(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolumeClaim:
     """A claim as Reserve leaves it, with its selected-node, whether it is given as it was planned or as assumed."""
-    known = storage.claims.get(claim.key) if storage.claims.is_assumed(claim.key) else None
+    key = claim.key
+    known = storage.claims.get(key) if storage.claims.is_assumed(key) else None
     return known or claim
 
 

@@ -462,7 +462,8 @@ class Ledger:
                 self._made.append(promise)
                 self._waits.begin(promise.key, self._clock.monotonic())
         of_class = self._objects.charged_to(promise)
-        objects = [*of_class, *self._objects.shared_with(of_class)]
+        shared = self._objects.shared_with(of_class)
+        objects = [*of_class, *shared] if shared else of_class
         unaware = [each for each in objects if not self._is_shown(promise, each)]
         if len(unaware) < len(objects):
             if not unaware and [promise.named] == [identity(each) for each in of_class]:

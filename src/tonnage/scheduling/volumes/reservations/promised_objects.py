@@ -133,6 +133,8 @@ class PromisedObjects:
 
     def shared_with(self, objects: Sequence[CSIStorageCapacity]) -> Sequence[CSIStorageCapacity]:
         """Objects of other classes that draw from the same pools as these: they are charged as well."""
+        if not self._index.groups.has_groups:
+            return ()
         siblings = [each for charged in objects for each in self._index.groups.siblings(charged)]
         return list({identity(each): each for each in siblings}.values()) if siblings else ()
 
