@@ -33,7 +33,7 @@ def are_alike(one: Pod, other: Pod) -> bool:
 def _all_alike(mine: tuple[Container, ...], theirs: tuple[Container, ...]) -> bool:
     if len(mine) != len(theirs):
         return False
-    for one, other in zip(mine, theirs, strict=True):
+    for one, other in zip(mine, theirs, strict=True) if mine else ():
         if one.resources != other.resources or one.image != other.image or one.ports != other.ports:
             return False
         if one.restart_policy != other.restart_policy:

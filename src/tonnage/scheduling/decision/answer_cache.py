@@ -88,6 +88,11 @@ class Answer:
         self.total = grown(self.total, capacity)
         self.raw = {name: grown(scores, capacity) for name, scores in self.raw.items()}
 
+    @property
+    def has_raw_scores(self) -> bool:
+        """Some plugin's scores are yet to be normalised, and were not 0 everywhere when they were made."""
+        return bool(self.raw or self.node_answer.raw)
+
     def raw_scores(self, plugin: str) -> Ints | None:
         """A plugin's scores before normalising, true where the row passes; None when it gave every row 0."""
         found = self.raw.get(plugin)

@@ -122,7 +122,7 @@ class Decider:
         if isinstance(narrowed, Status):
             return _refused(cycle, narrowed)
         wanted = cluster.row_of.get(pod.pod.status.nominated_node_name, -1)
-        last = [cluster.row_of[name] for name in passed_over if name in cluster.row_of]
+        last = [cluster.row_of[name] for name in passed_over if name in cluster.row_of] if passed_over else ()
         if wanted >= 0 and wanted not in last and self._fits(cycle, wanted, held.get(wanted, ())):
             return Decision(cycle, cluster.name(wanted), wanted, 1)
         answer = self._cache.answer_for(cycle)
@@ -314,7 +314,7 @@ class Decider:
         self._cache.score(cycle, answer)
         total = answer.total[: cluster.size]
         parts: list[tuple[ScorePlugin, int, Ints | None]] = []
-        for plugin, weight in self._normalised:
+        for plugin, weight in self._normalised if answer.has_raw_scores else ():
             raw = answer.raw_scores(plugin.name)
             if raw is not None and plugin.name not in cycle.skip_score:
                 parts.append((plugin, weight, raw))

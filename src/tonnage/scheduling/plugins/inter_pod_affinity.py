@@ -185,9 +185,10 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         own = (terms if terms is not None else terms_asked(pod)).preferred
         if not own and self._args.ignore_preferred_terms_of_existing_pods:
             return SKIP
-        carried, namespace_labels = cluster.index(CarriedTerms), _namespace_labels(cycle)
+        carried = cluster.index(CarriedTerms)
         if not own and carried.is_empty:
             return SKIP
+        namespace_labels = _namespace_labels(cycle)
         worth: dict[str, Floats] = {}
         for term in _settled(own, cluster):
             _weigh(worth, cluster, term.topology_key, _meant(cluster, (term,)), term.weight)

@@ -14,7 +14,7 @@ the same; those with bound claims, free volumes to choose from or a selected nod
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import VolumeBindingArgs
 from tonnage.scheduling.configuration.shapes import shape_of
-from tonnage.scheduling.configuration.storage_capacity_args import PoolFit, Reservation, StorageCapacityArgs
+from tonnage.scheduling.configuration.storage_capacity_args import Reservation, StorageCapacityArgs
 from tonnage.scheduling.events import NODE_ADD, ClusterEvent
 from tonnage.scheduling.framework import (
     SKIP,
@@ -61,16 +61,7 @@ from tonnage.scheduling.volumes import bind_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
 from tonnage.scheduling.volumes.bind_volumes import Assumed
-from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.joint_capacity import (
-    JoinedCapacity,
-    members_of,
-    promised_of_members,
-    room_of_members,
-)
-from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
-from tonnage.scheduling.volumes.capacity.reading import Policy
 from tonnage.scheduling.volumes.claim_needs import needs_of_new_claims, offer_to_new_claims
 from tonnage.scheduling.volumes.demand import Demand, Group, demand_of
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
@@ -78,9 +69,9 @@ from tonnage.scheduling.volumes.explain.nearest_miss import Miss
 from tonnage.scheduling.volumes.explain.reserved_room import reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
 from tonnage.scheduling.volumes.hints import volume_binding_events
-from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
 from tonnage.scheduling.volumes.plan import VolumePlan
 from tonnage.scheduling.volumes.pod_claims import claims_of, sorted_claims
+from tonnage.scheduling.volumes.profile_policy import profile_policy
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.shared_claims import rows_of_sharers
@@ -446,51 +437,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def fit_of(self, cluster: Cluster) -> VolumeFit:
         """The rule as this profile has it, on a cluster."""
         if self._fit is None or self._fit.cluster is not cluster:
-            self._fit = VolumeFit(cluster, self._policy(cluster), is_joint=self.is_joint)
+            policy = profile_policy(cluster, self._capacity, self.reservation, is_joint=self.is_joint)
+            self._fit = VolumeFit(cluster, policy, is_joint=self.is_joint)
         return self._fit
-
-    def _policy(self, cluster: Cluster) -> Policy:
-        if not self.is_joint:
-            return Policy(room_without_gate, lambda each: scored_capacity(each, with_pools=False))
-        legacy, index = self._capacity.legacy_pools, cluster.index(CapacityIndex)
-        is_reserved: Callable[[CSIStorageCapacity, Collection[Key]], bool] | None = None
-        promised: Callable[[CSIStorageCapacity, Collection[Key]], Sizes] | None = None
-        if self.reservation is Reservation.OBJECT:
-            reservations = cluster.index(Reservations)
-            reservations.tell_timeout(self._reservation_timeout_s)
-            _once(reservations.on_change, index.held_differs)
-
-            def is_reserved(capacity: CSIStorageCapacity, own: Collection[Key]) -> bool:
-                if not isinstance(capacity, JoinedCapacity):
-                    return reservations.is_reserved(capacity, own)
-                return any(reservations.is_reserved(each, own) for each in members_of(capacity))
-
-        elif self.reservation is Reservation.LEDGER:
-            ledger = cluster.index(Ledger)
-            ledger.tell_timeout(self._reservation_timeout_s)
-            _once(ledger.on_change, index.held_differs)
-
-            def promised(capacity: CSIStorageCapacity, own: Collection[Key]) -> Sizes:
-                if not own and not isinstance(capacity, JoinedCapacity):
-                    return ledger.promised(identity(capacity))
-                promises = promised_of_members(capacity, lambda each: ledger.promises(identity(each)))
-                return descending(size for key, size in promises.items() if key not in own)
-
-        return Policy(
-            lambda joined: room_of_members(joined, lambda each: room_of(each, legacy)),
-            lambda joined: min(scored_capacity(each, with_pools=True) for each in members_of(joined)),
-            is_reserved,
-            promised,
-            Grade.GUARANTEED if self._capacity.pool_fit is PoolFit.GUARANTEED else Grade.POSSIBLE,
-            scores_best=True,
-        )
 
 
 def _is_out_of_use(cluster: Cluster, node_name: str) -> bool:
     row = cluster.row_of.get(node_name)
     return row is None or bool(cluster.unschedulable[row])
-
-
-def _once(listeners: list[Callable[[str], None]], listener: Callable[[str], None]) -> None:
-    if listener not in listeners:
-        listeners.append(listener)

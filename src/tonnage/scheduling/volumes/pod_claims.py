@@ -69,8 +69,9 @@ def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
             continue
         is_ephemeral = volume.ephemeral is not None
         claim = storage.claims.get(f"{pod.namespace}/{name}")
-        problem = _missing(name, is_ephemeral) if claim is None else _problem(claim, pod.pod, is_ephemeral)
-        if problem or claim is None:
+        if claim is None:
+            return unresolvable(_missing(name, is_ephemeral))
+        if problem := _problem(claim, pod.pod, is_ephemeral):
             return unresolvable(problem)
         if claim.is_bound:
             bound.append(claim)

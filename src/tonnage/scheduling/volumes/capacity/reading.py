@@ -152,7 +152,8 @@ class Reading:
         policy = self.policy
         self._changes.note(number)
         self._known.pop(number, None)
-        self._forget_left(number)
+        if self._left:
+            self._forget_left(number)
         if policy.is_reserved is not None:
             self.is_reserved[number] = capacity is not None and policy.is_reserved(capacity, ())
         promised: Sizes = ()
@@ -271,6 +272,7 @@ class Reading:
             # Of a single pool, promises are plain subtraction: what is not sure does not fit.
             is_many = (self.pools[promised_of, 1] != NO_POOL) if self.pools.shape[1] > 1 else np.False_
             open_idx = open_idx[~is_sure & (is_many | (self.promised_bytes[promised_of] >= MOST_BYTES))]
+            open_idx = open_idx[self._have_the_bytes(_numbers_at(numbers, open_idx), sizes)]
             if self.policy.must_be is not Grade.GUARANTEED and open_idx.size:
                 is_seen = self._are_seen_to_fit(_numbers_at(numbers, open_idx), sizes)
                 fits[open_idx[is_seen]] = True
@@ -401,6 +403,17 @@ class Reading:
             if left_idx.size:
                 is_sure[left_idx] = self._has_room_to_spare(numbers[left_idx], sizes)
         return is_sure
+
+    def _have_the_bytes(self, numbers: npt.NDArray[np.intp], sizes: Sizes) -> Mask:
+        """Which objects have as many bytes as a group and what is promised together. More than 64 bits hold is enough,
+        and so is what is not counted."""
+        pools, asked = self.pools[numbers], sum(sizes)
+        most = _HALF // pools.shape[1]
+        if asked >= _HALF:
+            return np.ones(len(numbers), dtype=np.bool_)
+        has: Mask = np.clip(pools, 0, most).sum(axis=1) >= np.minimum(self.promised_bytes[numbers], _HALF) + asked
+        has |= pools[:, 0] >= most
+        return has
 
     def _are_seen_to_fit(self, numbers: npt.NDArray[np.intp], sizes: Sizes) -> Mask:
         """`packing.is_seen_to_fit` of each of these objects; those with sums that 64 bits may not hold are not seen."""

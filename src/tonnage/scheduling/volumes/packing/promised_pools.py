@@ -96,7 +96,7 @@ def fits_beside_one(
         return bool(pools) and pools[0] >= UNBOUNDED
     if pools[0] >= UNBOUNDED or pools[0] >= sum(sizes) + sum(promised):
         return True
-    if len(pools) == 1:
+    if len(pools) == 1 or sum(pools) < sum(sizes) + sum(promised):
         return False
     if has_room_to_spare(pools, descending(sizes + promised)):
         return True

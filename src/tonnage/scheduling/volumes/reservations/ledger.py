@@ -233,7 +233,8 @@ class Ledger:
         known = new or old
         if known is None:
             return
-        promise = self._promises.get(known.key)
+        key = known.key
+        promise = self._promises.get(key)
         if promise is not None and not promise.stands(new):
             left = self._left_behind(promise, new)
             self._drop(promise)
@@ -246,10 +247,10 @@ class Ledger:
             if new.is_bound and not promise.claim.is_bound:
                 promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
                 self._made.append(promise)
-                self._waits.begin(new.key, self._clock.monotonic())
+                self._waits.begin(key, self._clock.monotonic())
             promise.claim = new
             self._settle(promise)
-        elif new is not None and new.key in self._awaited and not (new.is_bound or (old and old.selected_node)):
+        elif new is not None and key in self._awaited and not (new.is_bound or (old and old.selected_node)):
             return  # one that had a node may have got it back: then nothing tells of it
         elif new is not None and (old is None or _is_news(old, new)):
             self._meet(new)
