@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from asked_dashboard import dashboard_of
 
+from dashboard_requests import dashboard_of
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.dashboard.follow.followed_faults import FollowedFaults
 from tonnage.dashboard.follow.shown_cluster import ShownCluster

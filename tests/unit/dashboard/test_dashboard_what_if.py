@@ -8,9 +8,9 @@ import threading
 from typing import Any
 
 import pytest
-from asked_dashboard import EXAMPLES, cluster_of_files, dashboard_of
 from click.testing import CliRunner
 
+from dashboard_requests import EXAMPLES, cluster_of_files, dashboard_of
 from tonnage.cli import cli
 from tonnage.dashboard.questions.asking import Asking, GivenUp, Limit
 from tonnage.dashboard.questions.what_if import drained

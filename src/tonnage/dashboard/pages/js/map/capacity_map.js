@@ -6,6 +6,7 @@
 //     label: "Capacity map",  what screen readers call it
 //     hasControls: true,      search, zoom, filters, legend; without them the map follows `choices`
 //     choices: {…},           {colourBy, group, sort, level, isTroubleOnly, isCordonedOnly, storageClass, search}: what it begins with
+//     onNode: name => …,      instead of opening details: what a click or Enter on a node does, its claims included
 //     marks: {…},             what is to be seen in a plan or a step of a replay, see `mark`
 //   });
 //   map.show(otherState)      another State in the same place: choices, collapsed groups and scroll position stay
@@ -239,10 +240,13 @@ export class CapacityMap {
   }
 
   openNode(name) {
+    if (this.options.onNode) return this.options.onNode(name);
     this.panel.open("node", name);
   }
 
   openClaim(key) {
+    const node = this.state.volumes.get(key)?.node;
+    if (this.options.onNode) return node && this.options.onNode(node);
     this.panel.open("claim", key);
   }
 

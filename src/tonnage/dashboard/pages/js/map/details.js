@@ -19,6 +19,7 @@ export function nodeDetails(fact, state, bars) {
       fact.size !== null && row.pools?.length ? ["size", bytes(fact.size)] : null,
       ["pods", row.pods ?? 0],
     ]),
+    row.gone ? null : el("p", {}, el("a", {href: `#/what-if/drain/${encodeURIComponent(row.name)}`, "data-id": "drain"}, "Preview a drain of this node")),
     fact.signs.length ? el("ul", {class: "sign-list"}, fact.signs.map(sign => el("li", {class: sign.isTrouble ? "trouble" : ""}, el("b", {}, `${sign.mark} ${sign.word}`), sign.why ? el("span", {}, ": ", el("bdi", {}, sign.why)) : null))) : null,
     taints(row),
     section("Pools", bars, fact.bars.some(bar => bar.stale) ? fact.told.filter(([, each]) => each.stale).map(([, each]) => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, each.stale))) : null),

@@ -1,0 +1,30 @@
+// How many more fit, in words and tables: the number, where they go, what stops the next one, what would let it in.
+
+import {el} from "../dom.js";
+import {count} from "../format.js";
+import {name, table} from "../table.js";
+
+/** The whole answer as elements. `zoneOf` gives a node's zone; `waiting` says how many pods wait already. */
+export function fitReport(answer, {zoneOf, waiting}) {
+  const nodes = Object.entries(answer.byNode).sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+  const zones = Object.entries(answer.byZone).sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
+  const most = Math.max(1, ...nodes.map(([, number]) => number));
+  const hasZones = zones.length > 0;
+  return [
+    el(
+      "p",
+      {class: `verdict ${answer.count ? "good" : "bad"}`},
+      el("span", {"aria-hidden": "true"}, answer.count ? "✓ " : "✗ "),
+      name(answer.workload),
+      ": ",
+      el("b", {}, `${answer.partial ? "at least " : ""}${answer.count.toLocaleString("en")} more ${answer.count === 1 ? "fits" : "fit"}`),
+      hasZones ? [" (", zones.flatMap(([zone, number], index) => [index ? ", " : "", name(zone), ` ${number.toLocaleString("en")}`]), ")"] : null,
+      ".",
+    ),
+    answer.interrupted ? el("p", {class: "warning"}, "Time was over: not everything that would let the next one in was tried.") : null,
+    waiting ? el("p", {class: "quiet"}, `${count(waiting, "pod waits", "pods wait")} for a node already and ${waiting === 1 ? "is" : "are"} not placed first.`) : null,
+    nodes.length ? table("Where they go", ["Node", ...(hasZones ? ["Zone"] : []), "More", ""], nodes.map(([node, number]) => [name(node), ...(hasZones ? [name(zoneOf(node))] : []), number, el("span", {class: "share", "aria-hidden": "true", style: {"inline-size": `${(number / most) * 100}%`}})])) : null,
+    answer.stops.length ? table("What stops the next one", ["Nodes", "Why"], answer.stops.map(each => [each.nodes, el("bdi", {}, each.reason)])) : null,
+    answer.wouldHelp.length ? el("section", {class: "helps"}, el("h3", {}, "The least that would let it in"), el("ol", {}, answer.wouldHelp.map(each => el("li", {}, el("bdi", {}, each))))) : null,
+  ];
+}

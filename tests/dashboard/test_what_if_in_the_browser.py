@@ -1,0 +1,79 @@
+"""What if, in a real browser: nodes are chosen, a drain is previewed, replicas are counted, and the map shows both."""
+
+from __future__ import annotations
+
+import re
+
+from dashboard_window import Opened, Serve
+from playwright.async_api import expect
+
+from dashboard_requests import EXAMPLES, cluster_of_files
+
+MILL = EXAMPLES / "14-drain-preview" / "cluster.yaml"
+FIT = [EXAMPLES / "13-fit" / "cluster.yaml", EXAMPLES / "13-fit" / "kafka.yaml"]
+
+
+async def test_a_drain_is_previewed_with_the_map_before_and_after(serve: Serve, open_window: Opened):
+    cluster = cluster_of_files(MILL)
+    window = await open_window(await serve(cluster))
+    page = window.page
+    await window.go("what-if")
+    await expect(page.get_by_role("button", name="Preview the drain")).to_be_disabled()
+    # By name, and by a click on the map.
+    await page.get_by_label("Nodes", exact=True).fill("mill-1")
+    await page.keyboard.press("Enter")
+    await page.locator(".cell[data-node=mill-3] .cell-name").click()
+    chosen = page.get_by_label("Chosen nodes").get_by_role("listitem")
+    await expect(chosen).to_have_count(2)
+    await page.get_by_role("button", name="Leave out mill-3").click()
+    await page.get_by_role("button", name="Preview the drain").click()
+    verdict = "it does not hold: 1 pod is stuck; 2 pods move, 1 is lost, 80 GiB rebuilt"
+    await expect(page.locator(".verdict")).to_contain_text(verdict)
+    await expect(page.get_by_role("region", name="Stuck")).to_contain_text("mill/search-0")
+    moves = page.get_by_role("region", name="Moves")
+    await expect(moves.get_by_role("row").filter(has_text="mill/db-0")).to_contain_text("data-db-0 80 GiB rebuilt")
+    # After: drained and cordoned, and the volume lies on mill-2.
+    after, before = page.get_by_role("grid", name="after"), page.get_by_role("grid", name="before")
+    await expect(after.locator("[data-node=mill-1]")).to_have_attribute("aria-label", contains("cordoned", "drained"))
+    await expect(after.locator("[data-node=mill-2]")).to_contain_text("data-db-0")
+    await page.get_by_role("button", name="Side by side").click()
+    await expect(before.locator("[data-node=mill-1]")).to_contain_text("data-db-0")
+    await expect(after.locator("[data-node=mill-1]")).not_to_contain_text("data-db-0")
+    # An answer is of its moment: when the cluster changes, that is said.
+    await expect(page.locator(".as-of")).not_to_contain_text("has changed since")
+    cluster.remove(next(each for each in cluster.objects() if each.key == "mill/migration"))
+    await expect(page.locator(".as-of")).to_contain_text("has changed since")
+
+
+async def test_what_the_command_would_refuse_is_told_with_its_hint(serve: Serve, open_window: Opened):
+    window = await open_window(await serve(cluster_of_files(MILL)))
+    window.expected.append("422")
+    await window.go("what-if/drain/mill-9")
+    problem = window.page.get_by_role("alert")
+    await expect(problem).to_contain_text('there is no node "mill-9" among the 3 nodes of the manifests')
+    await expect(problem).to_contain_text("hint: is mill-3 or mill-2 or mill-1 meant?")
+    await window.go("what-if/fit")
+    await window.page.get_by_text("Or a template").click()
+    await window.page.get_by_label("A workload, or a pod").fill("kind: Pod\n  metadata: {")
+    await window.page.get_by_role("button", name="Count").click()
+    await expect(problem).to_contain_text("the template: yaml: line 2")
+
+
+async def test_replicas_are_counted_and_shown_on_nodes(serve: Serve, open_window: Opened):
+    window = await open_window(await serve(cluster_of_files(*FIT)))
+    page = window.page
+    await window.go("what-if/fit")
+    await expect(page.locator("#workloads option")).to_have_attribute("value", "StatefulSet/default/kafka")
+    await page.get_by_label("Workload", exact=True).fill("StatefulSet/default/kafka")
+    await page.get_by_role("button", name="Count").click()
+    await expect(page.locator(".verdict")).to_contain_text("6 more fit (east 5, west 1)")
+    await expect(page.get_by_role("region", name="What stops the next one")).to_contain_text("unschedulable")
+    await expect(page.locator(".helps li").first).to_have_text("uncordon rack-2-b")
+    node = page.get_by_role("grid", name="after").locator("[data-node=rack-1-a]")
+    await expect(node).to_contain_text("+3")
+    await expect(node).to_contain_text("log-kafka-0")
+
+
+def contains(*words: str) -> re.Pattern[str]:
+    """Words that an attribute has somewhere, in this order or the other way round."""
+    return re.compile(".*".join(map(re.escape, words)) + "|" + ".*".join(map(re.escape, reversed(words))))
