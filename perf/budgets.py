@@ -86,6 +86,9 @@ BUDGETS = (
     _at_most("scheduler-memory", "scheduler's memory, 5,000 nodes, 10,000 pods", 300, "MB", "scheduler_live"),
     _at_most("simulate-seconds", "simulate 5,000 nodes, 50,000 pods with a claim", 60, "s", "simulate"),
     _at_most("simulate-memory", "the same, memory", 1024, "MB", "simulate"),
+    _at_most("dashboard-drawn", "dashboard, 5,000 nodes, 20,000 claims, first drawn", 2, "s", "dashboard"),
+    _at_most("dashboard-gap", "the same, ten changes a second, longest time without a frame", 200, "ms", "dashboard"),
+    _at_most("dashboard-page-cpu", "the same, the page's CPU a change", 20, "ms", "dashboard"),
 )
 _BY_KEY = {budget.key: budget for budget in BUDGETS}
 

@@ -1,9 +1,10 @@
 // Arrows from where a volume is to where it is on its way, between nodes that are both drawn. The blocks themselves say it
-// in words too (their tooltip, the panel, the node's label); an arrow is for the eye alone.
+// in words too (their tooltip, the panel, the node's label); an arrow is for the eye alone. Where many are on their way,
+// only those of the node or claim that one looks at are drawn: a thicket says nothing.
 
 import {set, svg} from "../dom.js";
 
-const MOST = 60;
+const MOST = 12;
 
 export class Arrows {
   /** `map` has `grid`, `facts`, `marks`. */
@@ -23,11 +24,17 @@ export class Arrows {
       const row = layout.rows[layout.placeOf.get(name)?.row];
       return row && row.top + row.height > range.top && row.top < range.bottom;
     };
-    const seen = moves.filter(move => isSeen(move.from) && isSeen(move.to)).slice(0, MOST);
+    const both = moves.filter(move => isSeen(move.from) && isSeen(move.to));
+    const seen = both.length <= MOST ? both : both.filter(move => this.isLookedAt(move)).slice(0, MOST);
     while (this.paths.childElementCount > seen.length) this.paths.lastChild.remove();
     while (this.paths.childElementCount < seen.length) this.paths.append(svg("path", {class: "arrow", "marker-end": "url(#arrow-head)"}));
     seen.forEach((move, index) => set(this.paths.children[index], "d", this.path(move)));
     set(this.element, "data-count", seen.length);
+  }
+
+  isLookedAt({key, from, to}) {
+    const names = [this.map.grid.pointed, this.map.grid.hasFocus ? this.map.grid.cursor : "", this.map.panel.shown?.key];
+    return names.includes(from) || names.includes(to) || names.includes(key);
   }
 
   path({from, to}) {

@@ -36,6 +36,7 @@ import {coloursNow} from "./paint.js";
 import {Panel} from "./panel.js";
 import {heightOf} from "./tile.js";
 
+const MOST_CHANGES = 2000; // from here on all is worked out anew
 const SORT_AGAIN_MS = 1000; // nodes that trade places while one looks at them are not calm
 
 /** Draw a map into a container; see above. */
@@ -51,7 +52,7 @@ export class CapacityMap {
     this.marks = options.marks ?? null;
     this.collapsed = new Set(this.choices.collapsed ?? []);
     this.colours = new Colours();
-    this.pending = {};
+    this.pending = {}; // what changed since the last frame, as State tells it; null for everything
     this.groups = [];
     this.found = null;
     this.sortedAt = 0;
@@ -78,7 +79,7 @@ export class CapacityMap {
     this.unfollow?.();
     this.state = state;
     this.facts = new Facts(state);
-    this.colours.learn(state);
+    this.learnt = "";
     this.unfollow = state.onChange(changed => this.note(changed));
     this.arrange();
     this.panel.refresh();
@@ -93,7 +94,9 @@ export class CapacityMap {
 
   /** Keep what changed until the next frame. */
   note(changed) {
-    for (const [name, keys] of Object.entries(changed)) {
+    const size = Object.values(changed).reduce((sum, keys) => sum + keys.size, 0);
+    if (size > MOST_CHANGES) this.pending = null;
+    for (const [name, keys] of this.pending ? Object.entries(changed) : []) {
       const known = (this.pending[name] ??= new Set());
       for (const key of keys) known.add(key);
     }
@@ -114,8 +117,9 @@ export class CapacityMap {
     this.pending = {};
     this.isChanged = false;
     const touched = this.facts.update(changed);
-    if (touched.nodes.size > 1000 || changed.classes) this.colours.learn(this.state);
-    this.panel.refresh(touched, changed);
+    if (touched.isAll || changed.classes) this.learnt = "";
+    if (touched.isAll) this.panel.refresh();
+    else this.panel.refresh(touched, changed);
     if (touched.isArranged || touched.isLoose || this.isResorted(touched)) this.arrange();
     else if (this.isHeightChanged(touched.nodes)) this.lay();
     else this.grid.draw(touched);
@@ -153,7 +157,9 @@ export class CapacityMap {
     this.found = searched(this.facts, this.choices.search ?? "");
     this.groups = arranged(this.facts, this.choices);
     this.loose.arrange();
+    this.groupOfNode = new Map();
     for (const group of this.groups) {
+      for (const name of group.names) this.groupOfNode.set(name, group.key);
       group.title = this.choices.group === "zone" && group.key ? `Zone ${group.key}` : group.label;
       group.isCollapsed = this.collapsed.has(`${this.choices.group}/${group.key}`);
       const shared = this.sharedOf(group.key);
@@ -199,7 +205,7 @@ export class CapacityMap {
   /** How things are shown now. */
   look(isAnew = false) {
     if (isAnew || !this.palette) this.palette = coloursNow(this.element);
-    this.colours.by = this.choices.colourBy;
+    this.learnColours();
     const {volumes} = this.state;
     return {
       colours: this.palette,
@@ -208,6 +214,14 @@ export class CapacityMap {
       marks: this.marks,
       volumes,
     };
+  }
+
+  /** The overview has no colours of names, so that nothing is learnt for it. */
+  learnColours() {
+    this.colours.by = this.choices.colourBy;
+    if (this.level === "cells" || this.learnt === this.colours.by) return;
+    this.learnt = this.colours.by;
+    this.colours.learn(this.state);
   }
 
   /** Change choices and remember them. */

@@ -13,14 +13,11 @@ export class Colours {
     this.given = {class: new Map(), namespace: new Map()};
   }
 
-  /** Give every name of these rows its place, in order of name, so that each browser shows the same. */
+  /** Give every name of a state its place, in order of name, so that each browser shows the same. */
   learn(state) {
-    const names = {class: new Set(state.classes.keys()), namespace: new Set()};
-    for (const [key, row] of state.volumes) {
-      names.class.add(row.storageClass ?? "");
-      names.namespace.add(namespaceOf(key, row));
-    }
-    for (const by of Object.keys(names)) for (const name of [...names[by]].sort()) this.give(by, name);
+    const names = new Set(this.by === "class" ? state.classes.keys() : []);
+    for (const [key, row] of state.volumes) names.add(this.nameOf(key, row));
+    for (const name of [...names].sort()) this.give(this.by, name);
   }
 
   give(by, name) {

@@ -97,7 +97,7 @@ export class Controls {
 
   showLegend() {
     const {colours, level, choices} = this.map;
-    colours.by = choices.colourBy;
+    this.map.learnColours();
     const given = [...colours.given[choices.colourBy].values()].slice(0, 24);
     const id = `${level} ${choices.colourBy} ${given.map(each => each.name).join("\n")}`;
     if (id === this.legendId) return;

@@ -23,7 +23,7 @@ export function nodeDetails(fact, state, bars) {
     fact.signs.length ? el("ul", {class: "sign-list"}, fact.signs.map(sign => el("li", {class: sign.isTrouble ? "trouble" : ""}, el("b", {}, `${sign.mark} ${sign.word}`), sign.why ? el("span", {}, ": ", el("bdi", {}, sign.why)) : null))) : null,
     taints(row),
     section("Pools", bars, fact.bars.some(bar => bar.stale) ? fact.told.filter(([, each]) => each.stale).map(([, each]) => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, each.stale))) : null),
-    fact.told.length ? section("Capacity objects", table(["class", "free", "largest volume", "told"], fact.told.map(([, each]) => [each.storageClass, (each.pools ?? []).map(bytes).join(", ") || "not told", each.largest === undefined ? "" : bytes(each.largest), each.toldAt ? `${ago(each.toldAt)} ago` : ""]))) : null,
+    fact.told.length ? section("Capacity objects", table(["class", "free", "largest volume", "told"], fact.told.map(([, each]) => [each.storageClass, (each.pools ?? []).map(bytes).join(", ") || "not told", each.largest === undefined ? "" : bytes(each.largest), clockTime(each.toldAt)]))) : null,
     entries.length ? section("Kept back", el("ul", {class: "kept-list"}, entries.map(entry => el("li", {}, keptLines(entry).slice(0, 1).map(line => el("p", {}, el("bdi", {}, line))), keptLines(entry).slice(1).map(line => el("p", {class: "quiet"}, el("bdi", {}, line))), podLink(entry.pod))))) : null,
     row.slots?.length ? section("Attach slots", row.slots.map(slotsElement)) : null,
     claimList("On their way here", fact.coming, state),

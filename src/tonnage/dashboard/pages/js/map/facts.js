@@ -32,23 +32,19 @@ export class Facts {
     for (const key of this.state.capacities.keys()) this.fileCapacity(key);
   }
 
-  /** Take in what changed. `isArranged` says that nodes came, went or changed zone; `isLoose` that claims without a
+  /** Take in what changed; null stands for everything. `isArranged` says that nodes came, went or changed zone; `isLoose` that claims without a
    * node or shared capacity did. */
   update(changed) {
-    const touched = {nodes: new Set(), isArranged: false, isLoose: false};
+    const touched = {nodes: new Set(), isArranged: false, isLoose: false, isAll: false};
+    if (changed === null) {
+      this.rebuild();
+      return {...touched, isArranged: true, isLoose: true, isAll: true};
+    }
     const touch = name => {
       if (name === undefined || name === "") return;
       touched.nodes.add(name);
       this.cache.delete(name);
     };
-    const size = Object.values(changed).reduce((sum, keys) => sum + keys.size, 0);
-    if (size > 2000) {
-      for (const name of this.zones.keys()) touched.nodes.add(name);
-      this.rebuild();
-      for (const name of this.zones.keys()) touched.nodes.add(name);
-      touched.isArranged = touched.isLoose = true;
-      return touched;
-    }
     for (const name of changed.nodes ?? []) {
       const row = this.state.nodes.get(name);
       const zone = row === undefined ? undefined : (row.zone ?? "");
@@ -133,8 +129,21 @@ export class Facts {
     const claims = [...(this.claimsOf.get(name) ?? [])];
     const coming = [...(this.comingTo.get(name) ?? [])];
     const told = [...(this.toldOf.get(name) ?? [])].sort().map(key => [key, capacities.get(key)]);
-    const bars = barsOf(row, {claims, coming, told, volumes});
-    const fact = {name, row, zone: row.zone ?? "", bars, claims, coming, told, leaving: [], classes: new Set(), ...this.sums(row, bars, told)};
+    let bars;
+    const fact = {
+      name,
+      row,
+      zone: row.zone ?? "",
+      claims,
+      coming,
+      told,
+      leaving: [],
+      classes: new Set(),
+      ...this.sums(row, claims, told),
+      get bars() { // only what is drawn in bars needs them
+        return (bars ??= barsOf(row, {claims, coming, told, volumes}));
+      },
+    };
     for (const key of claims) {
       const volume = volumes.get(key);
       if (volume.state === "moving") fact.leaving.push(key);
@@ -146,14 +155,18 @@ export class Facts {
   }
 
   /** size, used, free, kept in bytes; fullness 0..1, null where nobody tells. */
-  sums(row, bars, told) {
+  sums(row, claims, told) {
     const kept = told.reduce((sum, [, each]) => sum + (each.reserved ?? []).reduce((most, entry) => most + (entry.bytes ?? 0), 0), 0);
     if (row.pools?.length) {
       const size = row.pools.reduce((sum, pool) => sum + (pool.size ?? 0), 0);
       const free = row.pools.reduce((sum, pool) => sum + (pool.free ?? 0), 0);
       return {size, free, used: size - free, kept, fullness: size > 0 ? Math.min(1, Math.max(0, (size - free) / size)) : null};
     }
-    const used = bars.filter(bar => bar.kind === "claims").reduce((sum, bar) => sum + bar.size, 0);
+    let used = 0;
+    for (const key of claims) {
+      const volume = this.state.volumes.get(key);
+      if (volume.state !== "making") used += volume.bytes ?? 0;
+    }
     if (!told.length) return {size: null, free: null, used, kept, fullness: null};
     const free = this.freeOf(told);
     return {size: used + free, free, used, kept, fullness: used + free > 0 ? used / (used + free) : null};

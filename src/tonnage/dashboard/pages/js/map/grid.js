@@ -59,6 +59,7 @@ export class Grid {
       this.rows.delete(id);
     }
     const look = this.map.look();
+    const groups = new Set([...nodes].map(name => this.map.groupOfNode?.get(name)));
     for (const [id, row] of wanted) {
       let element = this.rows.get(id);
       const isNew = element === undefined || element.dataset.level !== this.map.level;
@@ -68,16 +69,16 @@ export class Grid {
         this.rows.set(id, element);
       }
       if (isNew || isAll || element.rowIndex !== row.index) this.place(element, row);
-      if (isNew || isAll || this.isTouched(row, nodes, isLoose)) this.fill(element, row, look);
+      if (isNew || isAll || this.isTouched(row, nodes, groups, isLoose)) this.fill(element, row, look);
       if (!element.isConnected) this.insert(element, row);
     }
     this.range = {top: -box.top, bottom: innerHeight - box.top, first, end};
     this.map.arrows?.draw();
   }
 
-  isTouched(row, nodes, isLoose) {
-    if (row.kind === "nodes") return nodes.size > 0 && row.names.some(name => nodes.has(name));
-    return isLoose || nodes.size > 0;
+  isTouched(row, nodes, groups, isLoose) {
+    if (!groups.has(row.group)) return isLoose && row.kind === "shared";
+    return row.kind !== "nodes" || row.names.some(name => nodes.has(name));
   }
 
   place(element, row) {
@@ -240,6 +241,10 @@ export class Grid {
 
   onPointer(event) {
     const {name, cell} = this.nodeAt(event);
+    if (this.pointed !== name) {
+      this.pointed = name;
+      this.map.arrows.draw();
+    }
     const point = {x: event.clientX, y: event.clientY};
     const at = linesAt(event.target, cell, event, this.map.state.volumes);
     if (at) return showTooltip(event.target, at.lines ?? barLines(at.bar), point);

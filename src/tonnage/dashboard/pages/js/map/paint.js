@@ -66,22 +66,22 @@ export function paintCell(context, fact, {x, y, size, colours, isDimmed, isFound
   context.globalAlpha = 1;
 }
 
-/** A mark on a small plate, so that it is read on every fill. */
+/** A mark with an edge of the paper's colour around it, so that it is read on every fill. */
 function paintMark(context, sign, x, y, size, colours) {
-  const plate = Math.round(size * 0.68);
-  const at = (size - plate) / 2;
-  context.fillStyle = colours.paper;
-  context.fillRect(x + at, y + at, plate, plate);
-  context.fillStyle = sign.isTrouble ? colours.bad : colours.ink;
-  context.font = `700 ${plate}px system-ui, sans-serif`;
+  context.font = `700 ${Math.round(size * 0.72)}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.textBaseline = "middle";
-  context.fillText(sign.mark, x + size / 2, y + size / 2 + 0.5, plate);
+  context.lineJoin = "round";
+  context.lineWidth = 4;
+  context.strokeStyle = colours.paper;
+  context.strokeText(sign.mark, x + size / 2, y + size / 2 + 1, size - 2);
+  context.fillStyle = sign.isTrouble ? colours.bad : colours.ink;
+  context.fillText(sign.mark, x + size / 2, y + size / 2 + 1, size - 2);
 }
 
 /** Heights of `bars` bars in a tile: [height, distance]. */
 export function barHeights(bars) {
-  return bars <= 2 ? [12, 15] : bars <= 4 ? [8, 10] : [5, 6];
+  return bars <= 2 ? [13, 16] : bars <= 4 ? [10, 12] : [6, 7];
 }
 
 /** How many bars a tile draws, and how high it is for them. */

@@ -5,17 +5,17 @@ import {bytes, count} from "../format.js";
 /** From which share on a node counts as nearly full. */
 export const NEARLY_FULL = 0.95;
 
-/** What may be told of a node, worst first. `isTrouble` is false for what somebody chose, or what passes by itself. */
+/** What may be told of a node, worst first; `short` is for tiles. `isTrouble` is false for what somebody chose, or what passes by itself. */
 export const SIGNS = {
-  gone: {word: "gone", mark: "✕", isTrouble: true},
-  notReady: {word: "not ready", mark: "!", isTrouble: true},
-  attachError: {word: "attach error", mark: "⚠", isTrouble: true},
-  stale: {word: "stale figures", mark: "?", isTrouble: true},
-  slotsFull: {word: "no attach slot", mark: "▮", isTrouble: true},
-  nearlyFull: {word: "nearly full", mark: "▲", isTrouble: true},
-  cordoned: {word: "cordoned", mark: "‖", isTrouble: false},
-  moving: {word: "volumes on their way", mark: "→", isTrouble: false},
-  kept: {word: "room kept back", mark: "◇", isTrouble: false},
+  gone: {word: "gone", short: "gone", mark: "✕", isTrouble: true},
+  notReady: {word: "not ready", short: "not ready", mark: "!", isTrouble: true},
+  attachError: {word: "attach error", short: "attach", mark: "⚠", isTrouble: true},
+  stale: {word: "stale figures", short: "stale", mark: "?", isTrouble: true},
+  slotsFull: {word: "no attach slot", short: "no slot", mark: "▮", isTrouble: true},
+  nearlyFull: {word: "nearly full", short: "full", mark: "▲", isTrouble: true},
+  cordoned: {word: "cordoned", short: "cordoned", mark: "‖", isTrouble: false},
+  moving: {word: "volumes on their way", short: "moving", mark: "→", isTrouble: false},
+  kept: {word: "room kept back", short: "kept", mark: "◇", isTrouble: false},
 };
 const ORDER = Object.keys(SIGNS);
 

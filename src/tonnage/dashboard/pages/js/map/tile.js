@@ -15,7 +15,7 @@ const MOST_BARS = 8;
 /** How high a node is drawn at a level. Rows that are not drawn are laid out by this. */
 export function heightOf(fact, level) {
   if (level === "tiles") return NAME_HEIGHT + barsHeight(fact) + PADDING;
-  return 62 + Math.min(MOST_BARS, Math.max(1, fact.bars.length)) * 42 + (fact.row.slots?.length ?? 0) * 22 + PADDING;
+  return 2 * NAME_HEIGHT + Math.min(MOST_BARS, Math.max(1, fact.bars.length)) * 42 + (fact.row.slots?.length ?? 0) * 22 + PADDING;
 }
 
 /** A cell for one node, empty yet. */
@@ -65,7 +65,7 @@ function showSigns(element, fact, level, mark) {
   replace(
     element,
     mark && el("span", {class: "sign marked"}, el("bdi", {}, mark)),
-    shown.slice(0, most).map(sign => el("span", {class: sign.isTrouble ? "sign trouble" : "sign", "data-sign": sign.kind}, `${sign.mark} ${sign.word}`)),
+    shown.slice(0, most).map(sign => el("span", {class: sign.isTrouble ? "sign trouble" : "sign", "data-sign": sign.kind}, `${sign.mark} ${level === "tiles" ? sign.short : sign.word}`)),
     shown.length > most && el("span", {class: "sign"}, shown.slice(most).map(sign => sign.mark).join(" ")),
   );
 }

@@ -72,15 +72,14 @@ export function stateWords(row) {
   }
 }
 
-/** What a bar is: "pool 0: 60 GiB of 100 GiB free, told 12 s ago". */
+/** What a bar is: "pool 0: 60 GiB of 100 GiB free". */
 export function barWords(bar) {
-  const told = bar.toldAt ? `, told ${ago(bar.toldAt)} ago` : "";
-  if (bar.kind === "pool") return `${bar.label}: ${bytes(bar.free)} of ${bytes(bar.total)} free${told}`;
-  if (bar.kind === "free") return `${bar.label}: ${bytes(bar.free)} free${told}`;
+  if (bar.kind === "pool") return `${bar.label}: ${bytes(bar.free)} of ${bytes(bar.total)} free`;
+  if (bar.kind === "free") return `${bar.label}: ${bytes(bar.free)} free`;
   return `${bar.label}: ${bytes(bar.size)}`;
 }
 
 /** A bar, line by line. */
 export function barLines(bar) {
-  return [barWords(bar), bar.stale ? `stale: ${bar.stale}` : ""].filter(Boolean);
+  return [barWords(bar), bar.toldAt ? `told ${ago(bar.toldAt)} ago` : "", bar.stale ? `stale: ${bar.stale}` : ""].filter(Boolean);
 }
