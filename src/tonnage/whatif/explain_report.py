@@ -70,7 +70,7 @@ def print_explanation(explanation: Explanation, weights: Mapping[str, int], page
         page.say(text(f"… and {len(passed_over) - MAX_ROWS:,} more that failed the pod lately", style="dim"))
     if refused:
         page.blank()
-        _print_refused(explanation, refused, page)
+        _print_refused(refused, page)
         if explanation.node and (held := held_sentence({each.name: each.held_by for each in refused if each.held_by})):
             page.say(text(held, style="dim"))
     if explanation.volumes:
@@ -179,12 +179,17 @@ def _short(plugin: str, weights: Mapping[str, int]) -> str:
 # -- nodes that do not ------------------------------------------------------------------------------------------------
 
 
-def _print_refused(explanation: Explanation, nodes: Sequence[NodeAnswer], page: Page) -> None:
+def refused_together(nodes: Iterable[NodeAnswer]) -> list[tuple[tuple[str, tuple[str, ...]], list[NodeAnswer]]]:
+    """Refused nodes by who refused them and why, the most first."""
     groups: dict[tuple[str, tuple[str, ...]], list[NodeAnswer]] = {}
     for each in nodes:
         groups.setdefault((each.rejected_by, each.reasons), []).append(each)
-    ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-    misses = [_nearest_miss(explanation, refused) for _, refused in ordered[:MAX_ROWS]]
+    return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+
+
+def _print_refused(nodes: Sequence[NodeAnswer], page: Page) -> None:
+    ordered = refused_together(nodes)
+    misses = [nearest_miss(refused) for _, refused in ordered[:MAX_ROWS]]
     heads = [Column("REFUSED", is_number=True), Column("BY"), Column("WHY")]
     heads += [Column("NEAREST MISS")] if any(misses) else []
     table = FittedTable([*heads, Column("NODES")])
@@ -198,7 +203,7 @@ def _print_refused(explanation: Explanation, nodes: Sequence[NodeAnswer], page: 
         page.say(text(f"… and {len(hidden):,} more reasons for {count:,} nodes", style="dim"))
 
 
-def _nearest_miss(explanation: Explanation, refused: Sequence[NodeAnswer]) -> str:
+def nearest_miss(refused: Sequence[NodeAnswer]) -> str:
     """How near the nearest of these nodes came, for want of storage; which one, unless all came as near.
 
     What would help elsewhere in the group is told too, for as many nodes as it helps.

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -82,6 +83,13 @@ async def test_an_explanation_says_what_scores_were_multiplied_by(asking):
     told = json.loads(await Explanations(shown(*full_cluster()), asking).of("default/web"))
     assert told["weights"]["TaintToleration"] == 3
     assert set(told["answer"]["nodes"][0]["scores"]) <= set(told["weights"])
+
+
+async def test_refused_nodes_are_told_together_with_the_nearest_of_them(asking):
+    told = json.loads(await Explanations(shown(*full_cluster()), asking).of("default/db"))
+    (group,) = told["refused"]
+    assert (group["rejectedBy"], group["nodes"]) == ("VolumeBinding", 2)
+    assert group["nearestMiss"] == "largest free pool 100Gi, needs 200Gi"
 
 
 async def test_a_pod_of_another_scheduler_is_noted(asking):
@@ -180,8 +188,8 @@ async def test_a_question_that_somebody_waits_for_goes_before_what_is_kept_up_to
     assert ended == ["answered", "kept"]
 
 
-async def settled(answers: PendingAnswers) -> dict:
-    told = json.loads(await answers.latest())
+async def settled(answers: PendingAnswers) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(await answers.latest())
     while told["working"]:
         await asyncio.sleep(0.01)
         told = json.loads(await answers.latest())

@@ -3,7 +3,8 @@
 {"revision": 812, "at": "…", "source": "https://…", "notes": ["…"], "weights": {"NodeResourcesFit": 1, …},
  "answer": {"pod": "shop/db-0", "schedulable": false, "node": null, "message": "…", "nodes": […], "volumes": {…}}}
 
-`answer` is the command's document. `weights` are what the scores in it were multiplied by.
+`answer` is the command's document. `weights` are what the scores in it were multiplied by; `refused` are its refused
+nodes by who refused them and why, each group with its nearest miss in the words of the command's table.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tonnage.clock import rfc3339
 from tonnage.dashboard.questions.asking import AskedCluster, Asking
 from tonnage.objects.meta import Key
 from tonnage.whatif.explain import decided_on, find_pod, score_weights
+from tonnage.whatif.explain_report import nearest_miss, refused_together
 from tonnage.whatif.sources import ClusterState
 
 
@@ -52,6 +54,12 @@ class Explanations:
                 "source": state.source,
                 "notes": notes,
                 "weights": score_weights(profile),
+                "refused": [
+                    {"rejectedBy": plugin, "reasons": reasons, "nodes": len(nodes), "nearestMiss": nearest_miss(nodes)}
+                    for (plugin, reasons), nodes in refused_together(
+                        each for each in explanation.nodes if not each.feasible
+                    )
+                ],
                 "answer": explanation.document(),
             }
         )
