@@ -203,6 +203,11 @@ def _print_refused(nodes: Sequence[NodeAnswer], page: Page) -> None:
         page.say(text(f"… and {len(hidden):,} more reasons for {count:,} nodes", style="dim"))
 
 
+def nearest_node(refused: Sequence[NodeAnswer]) -> str:
+    """Which of these nodes came nearest; empty when none can tell."""
+    return min(((each.miss, each.name) for each in refused if each.miss is not None), default=(None, ""))[1]
+
+
 def nearest_miss(refused: Sequence[NodeAnswer]) -> str:
     """How near the nearest of these nodes came, for want of storage; which one, unless all came as near.
 

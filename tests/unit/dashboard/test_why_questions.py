@@ -89,7 +89,7 @@ async def test_refused_nodes_are_told_together_with_the_nearest_of_them(asking):
     told = json.loads(await Explanations(shown(*full_cluster()), asking).of("default/db"))
     (group,) = told["refused"]
     assert (group["rejectedBy"], group["nodes"]) == ("VolumeBinding", 2)
-    assert group["nearestMiss"] == "largest free pool 100Gi, needs 200Gi"
+    assert (group["nearestNode"], group["nearestMiss"]) == ("a", "largest free pool 100Gi, needs 200Gi")
 
 
 async def test_a_pod_of_another_scheduler_is_noted(asking):

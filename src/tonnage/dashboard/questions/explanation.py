@@ -15,7 +15,7 @@ from tonnage.clock import rfc3339
 from tonnage.dashboard.questions.asking import AskedCluster, Asking
 from tonnage.objects.meta import Key
 from tonnage.whatif.explain import decided_on, find_pod, score_weights
-from tonnage.whatif.explain_report import nearest_miss, refused_together
+from tonnage.whatif.explain_report import nearest_miss, nearest_node, refused_together
 from tonnage.whatif.sources import ClusterState
 
 
@@ -55,7 +55,13 @@ class Explanations:
                 "notes": notes,
                 "weights": score_weights(profile),
                 "refused": [
-                    {"rejectedBy": plugin, "reasons": reasons, "nodes": len(nodes), "nearestMiss": nearest_miss(nodes)}
+                    {
+                        "rejectedBy": plugin,
+                        "reasons": reasons,
+                        "nodes": len(nodes),
+                        "nearestMiss": nearest_miss(nodes),
+                        "nearestNode": nearest_node(nodes),
+                    }
                     for (plugin, reasons), nodes in refused_together(
                         each for each in explanation.nodes if not each.feasible
                     )

@@ -8,11 +8,19 @@
 import {ask, follow, login, loginWith, Refusal} from "./api.js";
 import {el, keyed, replace} from "./dom.js";
 import {State} from "./state.js";
+import * as explain from "./views/explain.js";
 import * as faults from "./views/faults.js";
 import * as map from "./views/map.js";
+import * as pending from "./views/pending.js";
 import * as whatIf from "./views/what_if.js";
 
-const VIEWS = {map, "what-if": whatIf, faults};
+const VIEWS = {
+  map,
+  pending,
+  explain,
+  "what-if": whatIf,
+  faults,
+};
 const state = new State();
 const main = document.getElementById("main");
 let about = {};
