@@ -26,6 +26,7 @@ from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
+from tonnage.scheduling.volumes.topology_keys import TopologyKeys
 
 INDEXES: Final[tuple[type, ...]] = (
     DisruptionBudgets,
@@ -38,6 +39,7 @@ INDEXES: Final[tuple[type, ...]] = (
     AttachedVolumes,
     MissedTargets,
     ToldRebuilds,
+    TopologyKeys,
     MountedDisks,
     Reservations,  # read the capacity index, as the next does
     Ledger,

@@ -113,7 +113,7 @@ class Plugin(ABC):
         return None
 
     needs_are_of_one_node: ClassVar[bool] = False
-    """Every event that this plugin registers for is about one node, and what a pod needs has to be there."""
+    """Every event that this plugin tells an `offer` of is about one node, and what a pod needs has to be there."""
 
     def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
         """What a pod that this plugin turned away needs of an event, whatever else it takes; None when it cannot say.

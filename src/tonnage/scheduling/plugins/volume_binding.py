@@ -77,6 +77,7 @@ from tonnage.scheduling.volumes.reservations.object_reservations import Reservat
 from tonnage.scheduling.volumes.shared_claims import rows_of_sharers
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
+from tonnage.scheduling.volumes.topology_keys import TopologyKeys
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE, REASONS, ProvisioningDemand, VolumeFit
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
 from tonnage.scheduling.volumes.volume_sign import volume_sign
@@ -129,7 +130,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def indexes(self) -> Iterable[type]:
         kept = {Reservation.OBJECT: (Reservations,), Reservation.LEDGER: (Ledger,)}
-        always = (CapacityIndex, StaticVolumes, AttachedVolumes, MissedTargets, ToldRebuilds)
+        always = (CapacityIndex, StaticVolumes, AttachedVolumes, MissedTargets, ToldRebuilds, TopologyKeys)
         return (*always, *kept.get(self.reservation, ()))
 
     def counters(self) -> Iterable[PluginCounter]:
@@ -162,7 +163,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return needs_of_new_claims(pod, cluster)
 
     def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
-        return offer_to_new_claims(cluster, old, new)
+        return offer_to_new_claims(cluster, event, old, new)
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
         return volume_sign(pod, cluster)

@@ -16,9 +16,10 @@ refused it refuse there now, too, is left alone without an attempt.
 
 Nobody is lost. A pod that is left alone was judged after the event, by plugins that go on standing in its way, so that
 their hints go on being asked; a class that is through had one of its pods judged after the event, and those that are
-refused for other reasons than it was go on (`Waking.refused`). A pod that is not in the pool any more was woken by
-something else, and is tried after the event as well. With nobody out, the next pod that can use the object is let out
-whatever it takes. Pods that back off do not hold up the others: after a second what is out no longer counts.
+refused for other reasons than it was go on (`Waking.refused`). So does a pod that has become unlike the others of its
+class (`moved`). A pod that is not in the pool any more was woken by something else, and is tried after the event as
+well. With nobody out, the next pod that can use the object is let out whatever it takes. Pods that back off do not hold
+up the others: after a second what is out no longer counts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from tonnage.objects.meta import Key
 from tonnage.scheduling.events import ClusterEvent
-from tonnage.scheduling.queue.equivalence_classes import ClassKey
+from tonnage.scheduling.queue.equivalence_classes import ClassKey, EquivalenceClass
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool
 
@@ -168,6 +169,18 @@ class Rations:
             self._forget(self._waves[key], uid)
             self._due[key] = None
         return bool(keys)
+
+    def moved(self, before: ClassKey, now: EquivalenceClass) -> bool:
+        """A pod is of another class now: what becomes of those it waited with tells nothing about it; whether it waited
+        with anybody for its turn."""
+        found = False
+        for wave in self._waves.values():
+            plugins = wave.waiting.get(before)
+            if plugins is not None and (head := now.head) is not None:
+                wave.add(now.key, plugins, self._order(head))
+                self._due[wave.key] = None
+                found = True
+        return found
 
     def flush(self, now_s: float) -> bool:
         """Wait no longer for pods that were let out a while ago; whether there were any."""

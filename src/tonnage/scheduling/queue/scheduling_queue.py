@@ -34,6 +34,7 @@ import msgspec
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import (
     ASSIGNED_POD_DELETE,
@@ -46,6 +47,7 @@ from tonnage.scheduling.events import (
     UNSCHEDULED_POD_UPDATE,
     ClusterEvent,
     changes_of,
+    claims_named,
     pod_events,
 )
 from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S, BackoffQueue
@@ -221,8 +223,14 @@ class SchedulingQueue:
             self._queues.pool.sign_again((waiting,))
 
     def pod_assumed(self, pod: Pod, node_name: str) -> None:
-        """The pod is on its way to a node. It is counted there from now on, and expected nowhere."""
+        """The pod is on its way to a node. It is counted there from now on, and expected nowhere.
+
+        Those that share a claim with it are like no others now: where they may go depends on where it goes.
+        """
         self._waking.tried(uid_of(pod))
+        pool = self._queues.pool
+        if pool.mounts_claims and pod.spec.volumes:
+            pool.sign_again(pool.mounting(claims_named(None, pod)).values())
         expected_on = self.nominator.node_of(pod)
         if expected_on:
             self.nominator.remove(pod)
@@ -385,6 +393,8 @@ class SchedulingQueue:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
         if not len(self._queues.pool) and not len(self._in_flight):
             return  # nobody whom it could help, and nobody in flight to keep it for
+        if isinstance(new or old, StorageClass) and (old is None or new is None):
+            self._queues.pool.sign_mounting_again()  # whose driver's slots a claim needs is known now, or not any more
         for change in changes_of(old, new):
             self.move_all_to_active_or_backoff(*change)
 

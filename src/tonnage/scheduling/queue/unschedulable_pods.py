@@ -39,6 +39,8 @@ class UnschedulablePool:
         is_nominated: Callable[[Pod], bool] = lambda pod: False,
         needs: NeedsHook = lambda profile, plugin, pod, plugins: None,
     ) -> None:
+        self.on_moved: Callable[[ClassKey, EquivalenceClass], None] = lambda before, now: None
+        """Told of a pod that was signed again and is of another class now: the class that it was of, and the other."""
         self._order = order
         self._on_plugin_error = on_plugin_error
         self._is_nominated = is_nominated
@@ -98,7 +100,14 @@ class UnschedulablePool:
     def sign_again(self, pods: Iterable[QueuedPod]) -> None:
         """What plugins see of these pods may have changed: file them where they belong now."""
         for queued in pods:
+            before = self._pods[queued.uid][1].key
             self.add(queued)
+            if self._pods[queued.uid][1].key != before:
+                self.on_moved(before, self._pods[queued.uid][1])
+
+    def sign_mounting_again(self) -> None:
+        """The same for every pod that mounts a claim."""
+        self.sign_again(self.mounting(tuple(self._by_claim)).values())
 
     def key_for(self, queued: QueuedPod) -> ClassKey | None:
         """The class it belongs to as it was refused last; None when it is alone."""

@@ -65,6 +65,7 @@ class Waking:
         self._rations = Rations(queues.pool, order)
         self._on_active = on_active
         self._on_plugin_error = on_plugin_error
+        self._pool.on_moved = self._moved
 
     # -- something happened -------------------------------------------------------------------------------------------
 
@@ -160,6 +161,10 @@ class Waking:
     def tried(self, uid: str) -> None:
         """A pod was placed, met an error or is gone: the next one like it has its turn."""
         if self._rations.tried(uid):
+            self._on_active()
+
+    def _moved(self, before: ClassKey, now: EquivalenceClass) -> None:
+        if self._rations.moved(before, now):
             self._on_active()
 
     def refused(self, queued: QueuedPod) -> None:

@@ -5,7 +5,8 @@
 
 Room is taken as the objects tell it, with nothing held of it: what is held moves from object to object. A pod that goes
 from its node leaves its volumes, and a volume that is somebody's is for the pods that mount it, which the queue asks
-about by name (queue/waking.py).
+about by name (queue/waking.py). A node's label has something to offer only if somebody asks for labels of that key, and
+its CSINode only if another plugin was taken over there.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
-from tonnage.objects.core_v1 import PersistentVolume, Pod
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
+from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.events import ActionType, ClusterEvent
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
+from tonnage.scheduling.volumes.hints import plugins_taken_over
+from tonnage.scheduling.volumes.topology_keys import TopologyKeys
 from tonnage.scheduling.volumes.volume_sign import volume_sign
 
 _ANY_SIZE: Final = 1 << 100
@@ -40,9 +44,16 @@ def needs_of_new_claims(pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int
     return found or None
 
 
-def offer_to_new_claims(cluster: Cluster, old: Any, new: Any) -> Mapping[Hashable, int] | None:
+def offer_to_new_claims(cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
     """What there is where something changed; None when it may help any pod with claims."""
     changed = old if new is None else new
+    if isinstance(old, Node) and isinstance(new, Node) and event.action is ActionType.UPDATE_NODE_LABEL:
+        if not cluster.has_index(TopologyKeys):
+            return None
+        keys = cluster.index(TopologyKeys)
+        return None if keys.may_tell_apart(old.metadata.labels, new.metadata.labels) else {}
+    if isinstance(old, CSINode) and isinstance(new, CSINode) and plugins_taken_over(old) == plugins_taken_over(new):
+        return {}
     if isinstance(changed, Pod) and changed.spec.node_name:
         return {}
     if isinstance(changed, PersistentVolume) and changed.spec.claim_ref is not None:

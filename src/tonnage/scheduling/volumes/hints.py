@@ -83,7 +83,7 @@ def after_volume_change(pod: PodInfo, event: ClusterEvent, old: PersistentVolume
 
 
 def after_csi_node_change(pod: PodInfo, event: ClusterEvent, old: CSINode | None, new: CSINode) -> Hint:
-    return QUEUE if old is None or _migrated(old) != _migrated(new) else SKIP
+    return QUEUE if old is None or plugins_taken_over(old) != plugins_taken_over(new) else SKIP
 
 
 def after_driver_change(pod: PodInfo, event: ClusterEvent, old: CSIDriver, new: CSIDriver) -> Hint:
@@ -193,7 +193,8 @@ def _may_use(pod: PodInfo, class_name: str) -> bool:
     return False
 
 
-def _migrated(node: CSINode) -> str:
+def plugins_taken_over(node: CSINode) -> str:
+    """The in-tree plugins whose disks a CSI driver serves on a node, as its CSINode tells them."""
     return node.metadata.annotations.get(MIGRATED_PLUGINS, "")
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+
 from queue_rig import NODE_LABEL, Rig
 
+from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import node, pod
+from tonnage.testing.storage_builders import pod_with, storage_class
 
 HINTS = dict.fromkeys(("Labels", "Other"), ((NODE_LABEL, None),))
 
@@ -16,14 +21,15 @@ class Alike:
 
     def __init__(self, **kinds: str) -> None:
         self.signs = {"Labels": "kind", "Other": "other"}
-        self.rig = Rig(HINTS, sign=lambda profile, info, plugins: self.sign(info.labels, plugins))
+        self.on_sign: Callable[[str], None] = lambda name: None
+        self.rig = Rig(HINTS, sign=lambda profile, info, plugins: self.sign(info, plugins))
         for name, kind in kinds.items():
             self.rig.add(pod(name, labels={"kind": kind[:1], "other": kind[1:]}))
             self.end(self.rig.pop(), "Labels")
 
-    def sign(self, labels: object, plugins: frozenset[str]) -> object:
-        assert isinstance(labels, dict)
-        return tuple(labels[self.signs[each]] for each in sorted(plugins))
+    def sign(self, info: PodInfo, plugins: frozenset[str]) -> Hashable:
+        self.on_sign(info.pod.name)
+        return tuple(info.labels[self.signs[each]] for each in sorted(plugins))
 
     def end(self, queued: QueuedPod, *plugins: str) -> None:
         queued.is_like_others = True
@@ -117,3 +123,49 @@ def test_a_sign_that_breaks_leaves_a_pod_alone():
         alike.end(alike.rig.pop(), "Labels")
     alike.event()
     assert alike.tried("Labels") == ["a", "b"]
+
+
+def test_a_pod_that_becomes_unlike_those_it_waits_with_keeps_its_turn():
+    alike = Alike(a="x", b="x", c="x")
+    alike.event()
+    first = alike.rig.pop()
+    waiting = alike.rig.queue.get(pod("b"))
+    assert waiting is not None
+    told = alike.rig.wakes
+    alike.rig.queue.update(waiting.pod, pod("b", labels={"kind": "y", "other": ""}))
+    assert alike.rig.wakes > told  # somebody may be popped
+    alike.end(first, "Labels")
+    assert alike.tried("Labels") == ["b"]  # refused with the first was the one that is still like it
+
+
+def with_claims(name: str, *claims: str) -> Pod:
+    return pod_with(name, *claims, labels={"kind": "x", "other": ""})
+
+
+def test_pods_that_share_a_claim_are_signed_anew_when_one_is_on_its_way():
+    alike = Alike()
+    for each in (with_claims("a", "one"), with_claims("b", "two"), with_claims("c", "two")):
+        alike.rig.add(each)
+        alike.end(alike.rig.pop(), "Labels")
+    alike.event()
+    first = alike.rig.pop()
+    asked: list[str] = []
+    alike.on_sign = asked.append
+    alike.rig.queue.pod_assumed(first.pod, "n")
+    assert asked == []
+    alike.rig.queue.pod_assumed(with_claims("other", "two"), "n")
+    assert asked == ["b", "c"]
+
+
+def test_pods_with_claims_are_signed_anew_when_a_class_comes_or_goes():
+    alike = Alike(plain="x")
+    for each in (with_claims("a", "one"), with_claims("b", "two", "three")):
+        alike.rig.add(each)
+        alike.end(alike.rig.pop(), "Labels")
+    asked: list[str] = []
+    alike.on_sign = asked.append
+    alike.rig.queue.cluster_changed(None, storage_class())
+    alike.rig.queue.cluster_changed(storage_class(), storage_class(group="g"))
+    assert asked == ["a", "b"]
+    alike.rig.queue.cluster_changed(storage_class(), None)
+    assert asked == ["a", "b", "a", "b"]
