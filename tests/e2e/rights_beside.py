@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -247,6 +249,31 @@ def is_up(pages: ApiClient) -> bool:
         return pages.get("/healthz", token="").code == 200
     except OSError:
         return False
+
+
+def the_dashboard_shows(stage: RightsStage) -> None:
+    """The dashboard of `tonnage up --dashboard`: what it follows, and what is asked from its page."""
+    stage.apply(pod("shown"))
+    running = stage.run("dashboard", "--port", "0")
+    line = running.readline()
+    assert line.startswith("ready http://"), stage.log("dashboard")
+    address, _, token = line.split()[1].partition("#token=")
+    headers = {"Authorization": f"Bearer {token}", "X-Tonnage-Dashboard": "1"}
+    for path, body in (
+        ("api/v1/state", None),
+        (f"api/v1/pods/{NAMESPACE}/shown", None),
+        ("api/v1/drain-preview", {"nodes": ["node-1"]}),
+        ("api/v1/fit", {"workload": f"StatefulSet/{NAMESPACE}/none"}),
+    ):
+        data = json.dumps(body).encode() if body is not None else None
+        asked = urllib.request.Request(address + path, data=data, headers=headers)
+        try:
+            with urllib.request.urlopen(asked) as answer:
+                told = answer.read()
+        except urllib.error.HTTPError as exc:
+            told = exc.read()
+        assert b"forbidden" not in told.lower(), told
+    stage.stop("dashboard")
 
 
 def people_look(stage: RightsStage) -> None:

@@ -61,6 +61,7 @@ LONG: tuple[Callable[[RightsStage], None], ...] = (
     beside.nodes_are_scaled,
     beside.pools_are_kept,
     beside.people_look,
+    beside.the_dashboard_shows,
     beside.pages_are_for_whom_the_server_lets_in,
     acts.a_node_stops_and_another_is_removed,
     acts.namespaces_are_kept_and_emptied,
@@ -106,7 +107,13 @@ def whole_stage(name: str) -> Iterator[RightsStage]:
             # What those that run beside the cluster's own will ask for besides.
             commands["scheduler"] = commands["controllers"] = ["--leader-elect"]
             commands["csi-driver"] = ["--lvm-nodes"]
-            stage.identities({**commands, "pools": ["--leader-elect"], "node-scaler": [], "reader": []})
+            others: dict[str, list[str]] = {
+                "pools": ["--leader-elect"],
+                "node-scaler": [],
+                "dashboard": [],
+                "reader": [],
+            }
+            stage.identities({**commands, **others})
             stage.trouble.twice.append(("POST", "/nodes$"))
             stage.start(*OF_UP)
             stage.until(lambda: len(stage.objects("CSIStorageCapacity", namespace="kube-system")) == 3, "figures")

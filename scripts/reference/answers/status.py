@@ -56,6 +56,7 @@ class Status(Answer):
     faults: list[Fault]
     unknown_contents: list[UnknownContents] | None
     storage: Annotated[list[str], Meta(description="what the API server says is wrong with its store")]
+    dashboard: Annotated[str | None, Meta(description="its address, with its token; null without --dashboard")]
 
 
 class Version(Answer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,8 @@ def status(data_dir: Path, output: str) -> None:
 
     Of programs also where they serve health, metrics and debug pages; of pools the free room, and contents that no
     record names.
-    Where programs serve is also in DIR/endpoints.json. Fails when no cluster runs on the folder.
+    Where programs serve is also in DIR/endpoints.json. The dashboard's address has its token on a terminal and in JSON
+    alone. Fails when no cluster runs on the folder.
     """
     from tonnage.plane.status import status_of
 
@@ -86,6 +88,9 @@ def _lines(found: ClusterStatus) -> Iterator[str]:
                 for each in found.unknown
             ),
         )
+    if found.dashboard:
+        yield ""
+        yield f"dashboard {_shown(found.dashboard)}"
     yield ""
     if not found.faults:
         yield "nothing is made to go wrong"
@@ -94,6 +99,11 @@ def _lines(found: ClusterStatus) -> Iterator[str]:
         ("FAULT", "NODE", "VALUE"),
         ((each.kind, each.node or "(all)", f"{each.value:g}" if each.value else "-") for each in found.faults),
     )
+
+
+def _shown(dashboard: str) -> str:
+    """The address with its token on a terminal; what is written to a file or a pipe may be passed on, and has none."""
+    return dashboard if sys.stdout.isatty() else f"{dashboard.partition('#')[0]} (DIR/dashboard.token has its token)"
 
 
 def _columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

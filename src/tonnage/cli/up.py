@@ -90,6 +90,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="A program's log is begun anew at this size; the one before it is kept.",
 )
+@click.option("--dashboard", is_flag=True, help="Serve the dashboard as well, on loopback, and print its address.")
+@click.option(
+    "--dashboard-port",
+    type=click.IntRange(0, 65535),
+    help="Where; 0 takes a free one.  [default: 8080, or a free one when that is taken]",
+)
 @feature_gates
 @logging_options
 def up(
@@ -107,6 +113,8 @@ def up(
     event_ttl_s: float,
     audit_log_path: str,
     max_log_bytes: int,
+    dashboard: bool,
+    dashboard_port: int | None,
     gates: Gates,
     logging_format: str,
     verbosity: int,
@@ -115,9 +123,12 @@ def up(
 
     Prints "ready https://…" once all nodes are Ready and their capacity is known. kubectl works with DIR/kubeconfig.
     Its programs serve health, metrics and debug pages on free ports of loopback; DIR/endpoints.json and `tonnage
-    status --data-dir DIR` say where. Ctrl-C or SIGTERM stops it cleanly; the next start on the same folder goes on
-    where it was.
+    status --data-dir DIR` say where. With --dashboard a second line, "dashboard http://…/#token=…", is the address of
+    a web page of the cluster; it stays the same from start to start while its port is free. Ctrl-C or SIGTERM stops it
+    cleanly; the next start on the same folder goes on where it was.
     """
+    if dashboard_port is not None and not dashboard:
+        raise click.UsageError("--dashboard-port goes with --dashboard")
     start_logging(logging_format, verbosity)
     for warning in gates.warnings:
         say("warning", warning)
@@ -137,6 +148,8 @@ def up(
         event_ttl_s=event_ttl_s,
         audit_log_path=audit_log_path,
         max_log_bytes=max_log_bytes,
+        dashboard=dashboard,
+        dashboard_port=dashboard_port,
     )
     _check(settings)
     asyncio.run(run_until_signalled(_run(settings, _manifests(files))))
@@ -173,6 +186,8 @@ async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
     try:
         echo(f"kubeconfig {settings.kubeconfig}", err=True)
         say_ready(plane.url)
+        if plane.dashboard_url:
+            echo(f"dashboard {plane.dashboard_url}")
         await plane.run()
     finally:
         await plane.__aexit__(None, None, None)

@@ -16,7 +16,7 @@ import asyncio
 import fcntl
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
@@ -25,8 +25,9 @@ from tonnage.clock import Clock
 from tonnage.endpoints import read_endpoints, write_endpoints
 from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
-from tonnage.plane.command_lines import AUTHORITIES, PROGRAMS, SERVING, CommandLines
-from tonnage.plane.ports import LOOPBACK, choose_ports
+from tonnage.plane.command_lines import AUTHORITIES, DASHBOARD, PROGRAMS, SERVING, CommandLines
+from tonnage.plane.dashboard_token import ensure_token
+from tonnage.plane.ports import LOOPBACK, choose_ports, dashboard_port
 from tonnage.plane.settings import PlaneSettings
 from tonnage.plane.supervisor import Supervisor
 from tonnage.private_files import open_lock, own_folder
@@ -74,6 +75,9 @@ class Plane:
             max_log_bytes=settings.max_log_bytes,
         )
         self.url = ""
+        self.dashboard_url = ""
+        """Where the dashboard is served, with its token; empty without one."""
+        self._dashboard_port = 0
         self._client: Client | None = None
         self._lock: int | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -103,6 +107,12 @@ class Plane:
 
     async def _start(self) -> None:
         self._lock = await self._take_lock()
+        served_before = self._ports_before()
+        if self.settings.dashboard:  # a port that is taken is told before anything starts
+            self._dashboard_port = dashboard_port(
+                self.settings.dashboard_port, served_before.get(DASHBOARD, 0), self._rng
+            )
+            ensure_token(self.settings.dashboard_token)
         self.settings.save(self._asked)
         for fault in FaultFile(self.settings.faults).all():
             _log.warning("Goes wrong on request, as before", fault=fault.kind, node=fault.node or "every node")
@@ -123,31 +133,41 @@ class Plane:
         bootstrap = Bootstrap.connect(self.settings, self._commands, clock=self._clock, rng=self._rng)
         self._client = bootstrap.client
         await bootstrap.apply(self._manifests)
-        ports = self._serve_at()
+        ports = self._serve_at(served_before)
         commands = {name: self._commands.of(name, ports.get(name, 0)) for name in PROGRAMS}
+        if self.settings.dashboard:
+            commands[DASHBOARD] = self._commands.dashboard(self._dashboard_port)
         await bootstrap.prepare(commands)
-        self._progress(f"starting {', '.join(PROGRAMS)}")
+        self._progress(f"starting {', '.join(commands)}")
         for name, command in commands.items():
             self.supervisor.start(name, command)
         self._keeping = asyncio.create_task(bootstrap.identities.keep(), name="identities")
         await self.supervisor.wait_ready(*PROGRAMS, timeout_s=_READY_WITHIN_S)
         self._progress(f"waiting for {len(self.node_names)} nodes and their capacity")
         await bootstrap.wait_for_nodes(self.node_names)
+        if self.settings.dashboard:
+            await self.supervisor.wait_ready(DASHBOARD, timeout_s=_READY_WITHIN_S)
+            self.dashboard_url = self.supervisor[DASHBOARD].last_line.removeprefix("ready ")
 
-    def _serve_at(self) -> dict[str, int]:
-        """Choose where programs serve, and write it down before they do."""
-        folder = self.settings.data_dir
+    def _ports_before(self) -> dict[str, int]:
+        """Where programs were served in the last run."""
         try:
-            before = {name: urlsplit(each.url).port or 0 for name, each in read_endpoints(folder).items()}
-        except TonnageError as exc:  # nothing hangs on it: it is written anew
-            _log.warning("Ports of the last run are not known", error=exc.message)
-            before = {}
-        ports = choose_ports(SERVING, {name: port for name, port in before.items() if port}, self._rng)
+            found = read_endpoints(self.settings.data_dir)
+            return {name: port for name, each in found.items() if (port := urlsplit(each.url).port)}
+        except (TonnageError, ValueError) as exc:  # nothing hangs on it: it is written anew
+            _log.warning("Ports of the last run are not known", error=str(exc))
+            return {}
+
+    def _serve_at(self, before: Mapping[str, int]) -> dict[str, int]:
+        """Choose where programs serve, and write it down before they do."""
+        ports = choose_ports(SERVING, before, self._rng, without=(self._dashboard_port,))
+        if self.settings.dashboard:
+            ports[DASHBOARD] = self._dashboard_port
         urls = {"apiserver": self.url}
         urls |= {
             name: f"{'https' if name in AUTHORITIES else 'http'}://{LOOPBACK}:{port}" for name, port in ports.items()
         }
-        write_endpoints(folder, urls, {"apiserver": "pki/ca.crt", **AUTHORITIES})
+        write_endpoints(self.settings.data_dir, urls, {"apiserver": "pki/ca.crt", **AUTHORITIES})
         return ports
 
     async def _stop(self) -> None:
@@ -155,7 +175,7 @@ class Plane:
             self._keeping.cancel()
             await asyncio.wait((self._keeping,))
         # Those that write first; the driver and the server are there to the last write.
-        await self.supervisor.stop("scheduler", "provisioner", "controllers", "node")
+        await self.supervisor.stop(DASHBOARD, "scheduler", "provisioner", "controllers", "node")
         await self.supervisor.stop("csi-driver")
         await self.supervisor.stop("apiserver")
         if self._client is not None:

@@ -16,6 +16,8 @@ LVM_NAMESPACE: Final = "openebs"
 """Where the driver keeps LVMNode objects, with --one-number."""
 PROGRAMS: Final = ("csi-driver", "node", "provisioner", "controllers", "scheduler")
 """What runs beside the API server, in the order in which it is started (and loaded, by `cli/forkserver.py`)."""
+DASHBOARD: Final = "dashboard"
+"""The program that is started besides when it is asked for."""
 STATE_DIR: Final = "driver"
 """Where the driver keeps volumes and what is known of them, in the data folder."""
 SERVING: Final = ("controllers", "scheduler", "provisioner", "node")
@@ -94,6 +96,18 @@ class CommandLines:
         extra = self.settings.extra.get(name, ())
         common = (*self._serving(name, port), *self._gates(), *self._verbosity())
         return [name, *server, *flags[name], *common, *extra]
+
+    def dashboard(self, port: int) -> list[str]:
+        """The dashboard on this port of loopback."""
+        return [
+            *(DASHBOARD, "--kubeconfig", str(self.identities / f"{DASHBOARD}.kubeconfig")),
+            *("--data-dir", str(self.settings.data_dir), "--bind", LOOPBACK, "--port", str(port)),
+            *("--token-file", str(self.settings.dashboard_token)),
+            *(("--config", str(self.settings.scheduler_config)) if self.settings.scheduler_config else ()),
+            *self._gates(),
+            *self._verbosity(),
+            *self.settings.extra.get(DASHBOARD, ()),
+        ]
 
     def _serving(self, name: str, port: int) -> tuple[str, ...]:
         if name not in SERVING:

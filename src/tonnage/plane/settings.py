@@ -25,6 +25,7 @@ from tonnage.private_files import read_own, require_own_folder, write_private
 from tonnage.suggestions import closest
 
 MAX_NODES: Final = 500
+DASHBOARD_TOKEN_FILE: Final = "dashboard.token"
 _SETTINGS_FILE: Final = "cluster.json"
 MAX_CLASSES: Final = 20
 _KEPT: Final = ("nodes", "pools", "max_volumes", "pool_policy", "classes", "one_number")
@@ -43,7 +44,7 @@ class PlaneSettings:
     """One cluster. None is "as before", and at the first time the default.
 
     `pools` and `max_volumes` are as `tonnage csi-driver` takes them, for all nodes or as NODE=…; `extra` are further
-    flags by program (`apiserver`, `scheduler`, `controllers`, `csi-driver`, `provisioner`, `node`).
+    flags by program (`apiserver`, `scheduler`, `controllers`, `csi-driver`, `provisioner`, `node`, `dashboard`).
     """
 
     data_dir: Path
@@ -65,6 +66,10 @@ class PlaneSettings:
     """Where the API server writes down who asked for what; empty: nowhere."""
     max_log_bytes: int = MAX_LOG_BYTES
     """A program's log and the one before it may each have so much."""
+    dashboard: bool = False
+    """Whether the dashboard is served as well; without it nothing of it is loaded."""
+    dashboard_port: int | None = None
+    """Where: None is the usual port, or a free one when that is taken; 0 is a free one."""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def node_names(self, kept: Mapping[str, Any]) -> list[str]:
@@ -79,6 +84,11 @@ class PlaneSettings:
     @property
     def kubeconfig(self) -> Path:
         return self.data_dir / "kubeconfig"
+
+    @property
+    def dashboard_token(self) -> Path:
+        """The token that browsers show; it is kept, so that they stay logged in when the cluster is started again."""
+        return self.data_dir / DASHBOARD_TOKEN_FILE
 
     @property
     def faults(self) -> Path:

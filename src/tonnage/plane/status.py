@@ -25,7 +25,9 @@ from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.plane.command_lines import PROGRAMS, STATE_DIR
+from tonnage.plane.command_lines import DASHBOARD, PROGRAMS, STATE_DIR
+from tonnage.plane.dashboard_token import token_in
+from tonnage.plane.settings import DASHBOARD_TOKEN_FILE
 from tonnage.private_files import open_own, read_own, require_own_file, require_own_folder
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
@@ -82,6 +84,8 @@ class ClusterStatus:
     unknown_problem: str = ""
     """Why they are not known; empty when they are."""
     storage: tuple[str, ...] = ()
+    dashboard: str = ""
+    """The address of the dashboard, with its token: for the owner of the folder alone. Empty without one."""
 
     def document(self) -> dict[str, Any]:
         """As `tonnage status -o json` shows it; nodes and pools are null while they are not known."""
@@ -105,6 +109,7 @@ class ClusterStatus:
                 for each in self.unknown
             ],
             "storage": list(self.storage),
+            "dashboard": self.dashboard or None,
         }
 
 
@@ -114,7 +119,7 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
     endpoints = read_endpoints(data_dir)
     programs = [
         await _program(name, _pid(data_dir / "run" / f"{name}.pid"), endpoints.get(name), clock)
-        for name in ("apiserver", *PROGRAMS)
+        for name in ("apiserver", *PROGRAMS, *((DASHBOARD,) if DASHBOARD in endpoints else ()))
     ]
     nodes: list[NodeStatus] = []
     pools: list[PoolStatus] = []
@@ -142,7 +147,15 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
         unknown,
         unknown_problem,
         storage,
+        _dashboard(data_dir, endpoints.get(DASHBOARD)),
     )
+
+
+def _dashboard(data_dir: Path, endpoint: Endpoint | None) -> str:
+    if endpoint is None:
+        return ""
+    token = token_in(data_dir / DASHBOARD_TOKEN_FILE)
+    return f"{endpoint.url}/#token={token}" if token else endpoint.url
 
 
 def _unknown(state_dir: Path) -> tuple[tuple[UnknownContents, ...], str]:

@@ -1,7 +1,7 @@
 """What each program may do at the API server, and why: one file of Kubernetes objects a program; nothing else says it.
 
     scheduler.yaml · provisioner.yaml · pools.yaml            what runs on a real cluster
-    controllers.yaml · node.yaml · csi-driver.yaml · node-scaler.yaml      the rest of `tonnage up`
+    controllers.yaml · node.yaml · csi-driver.yaml · node-scaler.yaml · dashboard.yaml     the rest of `tonnage up`
     reader.yaml                                               people, and commands that only look
 
 `role_files` reads them, `audit` compares them with what was asked of a server. `tonnage up` creates them and runs its

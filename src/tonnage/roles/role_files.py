@@ -18,7 +18,7 @@ from tonnage.objects.document import Doc
 from tonnage.objects.texts.yaml_text import documents
 
 PROGRAMS: Final = (
-    "scheduler", "provisioner", "controllers", "node", "csi-driver", "pools", "node-scaler", "reader",
+    "scheduler", "provisioner", "controllers", "node", "csi-driver", "pools", "node-scaler", "dashboard", "reader",
 )  # fmt: skip
 """Those that have a file."""
 OWN_NAMESPACE: Final = "tonnage-system"

@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509 import load_pem_x509_certificate
+
 from tonnage.background import in_background, repeatedly
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
@@ -128,6 +131,13 @@ class ServerTls:
     def renewed(self) -> AbstractAsyncContextManager[None]:
         return self._shown.renewed()
 
+    def fingerprints(self) -> tuple[str, ...]:
+        """SHA-256 of the certificate, and of the authority beside it if we have signed it ourselves, as browsers show
+        them. Raises OSError, ValueError."""
+        certificate = self._shown.chain()[0]
+        authority = certificate.parent / "ca.crt"
+        return tuple(_fingerprint(each) for each in (certificate, authority) if each.exists())
+
     def _make(self, _: ssl.SSLContext, authorities: bytes) -> ssl.SSLContext:
         context = server_context(*self._shown.chain())
         context.minimum_version = self._rules.minimum
@@ -140,6 +150,11 @@ class ServerTls:
         if authorities:
             ask_for_any(context, authorities)
         return context
+
+
+def _fingerprint(path: Path) -> str:
+    digest = load_pem_x509_certificate(path.read_bytes()).fingerprint(SHA256())
+    return digest.hex(":").upper()
 
 
 def server_context(certificate: Path, key: Path) -> ssl.SSLContext:

@@ -52,3 +52,12 @@ def test_verbosity_reaches_every_program(tmp_path):
 def test_events_are_kept_by_the_server_for_as_long_as_the_cluster_was_told(tmp_path):
     command = commands(tmp_path, event_ttl_s=90.5).apiserver(0)
     assert command[command.index("--event-ttl") + 1] == "90.5s"
+
+
+def test_the_dashboard_is_served_on_loopback_with_an_identity_of_its_own_and_a_kept_token(tmp_path):
+    words = commands(tmp_path, dashboard=True).dashboard(8080)
+    assert words == [
+        *("dashboard", "--kubeconfig", f"{tmp_path}/identities/dashboard.kubeconfig"),
+        *("--data-dir", str(tmp_path), "--bind", "127.0.0.1", "--port", "8080"),
+        *("--token-file", f"{tmp_path}/dashboard.token"),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,22 @@ def test_the_answer_has_the_shape_that_is_documented():
         "faults": [{"kind": "slow", "node": "node-1", "value": 2.0}],
         "unknownContents": [{"node": "node-1", "pool": 0, "path": "/data/driver/node-1/pool-0/vol-x", "bytes": 4096}],
         "storage": ['1 damaged: revision 5 of "nodes/a": its checksum does not match; kept out'],
+        "dashboard": None,
     }
+
+
+def test_the_dashboards_address_has_its_token_in_json_and_not_in_what_is_written_to_a_pipe(monkeypatch):
+    address = "http://127.0.0.1:8080/#token=secret"
+    running = replace(STATUS, dashboard=address)
+
+    async def found(*_: object, **__: object) -> ClusterStatus:
+        return running
+
+    monkeypatch.setattr("tonnage.plane.status.status_of", found)
+    assert running.document()["dashboard"] == address
+    shown = CliRunner().invoke(status, ["--data-dir", "x"]).output
+    assert "dashboard http://127.0.0.1:8080/ (DIR/dashboard.token has its token)" in shown.splitlines()
+    assert "secret" not in shown
 
 
 def test_the_table_shows_the_same(monkeypatch):

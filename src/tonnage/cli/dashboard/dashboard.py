@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
+from tonnage.cli.flags.go_flags import FILE, FOLDER
+from tonnage.cli.options import logging_options, start_logging
 from tonnage.cli.output import say
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
-from tonnage.endpoints import ENDPOINTS_FILE_NAME, read_endpoints
+from tonnage.endpoints import read_endpoints
 from tonnage.errors import TonnageError
-from tonnage.gates import Gates
 from tonnage.private_files import read_given
 
 if TYPE_CHECKING:
-    from tonnage.client.config.connection import Connection
+    from tonnage.cli.flags.serving_flags import ServingFlags
     from tonnage.dashboard.server.program import DashboardSettings
 
 
 @click.command()
+@live_cluster_options
 @click.option(
-    "--kubeconfig",
-    "kubeconfig_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The cluster to show; else $KUBECONFIG, or the usual file.",
+    "--data-dir",
+    type=FOLDER,
+    help="The folder of the cluster, if it is one of `tonnage up`.  [default: that of --kubeconfig]",
 )
-@click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig; its current one.")
-@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on; not loopback: with TLS.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
 @click.option(
     "--token-file",
@@ -39,21 +41,31 @@ if TYPE_CHECKING:
     help="The token that browsers show.  [default: a new one at each start]",
 )
 @click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="KubeSchedulerConfiguration of the cluster's scheduler, for explanations.",
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A name by which browsers ask for it, besides its address.",
 )
-@feature_gates
+@click.option("--tls-cert-file", type=FILE, help="The certificate to serve with; read again when it changes.")
+@click.option("--tls-private-key-file", type=FILE, help="Its key.")
+@click.option(
+    "--cert-dir",
+    type=FOLDER,
+    help="Where the certificate is kept that is made without one; ca.crt in it is whom to trust.  "
+    "[default: made for each run]",
+)
 @logging_options
 def dashboard(
-    kubeconfig_file: Path | None,
-    context: str,
+    cluster: ClusterQuestion,
+    data_dir: Path | None,
     bind: str,
     port: int,
     token_file: Path | None,
-    config_file: Path | None,
-    gates: Gates,
+    allowed_hosts: tuple[str, ...],
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
+    cert_dir: Path | None,
     logging_format: str,
     verbosity: int,
 ) -> None:
@@ -61,25 +73,44 @@ def dashboard(
 
     Prints "ready http://…/#token=…": open that address. It reads with the rights of the kubeconfig's user and no more,
     and writes nothing, but for faults of a `tonnage up` cluster that are set from the page. Ctrl-C or SIGTERM stops it.
+
+    On an address that is not loopback it is served with TLS: with your certificate, else with one that it signs itself,
+    whose fingerprint it tells.
     """
-    from tonnage.client.config import kubeconfig
+    from tonnage.cli.flags.serving_flags import ServingFlags, checked
     from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.server.program import DashboardSettings
 
     start_logging(logging_format, verbosity)
-    for warning in gates.warnings:
-        say("warning", warning)
-    asking = Asking(config_file, gates)
+    serving = ServingFlags(
+        bind_address=bind,
+        secure_port=port,
+        cert_dir=cert_dir,
+        tls_cert_file=tls_cert_file,
+        tls_private_key_file=tls_private_key_file,
+        tls_min_version="",
+        tls_cipher_suites=(),
+        permit_port_sharing=False,
+    )
+    checked(serving)
+    asking = Asking(cluster.config_file, cluster.gates)
     for note in asking.configuration.notes:
         say("note", note)
-    settings = DashboardSettings(host=bind, port=port, asking=asking)
+    scheduler = cluster.scheduler()
+    if scheduler is None and data_dir is not None:
+        scheduler = read_endpoints(data_dir).get("scheduler")
+    settings = DashboardSettings(
+        host=bind,
+        port=port,
+        scheduler=scheduler,
+        scheduler_user=cluster.scheduler_user(),
+        data_dir=data_dir or cluster.embedded_folder,
+        allowed_hosts=allowed_hosts,
+        asking=asking,
+    )
     if token_file is not None:
         settings = replace(settings, token=_token(token_file))
-    folder = kubeconfig_file.absolute().parent if kubeconfig_file is not None else None
-    if folder is not None and (folder / ENDPOINTS_FILE_NAME).exists():
-        settings = replace(settings, scheduler=read_endpoints(folder).get("scheduler"), data_dir=folder)
-    connection = kubeconfig.load(kubeconfig_file, context=context)
-    asyncio.run(run_until_signalled(_run(connection, settings)))
+    asyncio.run(run_until_signalled(_run(cluster, settings, serving)))
 
 
 def _token(path: Path) -> str:
@@ -92,13 +123,31 @@ def _token(path: Path) -> str:
     return token
 
 
-async def _run(connection: Connection, settings: DashboardSettings) -> None:
+async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: ServingFlags) -> None:
     from tonnage.client.http import Client
     from tonnage.dashboard.server.program import served
 
-    async with (
-        Client.connect(connection, clock=SystemClock(), user_agent="tonnage-dashboard") as client,
-        served(client, settings) as address,
-    ):
-        say_ready(address)
+    async with AsyncExitStack() as stack:
+        settings = _with_tls(settings, serving, stack)
+        client = await stack.enter_async_context(
+            Client.connect(cluster.connection, clock=SystemClock(), user_agent="tonnage-dashboard")
+        )
+        say_ready(await stack.enter_async_context(served(client, settings)))
         await asyncio.Event().wait()
+
+
+def _with_tls(settings: DashboardSettings, serving: ServingFlags, stack: AsyncExitStack) -> DashboardSettings:
+    """The settings with TLS where others than this machine's can look, or where a certificate was given."""
+    from tonnage.cli.flags.serving_flags import tls_of
+    from tonnage.dashboard.server.access import WILDCARDS, is_loopback
+
+    own = serving["tls_cert_file"] is None
+    if own and is_loopback(settings.host):
+        return settings
+    if settings.host in WILDCARDS:
+        settings = replace(settings, allowed_hosts=(*settings.allowed_hosts, socket.gethostname().lower()))
+    tls = stack.enter_context(tls_of(serving, lambda: b"", more_names=settings.allowed_hosts))
+    if own:
+        certificate, authority = tls.fingerprints()
+        say("note", f"the certificate is our own, SHA-256 {certificate}; its authority has SHA-256 {authority}")
+    return replace(settings, tls=tls)

@@ -157,8 +157,13 @@ def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @contextmanager
-def tls_of(flags: ServingFlags, client_authorities: Callable[[], bytes]) -> Iterator[ServerTls]:
-    """TLS with the certificate of the flags, else with one that the program signs itself, as upstream does."""
+def tls_of(
+    flags: ServingFlags, client_authorities: Callable[[], bytes], *, more_names: tuple[str, ...] = ()
+) -> Iterator[ServerTls]:
+    """TLS with the certificate of the flags, else with one that the program signs itself, as upstream does.
+
+    `more_names` are names of the program besides its address, for that certificate.
+    """
     from tonnage.serving.server_tls import GivenCertificate, ServerTls
     from tonnage.serving.serving_certificate import ServingCertificate
 
@@ -168,7 +173,7 @@ def tls_of(flags: ServingFlags, client_authorities: Callable[[], bytes]) -> Iter
         given = GivenCertificate(certificate, key, clock)
         yield ServerTls(given, rules=rules, client_authorities=client_authorities)
         return
-    names = (flags["bind_address"], "localhost")
+    names = (flags["bind_address"], "localhost", *more_names)
     if flags["cert_dir"] is not None:
         try:
             own = ServingCertificate(flags["cert_dir"], names, clock)

@@ -97,12 +97,15 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "dashboard": (
         "tonnage dashboard --kubeconfig ~/.kube/config",
-        "tonnage dashboard --kubeconfig t/kubeconfig --port 0",
+        "tonnage dashboard --kubeconfig cluster/kubeconfig --port 0",
+        "tonnage dashboard --bind 0.0.0.0 --allowed-host storage.example --tls-cert-file tls.crt "
+        "--tls-private-key-file tls.key",
     ),
     "status": ("tonnage status --data-dir cluster", "tonnage status --data-dir cluster -o json"),
     "top": ("tonnage top", "tonnage top --kubeconfig cluster/kubeconfig"),
     "up": (
         "tonnage up --data-dir cluster",
+        "tonnage up --data-dir cluster --dashboard",
         "tonnage up --data-dir cluster --nodes 5 --pools 3x100Gi -f examples/09-a-database-on-pools",
     ),
     "version": ("tonnage version", "tonnage version -o json"),

@@ -31,7 +31,7 @@ from tonnage.dashboard.server.attempts import Attempts
 
 ASKED_BY: Final = "X-Tonnage-Dashboard"
 """The header of every request of the page that is not a plain GET. Its value does not matter."""
-_WILDCARDS: Final = ("0.0.0.0", "::", "")
+WILDCARDS: Final = ("0.0.0.0", "::", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Access:
         self._token = token
         self._session = hmac.new(token.encode(), b"tonnage dashboard session", hashlib.sha256).hexdigest()
         self._hosts = {each.lower() for each in hosts}
-        self._takes_any_address = any(each in _WILDCARDS for each in hosts)
+        self._takes_any_address = any(each in WILDCARDS for each in hosts)
         self._is_secure = is_secure
         self._attempts = Attempts(clock or SystemClock())
 
@@ -82,13 +82,7 @@ class Access:
             raise Refused(403, f"the header {ASKED_BY} is missing")
 
     def _is_ours(self, host: str) -> bool:
-        if host in self._hosts or host == "localhost" or host.endswith(".localhost"):
-            return True
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        return address.is_loopback or self._takes_any_address
+        return host in self._hosts or is_loopback(host) or (self._takes_any_address and _is_address(host))
 
     def _origin(self, request: web.BaseRequest) -> str:
         return f"{'https' if self._is_secure else 'http'}://{request.headers['Host'].lower()}"
@@ -136,6 +130,21 @@ class Access:
         if self._is_secure:
             return f"__Host-tonnage-dashboard-{port or 443}"
         return f"tonnage-dashboard-{port or 80}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is of this machine alone, whoever resolves it."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    return _is_address(host) and ipaddress.ip_address(host).is_loopback
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _host_of(request: web.BaseRequest) -> tuple[str, int | None]:

@@ -2,7 +2,7 @@
 
     GET  /, /js/…, /css/…            the pages; they hold nothing about the cluster, and need no token
     POST /login, /logout             the token for a cookie, and back
-    GET  /healthz                    ok
+    GET  /healthz, /livez, /readyz   ok
          /api/v1/…                   the cluster, for whoever has shown the token (docs/reference/dashboard.md)
 
 Errors are JSON, {"error": …, "hint": …}, with the sentences that the command line has.
@@ -64,7 +64,7 @@ class App:
         path = request.path
         page = self._files.get(path) if request.method in ("GET", "HEAD") else None
         self._access.check_place(request, is_page=page is not None)
-        if path == "/healthz":
+        if path in ("/healthz", "/livez", "/readyz"):
             return web.Response(text="ok")
         if page is not None:
             return page.answer(request)

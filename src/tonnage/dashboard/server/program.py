@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from tonnage.client.config.connection import User
 from tonnage.client.http import Client
@@ -19,12 +20,16 @@ from tonnage.dashboard.follow.followed_faults import following_faults
 from tonnage.dashboard.follow.live_cluster import LiveCluster
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
-from tonnage.dashboard.server.access import Access
+from tonnage.dashboard.server.access import WILDCARDS, Access, is_loopback
 from tonnage.dashboard.server.app import App
 from tonnage.dashboard.server.routes import routes_of
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
+from tonnage.serving.server_tls import ServerTls
+
+_GRACE_S: Final = 0.4
+"""How long requests may still take when it ends. Streams never end by themselves, and are cut off after half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,10 @@ class DashboardSettings:
     scheduler_user: User | None = None
     data_dir: Path | None = None
     """The folder of a `tonnage up` cluster: its driver's records and its faults can be seen there."""
+    tls: ServerTls | None = None
+    """How it is served where others than this machine's can reach it."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names by which browsers may ask for it, besides its address."""
     asking: Asking | None = None
     """How the cluster's scheduler is configured that questions are decided by; None for the default."""
 
@@ -55,18 +64,31 @@ async def served(client: Client, settings: DashboardSettings) -> AsyncIterator[s
 @asynccontextmanager
 async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIterator[str]:
     """Serve a cluster while the block runs. Raises TonnageError when the port is taken."""
-    app = App(routes_of(cluster, settings.data_dir, settings.asking), Access(settings.token))
+    host, tls = settings.host, settings.tls
+    if tls is None and not is_loopback(host):
+        raise TonnageError(f"{host} is not this machine alone: a dashboard is served there with TLS only")
+    access = Access(settings.token, hosts=(host, *settings.allowed_hosts), is_secure=tls is not None)
+    app = App(routes_of(cluster, settings.data_dir, settings.asking), access)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(following_faults(cluster, settings.data_dir))
         await stack.enter_async_context(following_pools(cluster, settings.data_dir))
+        if tls is not None:
+            await stack.enter_async_context(tls.renewed())
         try:
             listener = await stack.enter_async_context(
-                listening(app.handle, host=settings.host, port=settings.port, tls=None, grace_s=0.4)
+                listening(
+                    app.handle,
+                    host=host,
+                    port=settings.port,
+                    tls=tls.context if tls is not None else None,
+                    grace_s=_GRACE_S,
+                )
             )
         except OSError as exc:
             raise TonnageError(
-                f"cannot listen on {settings.host}:{settings.port}: {exc.strerror or exc}",
-                hint="choose another --port, or 0 for a free one",
+                f"cannot listen on {host}:{settings.port}: {exc.strerror or exc}",
+                hint="choose another --port, or 0 for a free one; --bind is an address of this machine",
             ) from exc
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        yield f"http://{host}:{listener.port}/#token={settings.token}"
+        name = settings.allowed_hosts[0] if host in WILDCARDS and settings.allowed_hosts else host
+        shown_as = f"[{name}]" if ":" in name else name
+        yield f"{'http' if tls is None else 'https'}://{shown_as}:{listener.port}/#token={settings.token}"
