@@ -56,8 +56,8 @@ async def served(client: Client, settings: DashboardSettings) -> AsyncIterator[s
     """Serve a live cluster while the block runs; the address with its token is given."""
     cluster = LiveCluster(client, scheduler=settings.scheduler, scheduler_user=settings.scheduler_user)
     async with cluster:
-        await cluster.wait_first()
-        async with shown(cluster, settings) as address:
+        async with shown(cluster, settings) as address:  # first of all: a port that is taken is told at once
+            await cluster.wait_first()
             yield address
 
 
