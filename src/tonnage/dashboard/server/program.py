@@ -55,10 +55,9 @@ class DashboardSettings:
 async def served(client: Client, settings: DashboardSettings) -> AsyncIterator[str]:
     """Serve a live cluster while the block runs; the address with its token is given."""
     cluster = LiveCluster(client, scheduler=settings.scheduler, scheduler_user=settings.scheduler_user)
-    async with cluster:
-        async with shown(cluster, settings) as address:  # first of all: a port that is taken is told at once
-            await cluster.wait_first()
-            yield address
+    async with cluster, shown(cluster, settings) as address:  # first of all: a port that is taken is told at once
+        await cluster.wait_first()
+        yield address
 
 
 @asynccontextmanager
