@@ -18,8 +18,9 @@ is busy all the time still says something."""
 BUSY_QPS = 10.0
 BUSY_BURST = 8
 """Requests that may wait, a second and at once, of a program that has more urgent work to do."""
+LONG_LINE_S = 20.0
 LONG_BUSY_QPS = 50.0
-"""The same once requests have stood in line for `PATIENCE_S`, or what is told would come later and later."""
+"""The same once requests have stood in line for so long, or what is told would come later and later."""
 _LOOK_EVERY_S = 0.05
 """How often a request that gives way looks whether the work is done."""
 _SHORTEST_WAIT_S = 0.001
@@ -88,7 +89,7 @@ class SpareTokens:
     Half of the other's burst is not touched, so that whoever comes there with many requests at once finds it. While
     one of `busy` says so, few are sent: what they cost is taken from who has work to do. The others follow as soon as
     nobody says so any more, and at the latest after `PATIENCE_S`. Those who ask may have more behind them that have not
-    asked yet (`Recorder` has eight workers), so that a line which does not end for `PATIENCE_S` moves faster, too.
+    asked yet (`Recorder` has eight workers), so that a line which does not end for `LONG_LINE_S` moves faster, too.
     """
 
     def __init__(self, own: TokenBucket, of: TokenBucket | None, *, clock: Clock) -> None:
@@ -140,7 +141,7 @@ class SpareTokens:
 
     def _may_pass(self) -> bool:
         """Whether one of the few that are sent by who is busy is due."""
-        is_long = self._clock.monotonic() - self._in_line_since_s >= PATIENCE_S
+        is_long = self._clock.monotonic() - self._in_line_since_s >= LONG_LINE_S
         return (self._while_long_busy if is_long else self._while_busy).take_now()
 
     def _is_busy(self) -> bool:
