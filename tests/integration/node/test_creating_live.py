@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from node_stage import NodeStage, node_stage
 
+from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.csi.errors import Code
 from tonnage.errors import TonnageError
@@ -64,6 +65,52 @@ async def test_a_pod_whose_driver_hangs_is_said_to_be_created_meanwhile() -> Non
         await eventually_async(lambda: _is_creating(stage, "db"))
         gate.set()
         await stage.becomes("db", "Running")
+
+
+async def test_while_others_are_written_of_it_is_said_later_and_not_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_busy = True
+    monkeypatch.setattr(Client, "is_writing", property(lambda _: is_busy))
+    monkeypatch.setattr(worker, "_CREATING_S", 0.05)
+    monkeypatch.setattr(worker, "_CREATING_IN_A_BURST_S", 3600.0)
+    async with node_stage() as stage:
+        driver = await _ready_driver(stage)
+        gates = {"soon": asyncio.Event(), "late": asyncio.Event()}
+        hanging: set[str] = set()
+
+        async def hang(method: str) -> None:
+            if method == "NodeStageVolume":
+                name = driver.asked(method)[-1].volume_id.removeprefix("handle-")
+                hanging.add(name)
+                await gates[name].wait()
+
+        driver.before_call = hang
+        informers, seen = Informers(stage.client), list[Pod]()
+        informers.of(Pod).on_change(seen.append)
+        async with informers:
+            await informers.wait_synced()
+            for name in gates:
+                await stage.volume(name)
+                await stage.attach(name)
+                await stage.pod(f"on-{name}", name)
+                await eventually_async(lambda name=name: _is(name in hanging))
+            gates["soon"].set()
+            await stage.becomes("on-soon", "Running")
+            assert not any(_waits_for(each) for each in seen)
+            is_busy = False
+            await eventually_async(lambda: _is_creating(stage, "on-late"))
+            gates["late"].set()
+            await stage.becomes("on-late", "Running")
+
+
+async def test_a_burst_that_does_not_end_is_no_reason_to_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Client, "is_writing", property(lambda _: True))
+    monkeypatch.setattr(worker, "_CREATING_S", 0.05)
+    monkeypatch.setattr(worker, "_CREATING_IN_A_BURST_S", 0.1)
+    async with node_stage() as stage:
+        await _ready_driver(stage)
+        await stage.volume("data")
+        await stage.pod("db", "data")
+        await eventually_async(lambda: _is_creating(stage, "db"))
 
 
 async def _ready_driver(stage: NodeStage) -> ScriptedDriver:

@@ -46,6 +46,11 @@ from tonnage.objects.document import Doc
 _CREATING_S: Final = 1.0
 """How long a pod's volumes may take before it is said that it is being created. Most pods run by then, and one write
 says both; upstream's status manager, too, writes what is so when it comes to a pod and not what was so before."""
+_CREATING_IN_A_BURST_S: Final = 5.0
+"""The same while this program writes of other pods, too: each takes longer, and runs all the same. What is written of
+those that run goes first."""
+_LOOK_EVERY_S: Final = 0.25
+"""How often it is looked whether others are still written of."""
 
 _log = logs.logger(__name__)
 
@@ -129,7 +134,7 @@ class PodWorker:
 
         Yields what is left of that time; 0.0 when it has been said.
         """
-        left_s = progress.since_s + _CREATING_S - self._clock.monotonic()
+        left_s = self._unsaid_for_s(progress)
         if pod.status.start_time is not None or left_s <= 0:
             await self._say_creating(pod, progress)
             yield 0.0
@@ -138,7 +143,9 @@ class PodWorker:
 
         async def say_later() -> None:
             nonlocal is_due
-            await self._clock.sleep(left_s)
+            await self._clock.sleep(min(left_s, _CREATING_S))
+            while (still_s := self._unsaid_for_s(progress)) > 0:
+                await self._clock.sleep(min(still_s, _LOOK_EVERY_S))
             is_due = True
             await self._say_creating(pod, progress)
 
@@ -155,6 +162,11 @@ class PodWorker:
             failure = None if saying.cancelled() else saying.exception()
         if failure is not None:
             raise failure
+
+    def _unsaid_for_s(self, progress: PodProgress) -> float:
+        """How long it may still take until it is to be said that a pod is being created."""
+        patience_s = max(_CREATING_S, _CREATING_IN_A_BURST_S) if self._client.is_writing else _CREATING_S
+        return progress.since_s + patience_s - self._clock.monotonic()
 
     async def _say_creating(self, pod: Pod, progress: PodProgress) -> None:
         now = self._clock.now()
