@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from functools import partial
 from typing import Any
 
 import pytest
@@ -92,7 +93,7 @@ async def test_while_others_are_written_of_it_is_said_later_and_not_never(monkey
                 await stage.volume(name)
                 await stage.attach(name)
                 await stage.pod(f"on-{name}", name)
-                await eventually_async(lambda name=name: _is(name in hanging))
+                await eventually_async(partial(_is_among, name, hanging))
             gates["soon"].set()
             await stage.becomes("on-soon", "Running")
             assert not any(_waits_for(each) for each in seen)
@@ -127,6 +128,10 @@ def _waits_for(pod: Pod) -> str:
 
 async def _is_creating(stage: NodeStage, name: str) -> bool:
     return _waits_for(await stage.client.get(Pod, f"default/{name}")) == "ContainerCreating"
+
+
+async def _is_among(name: str, names: set[str]) -> bool:
+    return name in names
 
 
 async def _is(holds: object) -> bool:
