@@ -10,14 +10,18 @@ import {el, keyed, replace} from "./dom.js";
 import {State} from "./state.js";
 import * as explain from "./views/explain.js";
 import * as faults from "./views/faults.js";
+import * as flow from "./views/flow.js";
 import * as map from "./views/map.js";
 import * as pending from "./views/pending.js";
+import * as pod from "./views/pod.js";
 import * as whatIf from "./views/what_if.js";
 
 const VIEWS = {
   map,
   pending,
+  flow,
   explain,
+  pod,
   "what-if": whatIf,
   faults,
 };

@@ -79,9 +79,9 @@ function claimPart(claim) {
   if (claim.poolPolicy) fact("driver takes", named(claim.poolPolicy));
   if (claim.grade) fact("fit", GRADES[claim.grade] ?? claim.grade);
   if (claim.attach) fact("attach slots", `${claim.attach.used} of ${claim.attach.limit ?? "any number"} used`);
-  if (claim.reservedBy) fact("reserved", "for ", link("pod", claim.reservedBy.pod) ?? "somebody", " since ", ageOf(claim.reservedBy.since));
+  if (claim.reservedBy) fact("reserved", "for ", link("pod", claim.reservedBy.pod) ?? "somebody", ` since ${clockTime(claim.reservedBy.since)}, for `, ageOf(claim.reservedBy.since));
   for (const each of claim.promised ?? []) {
-    fact("promised", each.size, " to ", each.pod ? link("pod", each.pod) : named(each.claim), " since ", ageOf(each.since));
+    fact("promised", each.size, " to ", each.pod ? link("pod", each.pod) : named(each.claim), ` since ${clockTime(each.since)}, for `, ageOf(each.since));
   }
   return el(
     "section",

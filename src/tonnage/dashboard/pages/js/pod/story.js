@@ -1,0 +1,53 @@
+// What happened to a pod, one below the other: steps with times and the gaps between them, and its Events.
+
+import {el} from "../dom.js";
+import {marksOf, kindOf} from "../flow/steps.js";
+import {clockTime, count} from "../format.js";
+import {link, named} from "../links.js";
+import {ageOf, span} from "../since.js";
+
+/** The steps of its lane, the oldest first. */
+export function stepsPart(steps, isDone) {
+  if (!steps.length) return el("p", {class: "quiet"}, "No step of it has been seen since this dashboard began to look.");
+  const marks = marksOf(steps);
+  const items = marks.map(({step, last, times, gap_s}, number) => {
+    const {sign, word, tone} = kindOf(step);
+    return el(
+      "li",
+      {class: "story-step", "data-kind": step.kind},
+      el("span", {class: "story-gap"}, number ? `+${span(gap_s)}` : ""),
+      el("span", {class: "lane-sign", "data-tone": tone ?? "plain", "aria-hidden": "true"}, sign),
+      el(
+        "div",
+        {class: "story-told"},
+        el("b", {}, word),
+        times > 1 ? el("span", {class: "badge"}, `${count(times, "time")}, last ${clockTime(last.at)}`) : null,
+        step.node ? [" ", link("node", step.node)] : null,
+        el("p", {}, el("bdi", {}, step.text)),
+        el("p", {class: "quiet"}, el("time", {datetime: step.at}, clockTime(step.at)), step.source ? [", says ", named(step.source)] : ""),
+      ),
+    );
+  });
+  const whole_s = (Date.parse(steps.at(-1).at) - Date.parse(steps[0].at)) / 1000;
+  const end = isDone ? `${span(whole_s)} in all` : ["goes on for ", ageOf(steps.at(-1).at)];
+  return [el("ol", {class: "story-steps"}, items), el("p", {class: "quiet"}, end)];
+}
+
+/** Events about the pod and its claims, the newest first. */
+export function eventsPart(events) {
+  if (!events.length) return el("p", {class: "quiet"}, "There are no Events of it.");
+  const rows = [...events].reverse().map(event =>
+    el(
+      "tr",
+      {class: event.type === "Warning" ? "is-warning" : null},
+      el("td", {}, ageOf(event.last ?? event.at), event.count > 1 ? el("span", {class: "quiet"}, ` ×${event.count}`) : null),
+      el("td", {}, event.type === "Warning" ? "▲ Warning" : event.type),
+      el("td", {}, el("bdi", {}, event.reason)),
+      el("td", {class: "event-message"}, el("bdi", {}, event.message)),
+      el("td", {}, el("bdi", {}, event.about)),
+      el("td", {}, el("bdi", {}, event.from)),
+    ),
+  );
+  const heads = ["Ago", "Type", "Reason", "Message", "About", "From"].map(head => el("th", {scope: "col"}, head));
+  return el("div", {class: "wide", tabindex: "0", role: "region", "aria-label": "Events"}, el("table", {class: "plain-table"}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)));
+}

@@ -1,0 +1,126 @@
+// Flow: decisions, reservations, bindings, provisioning, attachments and rebuilds as they happen, one lane a pod, the one
+// with the newest step on top. Lanes stay where they are while somebody points at them, and all of them while paused.
+
+import {calmOrder} from "../calm_order.js";
+import {el, replace} from "../dom.js";
+import {makeLane, updateLane} from "../flow/lane.js";
+import {KINDS, kindOf, newsOf} from "../flow/steps.js";
+import {count} from "../format.js";
+import {keepAges} from "../since.js";
+import {windowed} from "../windowed.js";
+
+export const title = "Flow";
+
+const ROW = 66;
+const chosen = {namespace: "", workload: "", kind: "", word: "", moving: false}; // kept for when one comes back
+
+/** Show the flow in `main`; the function that is given back closes it. */
+export function open(main, {state}) {
+  const told = el("p", {class: "flow-told", role: "status"});
+  const pause = el("button", {type: "button", "aria-pressed": "false"}, "Pause");
+  const namespaces = select("Namespace", "all namespaces");
+  const workloads = select("Workload", "all workloads");
+  const kinds = select("Kind of step", "all steps");
+  const search = el("input", {type: "search", placeholder: "pod, node or text", "aria-label": "Show lanes with this in them", value: chosen.word});
+  const moving = el("input", {type: "checkbox", checked: chosen.moving});
+  const empty = el("p", {class: "quiet"});
+  const list = windowed({label: "Lanes of pods", rowHeight: ROW, most: 1000, keyOf: ({key}) => key, make: makeLane, update: updateLane});
+  const view = el(
+    "div",
+    {class: "flow"},
+    el("div", {class: "view-head"}, el("h2", {}, "Flow"), told, el("div", {class: "view-tools"}, pause)),
+    el("div", {class: "flow-filters", role: "group", "aria-label": "Which lanes"}, search, namespaces, workloads, kinds, el("label", {}, moving, " not done yet")),
+    empty,
+    list.element,
+  );
+  main.append(view);
+
+  let paused = null; // the lanes as they were
+  let isAsked = false;
+  const current = () => paused ?? lanesOf(state);
+
+  const draw = () => {
+    isAsked = false;
+    const lanes = current();
+    fillOptions(lanes);
+    const shown = lanes.filter(isWanted);
+    list.show(calm.order(shown, lane => lane.key));
+    list.element.hidden = !shown.length;
+    empty.textContent = shown.length ? "" : lanes.length ? "No lane has this." : "Nothing has happened yet since this dashboard began to look.";
+    const text = `${count(shown.length, "pod")}${shown.length < lanes.length ? ` of ${lanes.length.toLocaleString("en")}` : ""}${paused ? " · paused" : ""}`;
+    if (told.textContent !== text) told.textContent = text;
+  };
+  const calm = calmOrder(list.element, () => draw());
+  const drawSoon = () => {
+    if (isAsked) return;
+    isAsked = true;
+    requestAnimationFrame(draw);
+  };
+
+  function fillOptions(lanes) {
+    setOptions(namespaces, chosen.namespace, new Set(lanes.map(({lane}) => lane.pod.split("/")[0])));
+    setOptions(workloads, chosen.workload, new Set(lanes.map(({workload}) => workload).filter(Boolean)));
+    const present = new Set(lanes.flatMap(({lane}) => (lane.steps ?? []).map(step => step.kind)));
+    setOptions(kinds, chosen.kind, new Set([...Object.keys(KINDS), ...present].filter(kind => present.has(kind))), kind => kindOf({kind}).word);
+  }
+
+  const choose = (name, read) => event => {
+    chosen[name] = read(event.target);
+    draw();
+  };
+  namespaces.addEventListener("change", choose("namespace", field => field.value));
+  workloads.addEventListener("change", choose("workload", field => field.value));
+  kinds.addEventListener("change", choose("kind", field => field.value));
+  search.addEventListener("input", choose("word", field => field.value));
+  moving.addEventListener("change", choose("moving", field => field.checked));
+  pause.addEventListener("click", () => {
+    paused = paused ? null : lanesOf(state);
+    pause.setAttribute("aria-pressed", String(Boolean(paused)));
+    pause.textContent = paused ? "Go on" : "Pause";
+    draw();
+  });
+  draw();
+  const stopFollowing = state.onChange(changed => {
+    if ((changed.lanes || changed.pods) && !paused) drawSoon();
+  });
+  const stopAges = keepAges(view);
+  return () => {
+    stopFollowing();
+    stopAges();
+    list.close();
+  };
+}
+
+/** Every lane with its pod's workload, the one with the newest step first. */
+function lanesOf(state) {
+  const lanes = [];
+  for (const [key, lane] of state.lanes) {
+    const pod = state.pods.get(lane.pod);
+    lanes.push({key, lane, workload: pod?.uid === key ? pod.workload ?? "" : "", news: newsOf(lane)});
+  }
+  return lanes.sort((one, other) => other.news - one.news || (one.key < other.key ? -1 : 1));
+}
+
+function isWanted({lane, workload}) {
+  const word = chosen.word.trim().toLowerCase();
+  const steps = lane.steps ?? [];
+  if (chosen.namespace && !lane.pod.startsWith(`${chosen.namespace}/`)) return false;
+  if (chosen.workload && workload !== chosen.workload) return false;
+  if (chosen.kind && !steps.some(step => step.kind === chosen.kind)) return false;
+  if (chosen.moving && lane.done) return false;
+  return !word || `${lane.pod} ${workload}`.toLowerCase().includes(word) || steps.some(step => `${step.text} ${step.node ?? ""}`.toLowerCase().includes(word));
+}
+
+function select(label, all) {
+  return el("select", {"aria-label": label}, el("option", {value: ""}, all));
+}
+
+/** Offer these values, besides all of them; what is chosen stays offered while it is chosen. */
+function setOptions(field, value, values, wordOf = each => each) {
+  const offered = [...new Set([...values, ...(value ? [value] : [])])].sort();
+  const key = JSON.stringify(offered);
+  if (field.dataset.offered === key) return;
+  field.dataset.offered = key;
+  replace(field, field.options[0], offered.map(each => el("option", {value: each}, wordOf(each))));
+  field.value = value;
+}
