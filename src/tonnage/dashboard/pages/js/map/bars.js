@@ -18,16 +18,17 @@
 export function barsOf(row, {claims, coming, told, volumes}) {
   const entries = told.flatMap(([key, each]) => (each.reserved ?? []).map(entry => ({capacity: key, ...entry})));
   const promised = new Set(entries.flatMap(entry => entry.claims ?? []));
+  const listed = new Set((row.pools ?? []).flatMap(pool => pool.volumes ?? []));
   const ghosts = [
-    ...claims.filter(key => volumes.get(key).state === "making" && !promised.has(key)).map(key => ghost("making", key, volumes)),
-    ...coming.filter(key => !promised.has(key)).map(key => ghost("coming", key, volumes)),
+    ...claims.filter(key => volumes.get(key).state === "making" && !promised.has(key) && !listed.has(key)).map(key => ghost("making", key, volumes)),
+    ...coming.filter(key => !promised.has(key) && !listed.has(key)).map(key => ghost("coming", key, volumes)),
   ];
   const kept = entries.map(entry => ({kind: "kept", bytes: entry.bytes ?? 0, entry}));
   const unlisted = [];
   const bars = row.pools?.length ? insideBars(row, claims, volumes, told, unlisted) : outsideBars(claims, told, volumes);
   // Where a node has one pool it is clear where such room is taken from; else it is drawn beside the pools.
   const rooms = bars.filter(bar => bar.kind === "pool" || bar.kind === "free");
-  const homeless = unlisted.map(key => blockOf(key, volumes));
+  const homeless = unlisted.map(key => blockOf(key, volumes, row.name));
   for (const segment of [...ghosts, ...kept]) {
     const pool = segment.kind === "making" && row.pools?.length ? (volumes.get(segment.key).pool ?? -1) : -1;
     const home = rooms.length === 1 ? rooms[0] : (rooms[pool] ?? homeOf(segment, rooms));
@@ -79,10 +80,12 @@ function putKept(bar, segment) {
   put(bar, segment);
 }
 
-/** The block of a claim that lies on the node. */
-function blockOf(key, volumes) {
+/** The block of a claim on a node: one that is on its way leaves it, or is made there already. */
+function blockOf(key, volumes, node) {
   const volume = volumes.get(key);
-  return {kind: volume.state === "moving" ? "leaving" : "claim", key, bytes: volume.bytes ?? 0};
+  const isComing = volume.target === node && node !== undefined;
+  const kind = volume.state === "moving" ? (isComing ? "coming" : "leaving") : volume.state === "making" ? "making" : "claim";
+  return {kind, key, bytes: volume.bytes ?? 0};
 }
 
 /** Claims of the node that are in no pool's list, such as those of a plan, are put where their row says, or into `unlisted`. */
@@ -103,7 +106,7 @@ function insideBars(row, claims, volumes, told, unlisted) {
     const bar = {kind: "pool", label: pool.name ?? (row.pools.length > 1 ? `pool ${index}` : "pool"), size: pool.size ?? 0, total: pool.size ?? 0, free, segments: [], stale, toldAt};
     let named = 0;
     for (const key of inOrder(listed[index], volumes)) {
-      const block = blockOf(key, volumes);
+      const block = blockOf(key, volumes, row.name);
       named += block.bytes;
       put(bar, block);
     }

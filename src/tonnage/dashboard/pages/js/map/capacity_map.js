@@ -117,7 +117,7 @@ export class CapacityMap {
     this.pending = {};
     this.isChanged = false;
     const touched = this.facts.update(changed);
-    if (touched.isAll || changed.classes) this.learnt = "";
+    if (touched.isAll) this.learnt = "";
     if (touched.isAll) this.panel.refresh();
     else this.panel.refresh(touched, changed);
     if (touched.isArranged || touched.isLoose || this.isResorted(touched)) this.arrange();

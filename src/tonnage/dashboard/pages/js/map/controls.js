@@ -5,6 +5,7 @@ import {count} from "../format.js";
 import {GROUPS, SORTS} from "./arrangement.js";
 import {COLOUR_BY} from "./colours.js";
 import {LEVEL_ORDER, LEVEL_WORDS} from "./levels.js";
+import {SIGNS} from "./signs.js";
 
 const FULL_STEPS = ["0 %", "20 %", "40 %", "60 %", "80 %"];
 
@@ -104,7 +105,13 @@ export class Controls {
     this.legendId = id;
     const item = (attributes, sign, words) => el("li", {}, el("span", {class: "swatch", "aria-hidden": "true", ...attributes}, sign), el("bdi", {}, words));
     if (level === "cells") {
-      return replace(this.legend, FULL_STEPS.map((words, step) => item({"data-fill": step}, "", `from ${words}`)), item({"data-fill": "unknown"}, "", "not told"), item({class: "swatch mark-swatch"}, "!", "trouble"), item({class: "swatch mark-swatch"}, "‖", "cordoned"), item({class: "swatch mark-swatch"}, "→", "volumes on their way"));
+      const signs = Object.values(SIGNS).filter(sign => sign !== SIGNS.kept);
+      return replace(
+        this.legend,
+        FULL_STEPS.map((words, step) => item({"data-fill": step}, "", `from ${words}`)),
+        item({"data-fill": "unknown"}, "", "not told"),
+        signs.map(sign => item({class: "swatch mark-swatch"}, sign.mark, sign.word)),
+      );
     }
     const nameless = choices.colourBy === "class" ? "no class" : "no claim";
     replace(

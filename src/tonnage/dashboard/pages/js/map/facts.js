@@ -19,6 +19,8 @@ export class Facts {
   rebuild() {
     this.cache = new Map();
     this.zones = new Map([...this.state.nodes].map(([name, row]) => [name, row.zone ?? ""]));
+    this.listedOn = new Map(); // key of a volume → nodes with a pool that lists it
+    this.listedBy = new Map(); // node → keys that its pools list
     this.claimsOf = new Map(); // node → keys of volumes that are there, or are being made there
     this.comingTo = new Map(); // node → keys of volumes on their way to it
     this.toldOf = new Map(); // node → keys of capacity objects of this node alone
@@ -28,12 +30,13 @@ export class Facts {
     this.shared = new Set(); // capacity objects that several nodes share, or that reach none
     this.waiting = new Set(); // claims that are nowhere yet
     this.nowhere = new Set(); // volumes that are on no one node: every node reaches them, or they are lost
+    for (const name of this.state.nodes.keys()) this.filePools(name);
     for (const key of this.state.volumes.keys()) this.fileVolume(key);
     for (const key of this.state.capacities.keys()) this.fileCapacity(key);
   }
 
-  /** Take in what changed; null stands for everything. `isArranged` says that nodes came, went or changed zone; `isLoose` that claims without a
-   * node or shared capacity did. */
+  /** Take in what changed; null stands for everything. `isArranged` says that nodes came, went or changed zone;
+   * `isLoose` that claims without a node or shared capacity did; `isAll` that any node's facts may have. */
   update(changed) {
     const touched = {nodes: new Set(), isArranged: false, isLoose: false, isAll: false};
     if (changed === null) {
@@ -51,9 +54,11 @@ export class Facts {
       if (this.zones.get(name) !== zone) touched.isArranged = true;
       if (row === undefined) this.zones.delete(name);
       else this.zones.set(name, zone);
+      this.filePools(name);
       touch(name);
     }
     for (const key of changed.volumes ?? []) {
+      this.listedOn.get(key)?.forEach(touch);
       this.places.get(key)?.forEach(touch);
       if (this.waiting.has(key) || this.nowhere.has(key)) touched.isLoose = true;
       this.fileVolume(key);
@@ -67,8 +72,20 @@ export class Facts {
       touch(this.reaches.get(key));
       if (this.shared.has(key)) touched.isLoose = true;
     }
-    if (changed.classes) touched.isLoose = true;
+    if (changed.classes) {
+      // Which classes share their pools may be otherwise now.
+      this.cache.clear();
+      touched.isArranged = touched.isLoose = touched.isAll = true;
+    }
     return touched;
+  }
+
+  filePools(name) {
+    for (const key of this.listedBy.get(name) ?? []) unfile(this.listedOn, key, name);
+    const keys = (this.state.nodes.get(name)?.pools ?? []).flatMap(pool => pool.volumes ?? []);
+    if (keys.length) this.listedBy.set(name, keys);
+    else this.listedBy.delete(name);
+    for (const key of keys) file(this.listedOn, key, name);
   }
 
   fileVolume(key) {
@@ -126,8 +143,8 @@ export class Facts {
 
   workOut(name, row) {
     const {volumes, capacities} = this.state;
-    const claims = [...(this.claimsOf.get(name) ?? [])];
-    const coming = [...(this.comingTo.get(name) ?? [])];
+    const claims = [...(this.claimsOf.get(name) ?? [])].sort();
+    const coming = [...(this.comingTo.get(name) ?? [])].sort();
     const told = [...(this.toldOf.get(name) ?? [])].sort().map(key => [key, capacities.get(key)]);
     let bars;
     const fact = {

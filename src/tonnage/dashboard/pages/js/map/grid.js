@@ -41,8 +41,11 @@ export class Grid {
     this.element.style.setProperty("height", `${layout.height}px`);
     set(this.element, "aria-rowcount", layout.rows.length);
     set(this.element, "aria-colcount", layout.perRow);
+    const hadFocus = this.hasFocus;
     if (!layout.placeOf.has(this.cursor)) this.cursor = neighbour(layout, "", "Home") ?? "";
     this.draw({isAll: true});
+    // An element that changed its place among others has lost the focus.
+    if (hadFocus && !this.hasFocus) this.cellOf(this.cursor)?.focus({preventScroll: true});
   }
 
   /** Draw the rows that are seen: those that came into sight, and those with one of these nodes in them. */

@@ -36,7 +36,7 @@ export class GroupRows {
       element.firstChild,
       items,
       item => item.key,
-      () => el("div", {class: "shared"}, el("p", {class: "shared-head"}), el("div", {class: "detail-bars"})),
+      () => el("div", {class: "shared-capacity"}, el("p", {class: "shared-head"}), el("div", {class: "detail-bars"})),
       (child, item) => {
         const reach = item.row.nodeCount ? `shared by ${count(item.row.nodeCount, "node")}` : "reaches no node";
         replace(child.firstChild, el("b", {}, el("bdi", {}, item.row.storageClass)), ` ${reach}`);

@@ -1,0 +1,75 @@
+"""The map's arithmetic, in the browser that it runs in: layout, bars, arrangement, and facts kept up to date.
+
+What runs there is in map_modules.js.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dashboard_window import Window
+
+SCRIPTS = Path(__file__).with_name("map_modules.js").read_text()
+
+
+async def found_by(window: Window, name: str, *given: object) -> Any:
+    """What one of the scripts gives back."""
+    return await window.page.evaluate(f"given => (\n{SCRIPTS}\n).{name}(...given)", list(given))
+
+
+async def test_layout_bars_arrangement_and_facts(window: Window):
+    found = await found_by(window, "layout")
+    # header 30 + 10, shared 50 + 10, a row of 40 + 10, a row of 20 + 10; a collapsed group has its header alone.
+    assert found["rows"] == [
+        ["header", "", 0, 30],
+        ["shared", "", 40, 50],
+        ["nodes", "a1,a2", 100, 40],
+        ["nodes", "a3", 150, 20],
+        ["header", "", 180, 30],
+        ["header", "", 220, 30],
+        ["nodes", "c1,c2", 260, 20],
+    ]
+    assert found["height"] == 280
+    assert found["seen"] == [[0, 1], [2, 3], [7, 7]]
+    assert found["moves"] == ["a3", "a3", "c1", "a3", None, "a1", "c2"]
+    assert found["columns"] == [{"perRow": 3, "width": 30}, {"perRow": 1, "width": 10}]
+
+    found = await found_by(window, "bars")
+    in_pool = [["claim", "s/a", 0, 30], ["leaving", "s/b", 30, 20], ["other", "", 50, 10]]  # 100 - 40 - 50 is not named
+    ghosts = [["making", "s/new"], ["coming", "s/in"], ["kept", ""]]
+    assert found["one"] == [
+        ["pool", 100, [*in_pool, ["making", "s/new", 60, 5], ["coming", "s/in", 65, 7], ["kept", "", 72, 10]]]
+    ]
+    assert found["two"][0] == ["pool", 100, in_pool]
+    assert [each[:2] for each in found["two"][2][2]] == ghosts, "nobody tells in which of two pools"
+    claims, free = found["outside"]
+    assert claims == ["claims", 50, in_pool[:2]]
+    assert free[:2] == ["free", 40] and [each[:2] for each in free[2]] == ghosts
+    assert found["object"][0][2][-1] == ["kept", "", 60, 40], "mode Object keeps all that is free"
+    assert found["slivers"] == [["small", 8, 8], ["claim", 1, 1]]
+
+    found = await found_by(window, "arranged")
+    assert found["byName"] == ["a: n-0,n-1", "b: n-9,n-10", ": lost"]
+    assert found["trouble"] == ["a: n-1,n-0", "b: n-9,n-10", ": lost"]
+    assert found["fullest"] == ["all: n-10,n-0,n-1,n-9,lost"]
+    assert found["cordoned"] == ["b: n-9"]
+    assert found["troubled"] == ["a: n-1"]
+    assert found["class"] == ["a: n-0"]
+    assert found["pod"] == found["volume"] == [["n-0"], ["shop/cart"], []]
+    assert found["ofClass"] == [["n-0"], ["shop/cart", "shop/late"], ["shop/late"]]
+    assert found["node"] == [["n-10"], [], []]
+    assert found["none"] is None
+    assert found["letters"] == ["F", "FL", "FA", "–", "A", "A2", "A3", "A4", "A5"]
+    assert found["ninth"] == [0, 1]
+    assert found["bytes"] == ["0 B", "1023 B", "1.5 KiB", "1023 GiB", "5 GiB"]
+
+    for seed in (1, 7, 42):
+        assert await found_by(window, "facts", seed) == ""
+
+
+@pytest.mark.slow
+async def test_facts_that_are_kept_up_to_date_are_those_worked_out_anew(window: Window):
+    for seed in range(100, 160):
+        assert await found_by(window, "facts", seed) == "", seed
