@@ -6,7 +6,7 @@
 // function that closes it. `context` is {state, about, go}.
 
 import {ask, follow, login, loginWith, Refusal} from "./api.js";
-import {el, keyed, replace} from "./dom.js";
+import {el, keyed, replace, set} from "./dom.js";
 import {State} from "./state.js";
 import * as explain from "./views/explain.js";
 import * as faults from "./views/faults.js";
@@ -16,7 +16,7 @@ import * as pending from "./views/pending.js";
 import * as pod from "./views/pod.js";
 import * as whatIf from "./views/what_if.js";
 
-const VIEWS = {
+export const VIEWS = {
   map,
   pending,
   flow,
@@ -35,24 +35,45 @@ function go(where) {
   location.hash = `#/${where}`;
 }
 
+/** The view that the address names, and what it is about; the map for an address that names none. */
+function whereTo() {
+  try {
+    const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+    if (Object.hasOwn(VIEWS, name)) return [name, rest];
+  } catch (error) {
+    if (!(error instanceof URIError)) throw error; // somebody's address, broken off within an escape
+  }
+  return ["map", []];
+}
+
 function show() {
-  const [name = "map", ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  const view = VIEWS[name] ?? VIEWS.map;
+  const [name, rest] = whereTo();
+  const view = VIEWS[name];
   close();
   replace(main);
   document.title = `${view.title} · Tonnage`;
   close = view.open(main, {state, about, go}, ...rest) ?? (() => {});
-  showNavigation(VIEWS[name] ? name : "map");
+  showNavigation(name);
 }
 
+const links = el("ul", {});
+document.getElementById("nav").append(links);
+
 function showNavigation(current) {
-  const items = Object.entries(VIEWS).filter(([, view]) => view.isListed?.(about) ?? true);
-  const list = el("ul", {});
-  for (const [name, view] of items) {
-    list.append(el("li", {}, el("a", {href: `#/${name}`, "aria-current": name === current ? "page" : null}, view.title)));
-  }
-  replace(document.getElementById("nav"), list);
+  keyed(
+    links,
+    Object.entries(VIEWS).filter(([, view]) => view.isListed?.(about) ?? true),
+    ([name]) => name,
+    ([name, view]) => el("li", {}, el("a", {href: `#/${name}`}, view.title)),
+    (child, [name]) => set(child.firstChild, "aria-current", name === current ? "page" : null),
+  );
 }
+
+// A link to #main would be taken for the name of a view.
+document.querySelector(".skip").addEventListener("click", event => {
+  event.preventDefault();
+  main.focus();
+});
 
 function showStatus(status) {
   const element = document.getElementById("status");
@@ -71,7 +92,7 @@ function showNotices() {
     () => el("p", {class: "notice"}),
     (child, item) => {
       child.dataset.severity = item.severity ?? "warning";
-      replace(child, el("b", {}, item.key), ": ", item.text, item.hint ? ` (${item.hint})` : "");
+      replace(child, el("b", {}, el("bdi", {}, item.key)), ": ", el("bdi", {}, item.text), item.hint ? [" (", el("bdi", {}, item.hint), ")"] : "");
     },
   );
 }
@@ -108,11 +129,16 @@ function askForToken() {
 }
 
 /** Log in, find out what this dashboard is of, and follow it; when its token changes, all of it again. */
-async function begin() {
-  if (!(await login())) await askForToken();
-  about = await ask("/api/v1/about");
+async function start() {
+  try {
+    if (!(await login())) await askForToken();
+    about = await ask("/api/v1/about");
+  } catch (error) {
+    showStatus(error instanceof Refusal ? error.message : "away");
+    setTimeout(start, 2000);
+    return;
+  }
   isIn = true;
-  show();
   const leave = follow(message => state.apply(message), status => {
     showStatus(status);
     if (status !== "refused") return;
@@ -122,16 +148,7 @@ async function begin() {
     close = () => {};
     start();
   });
-}
-
-/** Begin, until somebody answers. */
-async function start() {
-  try {
-    await begin();
-  } catch (error) {
-    showStatus(error instanceof Refusal ? error.message : "away");
-    setTimeout(start, 2000);
-  }
+  show();
 }
 
 state.onChange(changed => changed.notices && showNotices());

@@ -1,0 +1,152 @@
+"""What holds in every view: hostile names stay text, everybody can use it, nothing scrolls sideways.
+
+The views are those of main.js: a new one is covered by being there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from dashboard_window import Window
+from playwright.async_api import Page, expect
+from shown_objects import HOSTILE, hostile_objects, ordinary_objects
+
+from tonnage.dashboard.wire.rows import NoticeRow
+from tonnage.faults import Fault, FaultFile
+
+ABOUT = {"explain": ["shop", "db-0"], "pod": ["shop", "db-0"]}
+"""What a view is opened with that shows one thing."""
+
+
+async def views_of(page: Page) -> list[str]:
+    return await page.evaluate("import('/js/main.js').then(main => Object.keys(main.VIEWS))")  # type: ignore[no-any-return]
+
+
+async def go(window: Window, view: str, *about: str) -> None:
+    parts = [view, *(about or ABOUT.get(view, ()))]
+    await window.page.evaluate("parts => { location.hash = '#/' + parts.map(encodeURIComponent).join('/') }", parts)
+    title = await window.page.evaluate("view => import('/js/main.js').then(main => main.VIEWS[view].title)", view)
+    await expect(window.page).to_have_title(f"{title} · Tonnage")
+    await settled(window.page)
+
+
+async def settled(page: Page) -> None:
+    """Until what was asked is answered and drawn."""
+    await expect(page.locator("main [aria-busy='true']")).to_have_count(0)
+    await page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+async def overflow(page: Page) -> int:
+    """How much wider the page is than its window."""
+    return await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def embedded(tmp_path: Any) -> dict[str, Any]:
+    """Settings of a dashboard of an embedded cluster, with a fault: so the view of faults is listed as well."""
+    FaultFile(tmp_path / "faults.json").put(Fault("slow", "node-1", 2.0))
+    return {"data_dir": tmp_path}
+
+
+async def test_hostile_names_are_text_in_every_view(serve, open_window, shown_cluster, embedded):
+    shown_cluster.put(*hostile_objects())
+    for number, text in enumerate(HOSTILE):
+        shown_cluster.collections.put("notices", text, NoticeRow(text=f"{number} {text}", hint=text))
+    window = await open_window(await serve(shown_cluster, **embedded))
+    page = window.page
+    dialogs: list[str] = []
+    page.on("dialog", lambda each: dialogs.append(each.message))
+    for view in await views_of(page):
+        for about in [(text, text) for text in HOSTILE[:3]] if view in ABOUT else [()]:
+            await go(window, view, *about)
+            made = await page.evaluate(
+                """() => document.querySelectorAll(
+                    "body script, [onerror], [onload], img, iframe, object, embed, [href^='javascript:']").length"""
+            )
+            assert (view, made) == (view, 0)
+            for width in (360, 1280):
+                await page.set_viewport_size({"width": width, "height": 800})
+                await settled(page)
+                assert (view, width, await overflow(page)) == (view, width, 0)
+    assert await page.evaluate("window.hit === undefined") and not dialogs
+
+
+async def test_everybody_can_use_every_view(serve, open_window, shown_cluster, embedded):
+    shown_cluster.put(*ordinary_objects())
+    window = await open_window(await serve(shown_cluster, **embedded))
+    found = []
+    for view in await views_of(window.page):
+        await go(window, view)
+        found += await violations(window.page, f"{view}, light")
+        await window.page.emulate_media(color_scheme="dark")
+        found += await violations(window.page, f"{view}, dark", only_colours=True)
+        await window.page.emulate_media(color_scheme="light")
+    assert not found
+
+
+async def test_everybody_can_log_in(serve, open_window, shown_cluster):
+    window = await open_window((await serve(shown_cluster)).partition("#")[0])
+    window.expected += ["401"]
+    await expect(window.page.get_by_label("Token")).to_be_focused()
+    assert not await violations(window.page, "login")
+
+
+async def violations(page: Page, view: str, *, only_colours: bool = False) -> list[str]:
+    """What axe finds; what is not about colours is the same in light and in dark."""
+    result = await Axe().run(page, options={"runOnly": ["color-contrast"]} if only_colours else None)
+    assert result.response["passes"]
+    return [
+        f"{view}: {each['id']}: {each['help']}: {node['html'][:200]}: {node.get('failureSummary', '')[:300]}"
+        for each in result.response["violations"]
+        for node in each["nodes"]
+    ]
+
+
+async def test_nothing_scrolls_sideways_on_a_telephone_and_nothing_is_lost_on_a_wall(
+    serve, open_window, shown_cluster, embedded
+):
+    shown_cluster.put(*ordinary_objects())
+    window = await open_window(await serve(shown_cluster, **embedded))
+    for view in await views_of(window.page):
+        await go(window, view)
+        for width, height in ((360, 640), (3840, 2160)):
+            await window.page.set_viewport_size({"width": width, "height": height})
+            await settled(window.page)
+            assert (view, width, await overflow(window.page)) == (view, width, 0)
+
+
+async def test_every_view_is_reached_by_the_keyboard_and_the_focus_stays_on_its_link(
+    serve, open_window, shown_cluster, embedded
+):
+    shown_cluster.put(*ordinary_objects())
+    window = await open_window(await serve(shown_cluster, **embedded))
+    page = window.page
+    await expect(page.get_by_role("status")).to_have_text("live")
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_text("Skip to content")).to_be_focused()
+    links = page.get_by_role("navigation").get_by_role("link")
+    for number in range(await links.count()):
+        await page.keyboard.press("Tab")
+        await expect(links.nth(number)).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(links.nth(number)).to_have_attribute("aria-current", "page")
+        await expect(links.nth(number)).to_be_focused()
+    await page.keyboard.press("Shift+Tab")
+    for _ in range(await links.count() - 1):
+        await page.keyboard.press("Shift+Tab")
+    await expect(page.get_by_text("Skip to content")).to_be_focused()
+    where = page.url
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("main")).to_be_focused()
+    assert page.url == where
+
+
+async def test_an_address_that_names_no_view_shows_the_map(window):
+    await expect(window.page.get_by_role("status")).to_have_text("live")
+    for fragment in ("#/%E0%A4%A", "#/constructor", "#/__proto__/x", "#/nothing", "#main", "#/map/%00"):
+        await window.go("pending")
+        await expect(window.page).to_have_title("Pending · Tonnage")
+        await window.page.evaluate("fragment => { location.hash = fragment }", fragment)
+        await expect(window.page).to_have_title("Map · Tonnage")
