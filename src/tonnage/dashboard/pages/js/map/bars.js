@@ -16,9 +16,9 @@
 
 /** Bars of a node. `volumes` is the state's map; `told` are the capacity objects of this node alone, [key, row]. */
 export function barsOf(row, {claims, coming, told, volumes}) {
-  const entries = told.flatMap(([key, each]) => (each.reserved ?? []).map(entry => ({capacity: key, ...entry})));
+  const entries = entriesOf(told);
   const promised = new Set(entries.flatMap(entry => entry.claims ?? []));
-  const listed = new Set((row.pools ?? []).flatMap(pool => pool.volumes ?? []));
+  const listed = new Set((row.pools ?? []).flatMap(keysOf));
   const ghosts = [
     ...claims.filter(key => volumes.get(key).state === "making" && !promised.has(key) && !listed.has(key)).map(key => ghost("making", key, volumes)),
     ...coming.filter(key => !promised.has(key) && !listed.has(key)).map(key => ghost("coming", key, volumes)),
@@ -41,6 +41,29 @@ export function barsOf(row, {claims, coming, told, volumes}) {
     bars.push(bar);
   }
   return bars;
+}
+
+/** Keys of the volumes in a pool, or being rebuilt into it. */
+export function keysOf(pool) {
+  return [...(pool.volumes ?? []), ...(pool.arriving ?? [])];
+}
+
+/**
+ * What is kept back of some capacity objects, each once: classes of one capacity group share their pools, and the row of
+ * each tells what is kept back of the others too (`storageClass`).
+ */
+export function entriesOf(told) {
+  const all = told.flatMap(([key, each]) => (each.reserved ?? []).map(entry => ({capacity: key, ...entry})));
+  const idOf = entry => `${entry.pod} ${(entry.claims ?? []).join()}`;
+  const own = new Set(all.filter(entry => !entry.storageClass).map(idOf));
+  const seen = new Set();
+  return all.filter(entry => {
+    if (!entry.storageClass) return true;
+    const id = idOf(entry);
+    if (own.has(id) || seen.has(id)) return false;
+    seen.add(id);
+    return true;
+  });
 }
 
 /** Bars of a capacity object that several nodes share, with the claims of its class that are on no one node. */
@@ -90,7 +113,7 @@ function blockOf(key, volumes, node) {
 
 /** Claims of the node that are in no pool's list, such as those of a plan, are put where their row says, or into `unlisted`. */
 function insideBars(row, claims, volumes, told, unlisted) {
-  const listed = row.pools.map(pool => [...(pool.volumes ?? [])]);
+  const listed = row.pools.map(pool => keysOf(pool));
   const known = new Set(listed.flat());
   for (const key of claims) {
     const volume = volumes.get(key);
@@ -112,6 +135,7 @@ function insideBars(row, claims, volumes, told, unlisted) {
     }
     // What is not free and that no row names: snapshots, contents without a record, a volume that is just being told.
     const other = Math.max(pool.other ?? 0, bar.total - free - named);
+    bar.snapshots = pool.snapshots ?? 0;
     if (other > 0) put(bar, {kind: "other", bytes: other});
     return bar;
   });

@@ -2,6 +2,7 @@
 
 import {el} from "../dom.js";
 import {ago, bytes, clockTime, count, percent} from "../format.js";
+import {entriesOf} from "./bars.js";
 import {slotsElement} from "./tile.js";
 import {keptLines, stateWords} from "./words.js";
 
@@ -10,7 +11,7 @@ const MOST = 200;
 /** A node: its state, pools with figures, slots, what is kept back for whom, and its claims. */
 export function nodeDetails(fact, state, bars) {
   const {row} = fact;
-  const entries = fact.told.flatMap(([key, each]) => (each.reserved ?? []).map(entry => ({capacity: key, storageClass: each.storageClass, ...entry})));
+  const entries = entriesOf(fact.told);
   return [
     facts([
       ["zone", fact.zone || "none"],
@@ -46,7 +47,11 @@ export function claimDetails(key, row, state) {
       row.target ? ["on its way to", state.nodes.has(row.target) ? opener("node", row.target) : row.target] : null,
       (row.pool ?? -1) >= 0 ? ["pool", row.pool] : null,
       ["attached to", row.attached?.length ? row.attached.join(", ") : "no node"],
+      row.attaching?.length ? ["being attached to", row.attaching.join(", ")] : null,
     ]),
+    row.why ? el("p", {}, el("bdi", {}, row.why)) : null,
+    row.terminating ? el("p", {}, "Being deleted.") : null,
+    row.error ? el("p", {class: "trouble"}, "Cannot be made: ", el("bdi", {}, row.error)) : null,
     row.attachError ? el("p", {class: "trouble"}, "Cannot be attached: ", el("bdi", {}, row.attachError)) : null,
     row.pods?.length ? section(count(row.pods.length, "pod"), el("ul", {class: "plain"}, row.pods.slice(0, MOST).map(pod => el("li", {}, podLink(pod), podWords(state.pods.get(pod)))))) : el("p", {class: "quiet"}, "No pod uses it."),
   ];

@@ -6,7 +6,7 @@
 //
 // A node's facts are worked out when they are asked for, and kept until a row that they come from changes.
 
-import {barsOf} from "./bars.js";
+import {barsOf, entriesOf, keysOf} from "./bars.js";
 import {signsOf} from "./signs.js";
 
 export class Facts {
@@ -82,7 +82,7 @@ export class Facts {
 
   filePools(name) {
     for (const key of this.listedBy.get(name) ?? []) unfile(this.listedOn, key, name);
-    const keys = (this.state.nodes.get(name)?.pools ?? []).flatMap(pool => pool.volumes ?? []);
+    const keys = (this.state.nodes.get(name)?.pools ?? []).flatMap(keysOf);
     if (keys.length) this.listedBy.set(name, keys);
     else this.listedBy.delete(name);
     for (const key of keys) file(this.listedOn, key, name);
@@ -104,7 +104,7 @@ export class Facts {
     const target = row.state === "moving" ? (row.target ?? "") : "";
     if (node) file(this.claimsOf, node, key);
     else if ((row.state ?? "waiting") === "waiting") this.waiting.add(key);
-    else this.nowhere.add(key);
+    else if (!target) this.nowhere.add(key);
     if (target) file(this.comingTo, target, key);
     if (node && target) this.moving.set(key, {key, from: node, to: target});
     if (node || target) this.places.set(key, [node, target]);
@@ -173,7 +173,7 @@ export class Facts {
 
   /** size, used, free, kept in bytes; fullness 0..1, null where nobody tells. */
   sums(row, claims, told) {
-    const kept = told.reduce((sum, [, each]) => sum + (each.reserved ?? []).reduce((most, entry) => most + (entry.bytes ?? 0), 0), 0);
+    const kept = entriesOf(told).reduce((sum, entry) => sum + (entry.bytes ?? 0), 0);
     if (row.pools?.length) {
       const size = row.pools.reduce((sum, pool) => sum + (pool.size ?? 0), 0);
       const free = row.pools.reduce((sum, pool) => sum + (pool.free ?? 0), 0);

@@ -22,12 +22,11 @@ export class Loose {
     const placed = new Set();
     const shared = [...facts.shared].sort().map(key => ({key, row: state.capacities.get(key), claims: []}));
     for (const item of shared) {
+      // Claims of a class lie in its shared capacity; where a class has several, and a claim does not say which of them
+      // reaches it, nobody tells in which.
       const same = shared.filter(other => other.row.storageClass === item.row.storageClass);
-      // Claims of a class lie in its shared capacity; where a class has several, nobody tells in which.
-      if (same.length === 1) {
-        item.claims = [...facts.nowhere].filter(key => isIn(state.volumes.get(key), item.row));
-        for (const key of item.claims) placed.add(key);
-      }
+      item.claims = [...facts.nowhere].filter(key => !placed.has(key) && isIn(state.volumes.get(key), item.row, same.length === 1, facts));
+      for (const key of item.claims) placed.add(key);
       const group = groupFor(item.row, facts, choices.group, groups);
       if (group === undefined) continue;
       if (!this.byGroup.has(group)) this.byGroup.set(group, []);
@@ -45,10 +44,10 @@ export class Loose {
     this.element.hidden = !keys.length;
     if (!keys.length) return;
     const rows = keys.map(key => ({key, row: state.volumes.get(key)}));
-    const waiting = rows.filter(each => (each.row.state ?? "waiting") === "waiting");
-    const words = [];
-    if (waiting.length) words.push(`${count(waiting.length, "claim")} waiting for a node, ${bytes(waiting.reduce((sum, each) => sum + (each.row.bytes ?? 0), 0))}`);
-    if (rows.length > waiting.length) words.push(`${count(rows.length - waiting.length, "volume")} on no one node`);
+    const words = Object.entries(WORDS)
+      .map(([name, say]) => [say, rows.filter(each => kindOf(each.row) === name)])
+      .filter(([, some]) => some.length)
+      .map(([say, some]) => say(some.length, bytes(some.reduce((sum, each) => sum + (each.row.bytes ?? 0), 0))));
     replace(this.head, words.join(" · "));
     rows.sort((a, b) => Boolean(found?.claims.has(b.key)) - Boolean(found?.claims.has(a.key)) || (a.key < b.key ? -1 : 1));
     keyed(
@@ -61,7 +60,8 @@ export class Loose {
         const given = this.map.look().colourOf(each.key);
         button.dataset.colour = given.colour;
         button.classList.toggle("is-found", Boolean(found?.claims.has(each.key)));
-        replace(button, el("bdi", {}, each.key), ` ${bytes(each.row.bytes ?? 0)}`);
+        button.classList.toggle("trouble", each.row.state === "lost" || Boolean(each.row.error));
+        replace(button, each.row.state === "lost" || each.row.error ? "! " : "", el("bdi", {}, each.key), ` ${bytes(each.row.bytes ?? 0)}`);
         set(button, "aria-label", `${each.key}, ${bytes(each.row.bytes ?? 0)}, ${stateWords(each.row)}`);
       },
     );
@@ -70,8 +70,25 @@ export class Loose {
   }
 }
 
-function isIn(volume, capacity) {
-  return (volume.storageClass ?? "") === capacity.storageClass && volume.state !== "lost";
+/** What is said of claims and volumes on no node, by what they are. */
+const WORDS = {
+  lost: (number, size) => `! ${count(number, "claim")} lost, ${size}`,
+  waiting: (number, size) => `${count(number, "claim")} waiting for a node, ${size}`,
+  making: (number, size) => `${count(number, "claim")} being made, ${size}`,
+  other: (number, size) => `${count(number, "volume")} on no one node, ${size}`,
+};
+
+function kindOf(row) {
+  const state = row.state ?? "waiting";
+  return state in WORDS ? state : "other";
+}
+
+/** Whether a volume lies in a capacity object: of its class, and it says so, or there is no other. */
+function isIn(volume, capacity, isOnly, facts) {
+  if ((volume.storageClass ?? "") !== capacity.storageClass || volume.state === "lost") return false;
+  if (volume.zones?.length) return (capacity.nodes ?? []).some(name => volume.zones.includes(facts.zones.get(name)));
+  if (volume.nodes?.length) return (capacity.nodes ?? []).some(name => volume.nodes.includes(name));
+  return isOnly;
 }
 
 /** The group of its nodes when they have one, else the first: what all share stands on top. */

@@ -10,6 +10,7 @@ export const SIGNS = {
   gone: {word: "gone", short: "gone", mark: "✕", isTrouble: true},
   notReady: {word: "not ready", short: "not ready", mark: "!", isTrouble: true},
   attachError: {word: "attach error", short: "attach", mark: "⚠", isTrouble: true},
+  makeError: {word: "volume cannot be made", short: "volume", mark: "⚠", isTrouble: true},
   stale: {word: "stale figures", short: "stale", mark: "?", isTrouble: true},
   slotsFull: {word: "no attach slot", short: "no slot", mark: "▮", isTrouble: true},
   nearlyFull: {word: "nearly full", short: "full", mark: "▲", isTrouble: true},
@@ -28,6 +29,8 @@ export function signsOf(fact, volumes) {
   if (row.ready === false && !row.gone) say("notReady", row.reason ?? "");
   const broken = fact.claims.map(key => volumes.get(key)).find(each => each.attachError);
   if (broken) say("attachError", broken.attachError);
+  const unmade = fact.claims.map(key => volumes.get(key)).find(each => each.error);
+  if (unmade) say("makeError", unmade.error);
   const stale = fact.told.map(([, each]) => each.stale).find(Boolean);
   if (stale) say("stale", stale);
   for (const each of row.slots ?? []) {

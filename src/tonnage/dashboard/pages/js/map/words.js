@@ -37,6 +37,7 @@ export function keptLines(entry) {
   return [
     `${what} for pod ${entry.pod}`,
     entry.mode === "Object" && entry.bytes ? `it asked for ${bytes(entry.bytes)}` : "",
+    entry.storageClass ? `of class ${entry.storageClass}, which has the same pools` : "",
     entry.claims?.length ? `claims: ${entry.claims.join(", ")}` : "",
     `since ${clockTime(entry.since)} (${ago(entry.since)})`,
     entry.why ?? "",
@@ -49,7 +50,10 @@ export function claimLines(key, row) {
     `${row.claim || row.volume || key}, ${bytes(row.bytes ?? 0)}`,
     row.storageClass ? `class ${row.storageClass}` : "",
     stateWords(row),
+    row.why ?? "",
+    row.error ? `cannot be made: ${row.error}` : "",
     row.attachError ? `cannot be attached: ${row.attachError}` : "",
+    row.terminating ? "being deleted" : "",
     row.pods?.length ? `pods: ${row.pods.slice(0, 5).join(", ")}${row.pods.length > 5 ? ", …" : ""}` : "",
   ].filter(Boolean);
 }
@@ -60,20 +64,30 @@ export function stateWords(row) {
     case "moving":
       return `on its way${row.node ? ` from ${row.node}` : ""} to ${row.target ?? "another node"}`;
     case "making":
-      return `being made on ${row.node}`;
+      return row.node ? `being made on ${row.node}` : "being made";
     case "waiting":
       return "waiting for a node";
     case "released":
       return "released: no claim has it any more";
+    case "available":
+      return "available: any claim may have it";
     case "lost":
       return "lost: its volume is gone";
     default:
-      return row.node ? `on ${row.node}` : "bound; not on one node";
+      return row.node ? `on ${row.node}` : `bound; ${reachWords(row)}`;
   }
+}
+
+/** Who reaches a volume that is on no one node. */
+export function reachWords(row) {
+  if (row.zones?.length) return `reached from ${row.zones.length === 1 ? "zone" : "zones"} ${row.zones.join(", ")}`;
+  if (row.nodes?.length) return `reached from ${row.nodes.join(", ")}`;
+  return "not on one node";
 }
 
 /** What a bar is: "pool 0: 60 GiB of 100 GiB free". */
 export function barWords(bar) {
+  if (bar.kind === "pool" && !bar.total) return `${bar.label}: its driver does not serve the node any more`;
   if (bar.kind === "pool") return `${bar.label}: ${bytes(bar.free)} of ${bytes(bar.total)} free`;
   if (bar.kind === "free") return `${bar.label}: ${bytes(bar.free)} free`;
   return `${bar.label}: ${bytes(bar.size)}`;
