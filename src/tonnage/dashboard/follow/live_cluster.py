@@ -120,10 +120,12 @@ class LiveCluster(ShownCluster):
         self.settle()
 
     def _put(self, new: Object) -> None:
+        self.model.tick(self.clock.now())
         self.model.put(new)
         self._is_touched.set()
 
     def _remove(self, old: Object) -> None:
+        self.model.tick(self.clock.now())
         self.model.remove(old)
         self._is_touched.set()
 
@@ -151,6 +153,7 @@ class LiveCluster(ShownCluster):
             except TonnageError as exc:
                 memory = SchedulerMemory()
                 self.collections.put("notices", "scheduler", NoticeRow(text=exc.message, hint=exc.hint or ""))
+            self.model.tick(self.clock.now())
             self.model.remember(memory)
             self._is_touched.set()
             await self.clock.sleep(ASK_S)

@@ -33,11 +33,13 @@ class ShownCluster:
 
     def put(self, *objects: Object) -> None:
         """Add objects, or change them, and settle."""
+        self.model.tick(self.clock.now())
         for each in objects:
             self.model.put(each)
         self.settle()
 
     def remove(self, *objects: Object) -> None:
+        self.model.tick(self.clock.now())
         for each in objects:
             self.model.remove(each)
         self.settle()

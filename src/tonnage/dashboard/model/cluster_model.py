@@ -21,12 +21,13 @@ from tonnage.dashboard.model import node_rows, pod_rows, volume_rows
 from tonnage.dashboard.model.capacity_book import CapacityBook
 from tonnage.dashboard.model.driver_contents import DriverContents
 from tonnage.dashboard.model.known_objects import Index, KnownObjects
+from tonnage.dashboard.model.lanes import Lanes
 from tonnage.dashboard.model.touched import Touched
 from tonnage.dashboard.model.volume_rows import Besides
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import ClassRow, Row, VolumeRow
 from tonnage.faults import Fault
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
@@ -53,6 +54,11 @@ class ClusterModel:
         self._book = CapacityBook(self.objects, self._volume_objects_on)
         self._errors: dict[str, str] = {}
         self._held_since: dict[Key, datetime] = {}
+        self.lanes = Lanes(self.objects, self._home)
+
+    def tick(self, now: datetime) -> None:
+        """What comes from here on comes now."""
+        self.now = max(self.now, now)
 
     def put(self, new: Object) -> None:
         old = self.objects.put(new)
@@ -84,6 +90,7 @@ class ClusterModel:
                     self._touched.pods.add(told.pod)
                     self._touched.nodes.add(told.node)
                     self._assumed_on.mark(told.node, told.pod, is_there=not was)
+        self.lanes.remembered(self.memory, memory, self.now)
         self._assumed, self._held_since, book.held, self.memory = assumed, since, held, memory
 
     def look_into(self, contents: DriverContents) -> None:
@@ -117,9 +124,17 @@ class ClusterModel:
             del self._errors[gone]
             self._touched.volumes |= self.objects.claims_by_uid[gone]
 
+    def heard(self, event: Event) -> None:
+        """An Event about a pod or a claim."""
+        self.lanes.heard(event, self.now)
+        about = event.involved_object
+        if event.reason == "ProvisioningFailed" and about.kind == "PersistentVolumeClaim":
+            self.cannot_make(about.key, about.uid, event.message)
+
     def settle(self, now: datetime | None = None) -> None:
         """Make the rows of what was touched anew, as of `now`; as of the last time when it is not said."""
-        self.now = max(self.now, now) if now is not None else self.now
+        if now is not None:
+            self.tick(now)
         touched, self._touched = self._touched, Touched(self.objects)
         touched.spread()
         for name in touched.places:
@@ -132,6 +147,7 @@ class ClusterModel:
         self._write("nodes", ((name, self._node_row(name)) for name in touched.nodes))
         self._write("pods", ((key, pod_rows.row_of(self.objects, key, self.decided(key))) for key in touched.pods))
         self._write("classes", ((name, _class_row(self.objects.classes.get(name))) for name in touched.classes))
+        self._write("lanes", self.lanes.take(self.now))
 
     def decided(self, pod: Key) -> str:
         """The node that the scheduler has sent a pod to, while the API does not show it; else empty."""
@@ -143,6 +159,7 @@ class ClusterModel:
 
     def _note(self, old: Object | None, new: Object | None) -> None:
         self._touched.changed(old, new)
+        self.lanes.changed(old, new, self.now)
         for each in (old, new):
             content = None
             if isinstance(each, PersistentVolume) and each.spec.csi is not None:
@@ -169,6 +186,11 @@ class ClusterModel:
                     touched.nodes.add(node)
                     touched.capacities |= self._book.of_node[node]
             self._write("volumes", ((key, after),))
+
+    def _home(self, claim: Key) -> str:
+        """Where the volume of a claim was, as the rows still have it."""
+        row = self.collections.rows("volumes").get(claim)
+        return row.node if isinstance(row, VolumeRow) else ""
 
     def _node_row(self, name: str) -> Row | None:
         pods = self.objects.pods

@@ -179,18 +179,24 @@ class Step(Row):
 
     at: datetime
     kind: str
-    """created, decided, reserved, released, nominated, refused, provisioning, provisioned, rebuilding, rebuilt, bound,
-    attaching, attached, started, failed, deleted, event."""
+    """created, refused (by the scheduler), nominated, decided, reserved, released (capacity that was kept back),
+    provisioning, provisioned, provision-failed, bound (to its node), attaching, attached, attach-failed, detached,
+    rebuilding, rebuilt (its volume has arrived), started, succeeded, failed, terminating, deleted; event: any other."""
     text: str
     node: str = ""
+    claim: str = ""
+    """The claim that it is about; empty for what happened to the pod itself."""
     source: str = ""
     """Who says so: api, scheduler, or the component of an event."""
 
 
 class LaneRow(Row):
+    """What happened to a pod, in order; the newest 60 steps."""
+
     pod: str
     steps: tuple[Step, ...] = ()
     done: bool = False
+    """It runs, has ended or is gone: nothing more is under way."""
 
 
 class FaultRow(Row):

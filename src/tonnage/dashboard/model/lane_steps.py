@@ -1,0 +1,228 @@
+"""Steps of a pod's lane, read off changes of objects, off what the scheduler remembers, and off Events. Pure.
+
+An object's own times are in whole seconds, and some changes tell none. A step that is seen as it happens has the time
+of the clock where the two agree to within two seconds: what follows within a second stays in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from tonnage.dashboard.model.capacity_rows import reached
+from tonnage.dashboard.model.known_objects import KnownObjects
+from tonnage.dashboard.model.volume_places import place_of
+from tonnage.dashboard.wire.rows import Step
+from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.quantity import Quantity
+from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.volumes.rebuilds import is_on_its_way
+from tonnage.whatif.scheduler_memory import HeldCapacity
+
+API, SCHEDULER = "api", "scheduler"
+_COARSE: Final = timedelta(seconds=2)
+
+EVENT_KINDS: Final = {
+    "Scheduled": "bound",
+    "FailedScheduling": "refused",
+    "Provisioning": "provisioning",
+    "ProvisioningSucceeded": "provisioned",
+    "ProvisioningFailed": "provision-failed",
+    "SuccessfulAttachVolume": "attached",
+    "FailedAttachVolume": "attach-failed",
+    "CapacityAwareRescheduling": "rebuilding",
+    "Started": "started",
+    "Killing": "terminating",
+    "VolumeAttachmentLimitExceeded": "failed",
+}
+"""What reasons of Events say that objects say as well: such an Event is told only where the objects did not."""
+
+
+def happened_at(told: datetime | None, now: datetime) -> datetime:
+    """When something happened that is seen now: as the object tells, or by the clock where that is finer."""
+    return now if told is None or abs(now - told) < _COARSE else told
+
+
+# -- pods -------------------------------------------------------------------------------------------------------------
+
+
+def pod_steps(old: Pod | None, new: Pod, now: datetime) -> Iterator[Step]:
+    """What happened to a pod between two states of it; from None: all that its last state tells."""
+    if old is None:
+        yield Step(at=new.metadata.creation_timestamp or now, kind="created", text="created", source=API)
+    yield from _decision_steps(old, new, now)
+    if new.spec.node_name and not (old is not None and old.spec.node_name):
+        scheduled = new.condition("PodScheduled")
+        told = scheduled.last_transition_time if scheduled is not None and scheduled.is_true else None
+        yield _on(new, "bound", f"bound to {new.spec.node_name}", happened_at(told, now))
+    phase = new.status.phase
+    if old is None or old.status.phase != phase:
+        if phase == "Running":
+            yield _on(new, "started", f"runs on {new.spec.node_name}", happened_at(_started_at(new), now))
+        elif phase == "Failed":
+            why = ": ".join(each for each in (new.status.reason, new.status.message) if each)
+            yield _on(new, "failed", f"failed: {why}" if why else "failed", happened_at(_ended_at(new), now))
+        elif phase == "Succeeded":
+            yield _on(new, "succeeded", "ended well", happened_at(_ended_at(new), now))
+    if new.metadata.is_terminating and not (old is not None and old.metadata.is_terminating):
+        yield _on(new, "terminating", "is being deleted", happened_at(_deletion_asked_at(new), now))
+
+
+def _decision_steps(old: Pod | None, new: Pod, now: datetime) -> Iterator[Step]:
+    scheduled, before = new.condition("PodScheduled"), old.condition("PodScheduled") if old is not None else None
+    if scheduled is not None and not scheduled.is_true and scheduled.message:
+        was = before.message if before is not None and not before.is_true else ""
+        if scheduled.message != was:
+            # The condition's time is that of the first refusal; another message is a refusal of this moment.
+            told = scheduled.last_transition_time if before is None or before.is_true else None
+            yield Step(at=happened_at(told, now), kind="refused", text=scheduled.message, source=SCHEDULER)
+    nominated = new.status.nominated_node_name
+    is_news = nominated != old.status.nominated_node_name if old is not None else not new.spec.node_name
+    if nominated and is_news and not new.is_terminal:
+        text = f"nominated for {nominated}"
+        yield Step(at=now, kind="nominated", text=text, node=nominated, source=SCHEDULER)
+
+
+def _on(pod: Pod, kind: str, text: str, at: datetime) -> Step:
+    return Step(at=at, kind=kind, text=text, node=pod.spec.node_name, source=API)
+
+
+def _started_at(pod: Pod) -> datetime | None:
+    states = [each.state.running for each in pod.status.container_statuses]
+    found = [each.started_at for each in states if each is not None and each.started_at is not None]
+    return min(found, default=None) or pod.status.start_time
+
+
+def _ended_at(pod: Pod) -> datetime | None:
+    states = [each.state.terminated for each in pod.status.container_statuses]
+    return max((each.finished_at for each in states if each is not None and each.finished_at is not None), default=None)
+
+
+def _deletion_asked_at(pod: Pod) -> datetime | None:
+    """A pod's deletionTimestamp is when it must be gone: its grace period later than it was asked for."""
+    at = pod.metadata.deletion_timestamp
+    return at - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0) if at is not None else None
+
+
+# -- claims, volumes, attachments -------------------------------------------------------------------------------------
+
+
+def claim_steps(
+    objects: KnownObjects, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim, came_from: str, now: datetime
+) -> Iterator[Step]:
+    """What happened to a claim. `came_from` is where its volume was, for one that moves."""
+    node, before = new.selected_node, old.selected_node if old is not None else ""
+    volume = objects.volumes.get(new.spec.volume_name)
+    if node and not new.is_bound and node != before:
+        text = f"a volume of {new.requested_size} is to be made on {node}"
+        yield Step(at=now, kind="provisioning", text=text, node=node, claim=new.key, source=API)
+    elif before and not node and not new.is_bound:
+        text = f"nothing is made on {before}: the pod is sent elsewhere"
+        yield Step(at=now, kind="provision-failed", text=text, node=before, claim=new.key, source=API)
+    if new.is_bound and not (old is not None and old.is_bound):
+        at = volume.metadata.creation_timestamp if volume is not None else None
+        if at is None and old is None:
+            at = new.metadata.creation_timestamp  # it was found bound
+        text = f"bound to volume {new.spec.volume_name}"
+        where = place_of(objects, volume).node if volume is not None else ""
+        yield Step(at=happened_at(at, now), kind="provisioned", text=text, node=where, claim=new.key, source=API)
+    is_moving = volume is not None and is_on_its_way(new, volume)
+    was_told = old is not None and old.rebuild_target == node and old.selected_node == node
+    if is_moving and not was_told:
+        start = f" from {came_from}" if came_from and came_from != node else ""
+        text = f"its volume {new.spec.volume_name} is being rebuilt{start} on {node}"
+        yield Step(at=now, kind="rebuilding", text=text, node=node, claim=new.key, source=SCHEDULER)
+
+
+def volume_steps(
+    objects: KnownObjects,
+    old: PersistentVolume | None,
+    new: PersistentVolume,
+    claim: PersistentVolumeClaim,
+    now: datetime,
+) -> Iterator[Step]:
+    """What happened to the volume of a claim."""
+    where = place_of(objects, new).node
+    if old is None:
+        at = happened_at(new.metadata.creation_timestamp, now)
+        text = f"volume {new.name} of {new.size} made" + (f" on {where}" if where else "")
+        yield Step(at=at, kind="provisioned", text=text, node=where, claim=claim.key, source=API)
+        return
+    before, after = old.spec.node_affinity.required, new.spec.node_affinity.required
+    if before is not None and after is None:
+        home = place_of(objects, old).node
+        text = f"volume {new.name} may leave {home}" if home else f"volume {new.name} may be rebuilt elsewhere"
+        yield Step(at=now, kind="event", text=text, node=home, claim=claim.key, source=API)
+    elif before is None and after is not None:
+        is_arrival = bool(claim.rebuild_target) and where == claim.rebuild_target
+        text = f"volume {new.name} has arrived on {where}" if is_arrival else f"volume {new.name} is on {where}"
+        kind = "rebuilt" if is_arrival else "event"
+        yield Step(at=now, kind=kind, text=text, node=where, claim=claim.key, source=API)
+
+
+def attachment_steps(
+    old: VolumeAttachment | None, new: VolumeAttachment | None, claim: Key, now: datetime
+) -> Iterator[Step]:
+    """What happened to the attachment of a claim's volume; None for one that is gone."""
+    found = new or old
+    if found is None:
+        return
+    node, volume = found.spec.node_name, found.spec.source.persistent_volume_name
+
+    def step(kind: str, text: str, at: datetime) -> Step:
+        return Step(at=at, kind=kind, text=text, node=node, claim=claim, source=API)
+
+    if new is None:
+        yield step("detached", f"volume {volume} is detached from {node}", now)
+        return
+    if old is None:
+        at = happened_at(new.metadata.creation_timestamp, now)
+        yield step("attaching", f"volume {volume} is to be attached to {node}", at)
+    if new.status.attached and not (old is not None and old.status.attached):
+        # Nothing tells when: of one that was found attached it is known that it is not earlier than its creation.
+        at = now if old is not None else happened_at(new.metadata.creation_timestamp, now)
+        yield step("attached", f"volume {volume} is attached to {node}", at)
+    error, before = new.status.attach_error, old.status.attach_error if old is not None else None
+    if error is not None and (before is None or before.message != error.message):
+        yield step("attach-failed", f"{node} refuses volume {volume}: {error.message}", happened_at(error.time, now))
+
+
+# -- the scheduler's memory, and Events -------------------------------------------------------------------------------
+
+
+def held_step(objects: KnownObjects, held: HeldCapacity, now: datetime | None = None) -> Step:
+    """Capacity that is kept back for a pod; with `now`, that it is not any more."""
+    capacity = objects.capacities.get(held.capacity)
+    nodes = reached(objects, capacity.node_topology) if capacity is not None else []
+    node = nodes[0] if len(nodes) == 1 else ""
+    what = f"{Quantity.from_bytes(held.bytes)} of" if held.mode is Reservation.LEDGER else "the whole of"
+    whose = f"{capacity.storage_class_name} on {node}" if capacity is not None and node else held.capacity
+    claim = held.claims[0] if len(held.claims) == 1 else ""
+    if now is None:
+        text = f"{what} {whose} is kept back: {held.why}"
+        return Step(at=held.since, kind="reserved", text=text, node=node, claim=claim, source=SCHEDULER)
+    text = f"{what} {whose} is no longer kept back"
+    return Step(at=now, kind="released", text=text, node=node, claim=claim, source=SCHEDULER)
+
+
+def event_at(event: Event) -> datetime | None:
+    """When an Event last happened."""
+    series = event.series.last_observed_time if event.series is not None else None
+    times = (series, event.last_timestamp, event.event_time, event.first_timestamp, event.metadata.creation_timestamp)
+    return max((at for at in times if at is not None), default=None)
+
+
+def event_step(event: Event, now: datetime) -> Step:
+    """What an Event says, about a pod or about a claim of it."""
+    about, kind = event.involved_object, EVENT_KINDS.get(event.reason, "event")
+    text = event.message if kind != "event" else f"{event.reason}: {event.message}"
+    return Step(
+        at=event_at(event) or now,
+        kind=kind,
+        text=text,
+        claim=about.key if about.kind == "PersistentVolumeClaim" else "",
+        source=event.source.component or event.reporting_component or API,
+    )

@@ -1,0 +1,343 @@
+"""What happened to each pod, step by step: one lane a pod, by uid. Changes go in, rows come out. Pure.
+
+    lanes = Lanes(objects, home=where_its_volume_is)
+    lanes.changed(old, new, now)            # also of claims, volumes and attachments: told to the pods that use them
+    lanes.remembered(before, memory, now)   # what the scheduler has decided and keeps back
+    lanes.heard(event, now)
+    for uid, row in lanes.take(now): …
+
+A pod that runs already when it is first seen gets its lane when something happens to it. A lane that begins late begins
+with what the objects still tell: when the pod was created, bound and started. There are no doubles: what is said by an
+object and by an Event is told once, and so is the same refusal again. Lanes are few: of more than `MOST_LANES` those go
+first that are done, pods without claims before the others, the oldest before the newer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from tonnage.dashboard.model import lane_steps
+from tonnage.dashboard.model.known_objects import KnownObjects
+from tonnage.dashboard.model.volume_rows import claim_of, volume_of
+from tonnage.dashboard.wire.rows import LaneRow, Step
+from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.whatif.scheduler_memory import HeldCapacity, SchedulerMemory
+
+MOST_LANES: Final = 500
+MOST_STEPS: Final = 60
+MOST_WAITING: Final = 1000
+"""Events that are kept for pods that are not known yet."""
+LATELY: Final = timedelta(seconds=60)
+"""A pod that started less than this ago is shown with its lane from the beginning."""
+SAME: Final = timedelta(seconds=15)
+"""An object and an Event that say the same within this are one step."""
+
+_ONCE: Final = frozenset(("created", "bound", "started", "succeeded", "failed", "terminating", "deleted"))
+"""What happens to a pod once."""
+_LEAST: Final = ("event", "refused", "released", "detached")
+"""What is left out first of a lane that grows too long."""
+_UNDER_WAY: Final = frozenset(("rebuilding", "attaching", "terminating", "attach-failed"))
+
+
+@dataclass(slots=True)
+class Lane:
+    pod: Key
+    uid: str
+    has_claims: bool
+    steps: list[Step] = field(default_factory=list)
+    state: str = ""
+    """As the pod is now: its phase, or "gone"."""
+    heard: set[Step] = field(default_factory=set)
+    """Those of the steps that an Event told."""
+
+    @property
+    def is_done(self) -> bool:
+        if self.state in ("gone", "Failed", "Succeeded"):
+            return True
+        return self.state == "Running" and not (self.steps and self.steps[-1].kind in _UNDER_WAY)
+
+    @property
+    def last_at(self) -> datetime:
+        return self.steps[-1].at
+
+    def add(self, step: Step, *, is_heard: bool = False) -> bool:
+        """Put a step where its time says; False when it is told already."""
+        if any(_is_same(step, known, is_heard != (known in self.heard)) for known in self.steps):
+            return False
+        if is_heard:
+            self.heard.add(step)
+        at = len(self.steps)
+        while at and self.steps[at - 1].at > step.at:
+            at -= 1
+        if at and step.kind == "refused" and _last_refusal(self.steps[:at]) == step.text:
+            return False
+        self.steps.insert(at, step)
+        if len(self.steps) > MOST_STEPS:
+            least = (number for number, each in enumerate(self.steps[:-1]) if number and each.kind in _LEAST)
+            self.heard.discard(self.steps.pop(next(least, 1)))
+        return True
+
+
+def _is_same(step: Step, known: Step, is_by_another: bool) -> bool:
+    """Whether two steps are one; `is_by_another`: an object tells one of them, an Event the other."""
+    if step.kind != known.kind:
+        return False
+    if step.kind in _ONCE:
+        return True
+    is_about_same = step.claim == known.claim or (is_by_another and not (step.claim and known.claim))
+    if not is_about_same:
+        return False
+    if step.text == known.text and step.at == known.at:
+        return True
+    if is_by_another and step.kind != "event" and (not step.node or not known.node or step.node == known.node):
+        return abs(step.at - known.at) <= SAME and (step.kind != "refused" or step.text == known.text)
+    # Made, and then bound to: one thing.
+    return step.kind == "provisioned" and step.text.startswith("bound to ")
+
+
+def _last_refusal(steps: list[Step]) -> str:
+    """The last refusal, unless the pod has come further since."""
+    for each in reversed(steps):
+        if each.kind == "refused":
+            return each.text
+        if each.kind in ("decided", "bound", "nominated"):
+            return ""
+    return ""
+
+
+class Lanes:
+    """Every lane there is. `home` says where the volume of a claim was last known to be."""
+
+    def __init__(self, objects: KnownObjects, home: Callable[[Key], str]) -> None:
+        self._objects = objects
+        self._home = home
+        self._lanes: dict[str, Lane] = {}
+        self._first_seen: dict[str, Pod] = {}  # pods that came since the last take
+        self._changed: set[str] = set()
+        self._waiting: OrderedDict[str, list[tuple[Step, bool]]] = OrderedDict()
+        """Steps of pods and claims that are not known yet, by uid, and whether an Event told them."""
+        self._heard: OrderedDict[str, datetime] = OrderedDict()  # Events by uid, when they last happened
+
+    def changed(self, old: Object | None, new: Object | None, now: datetime) -> None:
+        """An object came, changed or went. `objects` know it already."""
+        match new if new is not None else old:
+            case Pod():
+                self._pod(old, new, now)  # type: ignore[arg-type]
+            case PersistentVolumeClaim():
+                if isinstance(new, PersistentVolumeClaim):
+                    before = old if isinstance(old, PersistentVolumeClaim) and old.uid == new.uid else None
+                    home = self._home(new.key)
+                    self._tell(new.key, lane_steps.claim_steps(self._objects, before, new, home, now), now)
+            case PersistentVolume():
+                self._volume(old, new, now)  # type: ignore[arg-type]
+            case VolumeAttachment():
+                self._attachment(old, new, now)  # type: ignore[arg-type]
+
+    def remembered(self, before: SchedulerMemory, memory: SchedulerMemory, now: datetime) -> None:
+        """What the scheduler knows, and what it knew before."""
+        known = {each.uid: each.node for each in before.pods}
+        for each in memory.pods:
+            pod = self._objects.pods.get(each.pod)
+            if known.get(each.uid) != each.node and pod is not None and pod.uid == each.uid:
+                text = f"decided: {each.node}"
+                step = Step(at=now, kind="decided", text=text, node=each.node, source=lane_steps.SCHEDULER)
+                self._add(pod, (step,), now)
+        had, has = _by_holder(before.held), _by_holder(memory.held)
+        for holder in has.keys() - had.keys():
+            self._held(has[holder], lane_steps.held_step(self._objects, has[holder]), now)
+        for holder in had.keys() - has.keys():
+            self._held(had[holder], lane_steps.held_step(self._objects, had[holder], now), now)
+
+    def heard(self, event: Event, now: datetime) -> None:
+        """An Event came, or happened again."""
+        at = lane_steps.event_at(event) or now
+        if self._heard.get(event.uid) == at:
+            return
+        self._heard[event.uid] = at
+        while len(self._heard) > MOST_WAITING:
+            self._heard.popitem(last=False)
+        about, step = event.involved_object, lane_steps.event_step(event, now)
+        if about.kind == "Pod":
+            pod = self._objects.pods.get(about.key)
+            if pod is None or pod.uid != about.uid:
+                lane = self._lanes.get(about.uid)
+                if lane is None:
+                    self._keep(about.uid, step, is_heard=True)
+                elif lane.add(step, is_heard=True):
+                    self._changed.add(about.uid)
+            elif about.uid in self._first_seen or about.uid in self._lanes or not _runs(pod):
+                self._add(pod, (step,), now, is_heard=True)
+        elif about.kind == "PersistentVolumeClaim":
+            claim = self._objects.claims.get(about.key)
+            if claim is None or claim.uid != about.uid or self._is_any_new(about.key):
+                self._keep(about.uid, step, is_heard=True)
+            else:
+                self._tell(about.key, (step,), now, is_heard=True)
+
+    def take(self, now: datetime) -> Iterator[tuple[str, LaneRow | None]]:
+        """Rows of the lanes that changed since the last time; None for a lane that is gone."""
+        first_seen, self._first_seen = self._first_seen, {}
+        for uid, pod in first_seen.items():
+            known = self._objects.pods.get(pod.key)
+            if known is None or known.uid != uid or (uid not in self._lanes and self._is_old_news(known, now)):
+                self._waiting.pop(uid, None)
+                continue
+            self._lane(known, now)
+        for uid in self._surplus():
+            del self._lanes[uid]
+            self._changed.add(uid)
+        changed, self._changed = self._changed, set()
+        for uid in sorted(changed):
+            lane = self._lanes.get(uid)
+            yield uid, None if lane is None else LaneRow(pod=lane.pod, steps=tuple(lane.steps), done=lane.is_done)
+
+    # -- what changed -------------------------------------------------------------------------------------------------
+
+    def _pod(self, old: Pod | None, new: Pod | None, now: datetime) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._pod_gone(old, now)
+            old = None
+        if new is None:
+            return
+        if old is None or new.uid in self._first_seen:
+            self._first_seen[new.uid] = new
+            return
+        steps = list(lane_steps.pod_steps(old, new, now))
+        if steps or new.uid in self._lanes:
+            self._add(new, steps, now)
+
+    def _pod_gone(self, old: Pod, now: datetime) -> None:
+        self._first_seen.pop(old.uid, None)
+        if old.uid not in self._lanes and old.is_terminal:
+            return  # a pod that ended long ago is cleaned up
+        lane = self._lane(old, now)
+        lane.state = "gone"
+        step = Step(at=now, kind="deleted", text="is gone", node=old.spec.node_name, source=lane_steps.API)
+        lane.add(step)
+        self._changed.add(old.uid)
+
+    def _volume(self, old: PersistentVolume | None, new: PersistentVolume | None, now: datetime) -> None:
+        if new is None:
+            return
+        key = claim_of(self._objects, new)
+        claim = self._objects.claims.get(key) if key is not None else None
+        if claim is not None:
+            self._tell(claim.key, lane_steps.volume_steps(self._objects, old, new, claim, now), now)
+
+    def _attachment(self, old: VolumeAttachment | None, new: VolumeAttachment | None, now: datetime) -> None:
+        found = new or old
+        volume = self._objects.volumes.get(found.spec.source.persistent_volume_name) if found is not None else None
+        key = claim_of(self._objects, volume) if volume is not None else None
+        if found is not None and key is not None:
+            self._tell(key, lane_steps.attachment_steps(old, new, key, now), now, on=found.spec.node_name)
+
+    def _held(self, held: HeldCapacity, step: Step, now: datetime) -> None:
+        pod = self._objects.pods.get(held.pod)
+        if pod is not None and not pod.is_terminal:
+            self._add(pod, (step,), now)
+
+    # -- lanes --------------------------------------------------------------------------------------------------------
+
+    def _tell(self, claim: Key, steps: Iterable[Step], now: datetime, *, on: str = "", is_heard: bool = False) -> None:
+        """Add steps to the lanes of the pods that use a claim; `on` leaves out those on another node."""
+        found = list(steps)
+        for key in sorted(self._objects.pods_of_claim[claim]) if found else ():
+            pod = self._objects.pods[key]
+            is_elsewhere = on and pod.spec.node_name not in ("", on)
+            if is_elsewhere or pod.is_terminal or pod.uid in self._first_seen:
+                continue
+            if pod.uid not in self._lanes and is_heard and _runs(pod):
+                continue
+            # What was before the pod is another's story, and what was long ago is no reason for a lane.
+            begins = pod.metadata.creation_timestamp if pod.uid in self._lanes else now - LATELY
+            news = [step for step in found if begins is None or step.at >= begins]
+            if news:
+                self._add(pod, news, now, is_heard=is_heard)
+
+    def _add(self, pod: Pod, steps: Iterable[Step], now: datetime, *, is_heard: bool = False) -> None:
+        if pod.uid in self._first_seen:
+            for step in steps:
+                self._keep(pod.uid, step, is_heard=is_heard)
+            return
+        lane = self._lane(pod, now)
+        lane.state = pod.status.phase
+        for step in steps:
+            lane.add(step, is_heard=is_heard)
+        self._changed.add(pod.uid)
+
+    def _lane(self, pod: Pod, now: datetime) -> Lane:
+        """The lane of a pod; one that begins now begins with what objects tell of the past."""
+        lane = self._lanes.get(pod.uid)
+        if lane is None:
+            lane = self._lanes[pod.uid] = Lane(pod.key, pod.uid, bool(pod.claim_names()))
+            for step, is_heard in self._history(pod, now):
+                lane.add(step, is_heard=is_heard)
+            self._changed.add(pod.uid)
+        lane.state = pod.status.phase
+        for step, is_heard in self._waiting.pop(pod.uid, ()):
+            lane.add(step, is_heard=is_heard)
+            self._changed.add(pod.uid)
+        return lane
+
+    def _history(self, pod: Pod, now: datetime) -> Iterator[tuple[Step, bool]]:
+        yield from ((step, False) for step in lane_steps.pod_steps(None, pod, now))
+        created = pod.metadata.creation_timestamp
+        for name in dict.fromkeys(pod.claim_names()):
+            claim = self._objects.claims.get(f"{pod.namespace}/{name}")
+            if claim is None:
+                continue
+            steps = [(step, False) for step in self._claim_history(pod, claim, now)]
+            for step, is_heard in (*steps, *self._waiting.get(claim.uid, ())):
+                if created is None or step.at >= created:  # what was before is another pod's story
+                    yield step, is_heard
+
+    def _claim_history(self, pod: Pod, claim: PersistentVolumeClaim, now: datetime) -> Iterator[Step]:
+        volume = volume_of(self._objects, claim)
+        if volume is None or not claim.is_bound:
+            yield from lane_steps.claim_steps(self._objects, None, claim, "", now)
+        else:
+            yield from lane_steps.volume_steps(self._objects, None, volume, claim, now)
+            moves = lane_steps.claim_steps(self._objects, None, claim, self._home(claim.key), now)
+            yield from (step for step in moves if step.kind == "rebuilding")
+        for key in sorted(self._objects.attachments_of_volume[volume.name]) if volume is not None else ():
+            attachment = self._objects.attachments[key]
+            if pod.spec.node_name == attachment.spec.node_name:
+                yield from lane_steps.attachment_steps(None, attachment, claim.key, now)
+
+    def _keep(self, uid: str, step: Step, *, is_heard: bool) -> None:
+        self._waiting.setdefault(uid, []).append((step, is_heard))
+        self._waiting.move_to_end(uid)
+        del self._waiting[uid][:-MOST_STEPS]
+        while len(self._waiting) > MOST_WAITING:
+            self._waiting.popitem(last=False)
+
+    def _is_any_new(self, claim: Key) -> bool:
+        return any(self._objects.pods[key].uid in self._first_seen for key in self._objects.pods_of_claim[claim])
+
+    def _is_old_news(self, pod: Pod, now: datetime) -> bool:
+        """Whether a pod that is seen for the first time has its story behind it."""
+        if not (_runs(pod) or pod.is_terminal) or pod.metadata.is_terminating:
+            return False
+        started = pod.status.start_time or pod.metadata.creation_timestamp
+        return started is None or now - started > LATELY
+
+    def _surplus(self) -> list[str]:
+        too_many = len(self._lanes) - MOST_LANES
+        if too_many <= 0:
+            return []
+        lanes = sorted(self._lanes.values(), key=lambda lane: (not lane.is_done, lane.has_claims, lane.last_at))
+        return [lane.uid for lane in lanes[:too_many]]
+
+
+def _runs(pod: Pod) -> bool:
+    return pod.status.phase == "Running"
+
+
+def _by_holder(held: Iterable[HeldCapacity]) -> dict[tuple[str, ...], HeldCapacity]:
+    return {(each.mode, each.capacity, each.pod, *each.claims): each for each in held}
