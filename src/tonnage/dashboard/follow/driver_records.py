@@ -166,7 +166,10 @@ async def following_pools(cluster: ShownCluster, data_dir: Path | None) -> Async
 async def _follow(cluster: ShownCluster, records: DriverRecords) -> None:
     while True:
         await cluster.clock.sleep(LOOK_S)
-        await _look(cluster, records)
+        try:
+            await _look(cluster, records)
+        except Exception:  # a fault of ours must not leave the map blind for good
+            _log.exception("Pools cannot be shown")
 
 
 async def _look(cluster: ShownCluster, records: DriverRecords) -> None:

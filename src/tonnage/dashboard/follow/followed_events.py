@@ -1,7 +1,7 @@
 """Events about pods and claims, as they come: told to the model and forgotten, so that their number does not matter.
 
 A watch without a version begins with the Events that there are, in any order, and goes on with those that come. One
-that is cut goes on from where it was; a server that has forgotten that begins anew, and what is told twice is told once.
+that is cut goes on from where it was; a server that has forgotten that begins anew. What is heard twice is told once.
 """
 
 from __future__ import annotations

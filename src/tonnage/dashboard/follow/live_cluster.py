@@ -5,37 +5,51 @@ knows. Nothing is written.
         await cluster.wait_first()          # rows of everything that can be read
         cluster.collections.follow()        # for whoever shows it
 
-A kind that the user may not read is told as a notice and counts as none, so that somebody with few rights sees what
-those allow. Changes are settled together, `SETTLE_S` apart at most.
+A kind that the user may not read, or that the server has not, is told as a notice and counts as none, so that somebody
+with few rights sees what those allow; it is asked for again and again, ever more seldom. Changes are settled together,
+`SETTLE_S` apart at most. With a namespace, of what lives in namespaces that one alone is read, but for capacity: that
+is in the namespaces of drivers, whoever uses it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
 from tonnage import logs
 from tonnage.client.config.connection import User
 from tonnage.client.http import Client
+from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
+from tonnage.client.program_pages import NotLetIn
+from tonnage.dashboard.follow.followed_events import KINDS as KINDS_WITH_EVENTS
+from tonnage.dashboard.follow.followed_events import FollowedEvents
+from tonnage.dashboard.follow.reading_notices import Reading, is_refused, notices, reading_of
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.model.known_objects import KINDS
 from tonnage.dashboard.wire.rows import NoticeRow
+from tonnage.deadline import within
 from tonnage.endpoints import Endpoint
-from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import Event, ObjectReference
+from tonnage.errors import NotFound, TonnageError
+from tonnage.objects.core_v1 import Event, ObjectReference, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduling.engine.kinds import READ_KINDS, ReadKind
+from tonnage.objects.scheme import resource_of
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.engine.kinds import READ_KINDS
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
-from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, listed, not_listed
+from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, not_listed
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 SETTLE_S: Final = 0.1
 """How long changes are gathered: ten times a second is as often as anybody sees."""
 ASK_S: Final = 1.0
-"""How often the scheduler is asked."""
+"""How often the scheduler is asked, and how often it is looked at what cannot be read."""
+AGAIN_S: Final = 0.2
+"""How soon it is asked again when a pod that waits has news: it may have decided, and what it decides is soon done."""
+_LOOK_S: Final = 0.05
+_NEEDED: Final = frozenset(kind.cls for kind in READ_KINDS if kind.is_needed)
+_LET_IN: Final = "let the user of the kubeconfig get the nonResourceURLs /debug/*"
 
 _log = logs.logger("tonnage.dashboard")
 
@@ -44,27 +58,32 @@ class LiveCluster(ShownCluster):
     """Rows of a live cluster, kept up to date."""
 
     def __init__(
-        self, client: Client, *, scheduler: Endpoint | None = None, scheduler_user: User | None = None
+        self,
+        client: Client,
+        *,
+        scheduler: Endpoint | None = None,
+        scheduler_user: User | None = None,
+        namespace: str = "",
     ) -> None:
         super().__init__(clock=client.clock, source=client.server)
         self.client = client
+        self.namespace = namespace
         self.informers = Informers(client)
         self._scheduler, self._scheduler_user = scheduler, scheduler_user
         self._is_touched = asyncio.Event()
+        self._has_news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        of: Any = self.informers.of
-        self._read: list[Any] = [of(kind.cls, field_selector=kind.field_selector) for kind in READ_KINDS]
-        for informer in self._read:
-            if informer.cls in KINDS:
-                informer.add_handlers(on_add=self._put, on_update=lambda _, new: self._put(new), on_delete=self._remove)
+        self._told: set[str] = set()
+        self._events_failed: dict[str, TonnageError | None] = {}
+        # Every pod, those that have ended too: how they ended is part of their story.
+        kinds: Sequence[type[Object]] = (*(kind.cls for kind in READ_KINDS), *NOT_READ_BY_DECISIONS)
+        for cls in kinds:
+            informer: Informer[Any] = self.informers.of(cls, namespace=self._namespace_of(cls))
+            informer.add_handlers(on_add=self._put, on_update=lambda _, new: self._put(new), on_delete=self._remove)
 
     @property
     def asks_scheduler(self) -> bool:  # type: ignore[override]
         return self._scheduler is not None
-
-    def objects(self) -> Iterator[Object]:
-        for informer in self._read:
-            yield from informer
 
     async def memory(self) -> SchedulerMemory | None:
         """Asked now. Raises TonnageError when it cannot be."""
@@ -72,22 +91,23 @@ class LiveCluster(ShownCluster):
             return None
         return await memory_of(self._scheduler, clock=self.clock, user=self._scheduler_user)
 
-    async def workloads(self) -> Sequence[Object]:
-        """Listed now: they are asked for seldom. What the user may not list counts as none."""
-        kinds = [ReadKind(cls) for cls in NOT_READ_BY_DECISIONS]
-        found, unlisted, _ = await listed(self.client, kinds, tells_unknown=False)
-        for kind, why in unlisted.items():
-            text = f"{kind} objects cannot be listed and count as none in what-if questions: {why}"
-            self.collections.put("notices", kind, NoticeRow(text=text))
+    def unlisted(self) -> Mapping[str, str]:
+        """As `sources.from_cluster` tells them. Raises the refusal of a kind without which there is no answer."""
+        found = {}
+        for each in self._readings():
+            if each.failure is None or (each.cls in NOT_READ_BY_DECISIONS and isinstance(each.failure, NotFound)):
+                continue
+            if each.cls in _NEEDED:
+                raise each.failure
+            if is_refused(each):
+                found[each.cls.__name__] = each.failure.message
         return found
 
     def notes(self) -> Sequence[str]:
         """As a command notes them that asks this cluster."""
-        found = [
-            not_listed(each.cls.__name__, each.last_failure.message)
-            for each in self._read
-            if each.last_failure is not None and not each.is_synced
-        ]
+        found = [not_listed(kind, why) for kind, why in self.unlisted().items()]
+        if self.namespace:
+            found.append(f"only namespace {self.namespace} is read: pods and claims of others count as none")
         return found if self.asks_scheduler else [*found, SCHEDULER_NOT_ASKED]
 
     async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
@@ -101,10 +121,23 @@ class LiveCluster(ShownCluster):
 
     async def __aenter__(self) -> Self:
         self.informers.start()
-        self._tasks = [asyncio.create_task(self._settle(), name="settle")]
+        self._start("settle", self._settle())
+        self._start("tell what cannot be read", self._tell())
         if self._scheduler is not None:
-            self._tasks.append(asyncio.create_task(self._ask(), name="ask the scheduler"))
+            self._start("ask the scheduler", self._ask())
+        for kind in KINDS_WITH_EVENTS:
+            followed = FollowedEvents(
+                self.client,
+                kind,
+                namespace=self.namespace,
+                told=self._heard,
+                failed=lambda failure, kind=kind: self._events_failed.update({kind: failure}),  # type: ignore[misc]
+            )
+            self._start(f"follow events about {kind}", followed.follow())
         return self
+
+    def _start(self, name: str, work: Any) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
@@ -114,19 +147,34 @@ class LiveCluster(ShownCluster):
 
     async def wait_first(self, timeout_s: float = 5.0) -> None:
         """Return when the state is known, or at the latest after so long: what is late then comes as it comes."""
-        with suppress(TonnageError):
-            await self.informers.wait_synced(timeout_s)
+        until_s = self.clock.monotonic() + timeout_s
+        while self.clock.monotonic() < until_s and not all(
+            each.is_synced or is_refused(reading_of(each, "")) for each in self.informers
+        ):
+            await self.clock.sleep(_LOOK_S)
         self._tell_notices()
         self.settle()
+
+    # -- what comes ---------------------------------------------------------------------------------------------------
+
+    def _namespace_of(self, cls: type[Object]) -> str:
+        return self.namespace if resource_of(cls).namespaced and cls is not CSIStorageCapacity else ""
 
     def _put(self, new: Object) -> None:
         self.model.tick(self.clock.now())
         self.model.put(new)
         self._is_touched.set()
+        if isinstance(new, Pod) and not new.spec.node_name:
+            self._has_news.set()
 
     def _remove(self, old: Object) -> None:
         self.model.tick(self.clock.now())
         self.model.remove(old)
+        self._is_touched.set()
+
+    def _heard(self, event: Event) -> None:
+        self.model.tick(self.clock.now())
+        self.model.heard(event)
         self._is_touched.set()
 
     async def _settle(self) -> None:
@@ -134,16 +182,34 @@ class LiveCluster(ShownCluster):
             await self._is_touched.wait()
             await self.clock.sleep(SETTLE_S)
             self._is_touched.clear()
-            self.settle()
+            try:
+                self.settle()
+            except Exception:  # one object that we do not understand must not stop all the others
+                _log.exception("Rows cannot be made")
+
+    async def _tell(self) -> None:
+        while True:
             self._tell_notices()
+            self._is_touched.set()  # figures become old by time alone
+            await self.clock.sleep(ASK_S)
+
+    def _readings(self) -> Iterator[Reading]:
+        return (reading_of(each, self._namespace_of(each.cls)) for each in self.informers)
 
     def _tell_notices(self) -> None:
-        for each in self.informers:
-            if each.out_of_step_since_s is None or each.last_failure is None:
-                self.collections.remove("notices", each.name)
-                continue
-            failure = each.last_failure
-            self.collections.put("notices", each.name, NoticeRow(text=failure.message, hint=failure.hint or ""))
+        readings = list(self._readings())
+        failed = next((each for each in self._events_failed.values() if each is not None), None)
+        if failed is not None:
+            readings.append(Reading(Event, failed, 0.0, self.namespace))
+        found = dict(notices(readings, self.client.server))
+        if self.namespace:
+            text = f"namespace {self.namespace} alone is shown: pods and claims of others are not"
+            found["namespace"] = NoticeRow(severity="info", text=text)
+        for topic in self._told - found.keys():
+            self.collections.remove("notices", topic)
+        for topic, notice in found.items():
+            self.collections.put("notices", topic, notice)
+        self._told = set(found)
 
     async def _ask(self) -> None:
         while True:
@@ -152,8 +218,13 @@ class LiveCluster(ShownCluster):
                 self.collections.remove("notices", "scheduler")
             except TonnageError as exc:
                 memory = SchedulerMemory()
-                self.collections.put("notices", "scheduler", NoticeRow(text=exc.message, hint=exc.hint or ""))
+                text = f"the scheduler cannot be asked: {exc.message}; what it keeps back and has decided is not shown"
+                hint = exc.hint or (_LET_IN if isinstance(exc, NotLetIn) else "")
+                self.collections.put("notices", "scheduler", NoticeRow(text=text, hint=hint))
             self.model.tick(self.clock.now())
             self.model.remember(memory)
             self._is_touched.set()
-            await self.clock.sleep(ASK_S)
+            await self.clock.sleep(AGAIN_S)
+            with suppress(TimeoutError):
+                await within(self.clock, ASK_S - AGAIN_S, self._has_news.wait())
+            self._has_news.clear()

@@ -5,7 +5,7 @@ Live clusters are filled by informers (`live_cluster.py`); tests, and whoever pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tonnage.clock import Clock
 from tonnage.dashboard.model.cluster_model import ClusterModel
@@ -82,12 +82,22 @@ class ShownCluster:
             notes.append(scheduler_silent(exc))
         workloads = await self.workloads() if with_workloads else ()
         return ClusterState(
-            list(self.objects()), self.source, self.clock, notes=notes, memory=memory, workloads=workloads
+            list(self.objects()),
+            self.source,
+            self.clock,
+            notes=notes,
+            memory=memory,
+            workloads=workloads,
+            unlisted=self.unlisted(),
         )
 
     def notes(self) -> Sequence[str]:
         """What a person should know before believing an answer."""
         return ()
+
+    def unlisted(self) -> Mapping[str, str]:
+        """Kinds that cannot be read, and why; they count as none."""
+        return {}
 
     async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
         """Events about these objects. Raises TonnageError where they cannot be read."""

@@ -31,6 +31,7 @@ EVENT_KINDS: Final = {
     "Provisioning": "provisioning",
     "ProvisioningSucceeded": "provisioned",
     "ProvisioningFailed": "provision-failed",
+    "VolumeRebuilt": "rebuilt",
     "SuccessfulAttachVolume": "attached",
     "FailedAttachVolume": "attach-failed",
     "CapacityAwareRescheduling": "rebuilding",
@@ -39,6 +40,18 @@ EVENT_KINDS: Final = {
     "VolumeAttachmentLimitExceeded": "failed",
 }
 """What reasons of Events say that objects say as well: such an Event is told only where the objects did not."""
+PASSED_OVER: Final = frozenset(
+    (
+        *("WaitForFirstConsumer", "WaitForPodScheduled", "ExternalProvisioning", "AffinitySet", "AffinityUnset"),
+        *("Pulled", "Created"),
+    )
+)
+"""Reasons of Events that add nothing to what objects say."""
+ORDER: Final = (
+    *("created", "refused", "decided", "reserved", "nominated", "provisioning", "provisioned", "rebuilding", "bound"),
+    *("attaching", "rebuilt", "attached", "started"),
+)
+"""In which order things happen that have the same time; what is not listed comes last."""
 
 
 def happened_at(told: datetime | None, now: datetime) -> datetime:
@@ -49,14 +62,24 @@ def happened_at(told: datetime | None, now: datetime) -> datetime:
 # -- pods -------------------------------------------------------------------------------------------------------------
 
 
-def pod_steps(old: Pod | None, new: Pod, now: datetime) -> Iterator[Step]:
-    """What happened to a pod between two states of it; from None: all that its last state tells."""
+def created_at(told: datetime | None, seen_at: datetime) -> datetime:
+    """When an object was made that was first seen then: within the second that it tells, and not after it was seen."""
+    if told is None or seen_at - told >= _COARSE:
+        return told or seen_at
+    return max(told, min(seen_at, told + timedelta(seconds=1)))
+
+
+def pod_steps(old: Pod | None, new: Pod, now: datetime, seen_at: datetime | None = None) -> Iterator[Step]:
+    """What happened to a pod between two states of it; from None, first seen at `seen_at`: all that its state tells."""
     if old is None:
-        yield Step(at=new.metadata.creation_timestamp or now, kind="created", text="created", source=API)
+        at = created_at(new.metadata.creation_timestamp, seen_at or now)
+        yield Step(at=at, kind="created", text="created", source=API)
     yield from _decision_steps(old, new, now)
     if new.spec.node_name and not (old is not None and old.spec.node_name):
         scheduled = new.condition("PodScheduled")
         told = scheduled.last_transition_time if scheduled is not None and scheduled.is_true else None
+        if told is None and old is None:
+            told = new.status.start_time  # its node has seen it: it was bound by then
         yield _on(new, "bound", f"bound to {new.spec.node_name}", happened_at(told, now))
     phase = new.status.phase
     if old is None or old.status.phase != phase:
@@ -193,17 +216,19 @@ def attachment_steps(
 # -- the scheduler's memory, and Events -------------------------------------------------------------------------------
 
 
-def held_step(objects: KnownObjects, held: HeldCapacity, now: datetime | None = None) -> Step:
-    """Capacity that is kept back for a pod; with `now`, that it is not any more."""
+def held_step(objects: KnownObjects, held: HeldCapacity, now: datetime, *, is_over: bool = False) -> Step:
+    """Capacity that is kept back for a pod, or that is not any more."""
     capacity = objects.capacities.get(held.capacity)
     nodes = reached(objects, capacity.node_topology) if capacity is not None else []
     node = nodes[0] if len(nodes) == 1 else ""
     what = f"{Quantity.from_bytes(held.bytes)} of" if held.mode is Reservation.LEDGER else "the whole of"
     whose = f"{capacity.storage_class_name} on {node}" if capacity is not None and node else held.capacity
     claim = held.claims[0] if len(held.claims) == 1 else ""
-    if now is None:
+    if not is_over:
         text = f"{what} {whose} is kept back: {held.why}"
-        return Step(at=held.since, kind="reserved", text=text, node=node, claim=claim, source=SCHEDULER)
+        return Step(
+            at=created_at(held.since, now), kind="reserved", text=text, node=node, claim=claim, source=SCHEDULER
+        )
     text = f"{what} {whose} is no longer kept back"
     return Step(at=now, kind="released", text=text, node=node, claim=claim, source=SCHEDULER)
 
@@ -212,7 +237,8 @@ def event_at(event: Event) -> datetime | None:
     """When an Event last happened."""
     series = event.series.last_observed_time if event.series is not None else None
     times = (series, event.last_timestamp, event.event_time, event.first_timestamp, event.metadata.creation_timestamp)
-    return max((at for at in times if at is not None), default=None)
+    found = max((at for at in times if at is not None), default=None)
+    return datetime.combine(found.date(), found.timetz()) if found is not None else None
 
 
 def event_step(event: Event, now: datetime) -> Step:

@@ -27,7 +27,7 @@ from tonnage.dashboard.wire.rows import LaneRow, Step
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import VolumeAttachment
-from tonnage.whatif.scheduler_memory import HeldCapacity, SchedulerMemory
+from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
 
 MOST_LANES: Final = 500
 MOST_STEPS: Final = 60
@@ -42,6 +42,7 @@ _ONCE: Final = frozenset(("created", "bound", "started", "succeeded", "failed", 
 """What happens to a pod once."""
 _LEAST: Final = ("event", "refused", "released", "detached")
 """What is left out first of a lane that grows too long."""
+_FOLLOWS_DECISION: Final = frozenset(("nominated", "provisioning", "rebuilding", "bound"))
 _UNDER_WAY: Final = frozenset(("rebuilding", "attaching", "terminating", "attach-failed"))
 
 
@@ -73,7 +74,7 @@ class Lane:
         if is_heard:
             self.heard.add(step)
         at = len(self.steps)
-        while at and self.steps[at - 1].at > step.at:
+        while at and _comes_first(step, self.steps[at - 1]):
             at -= 1
         if at and step.kind == "refused" and _last_refusal(self.steps[:at]) == step.text:
             return False
@@ -101,6 +102,14 @@ def _is_same(step: Step, known: Step, is_by_another: bool) -> bool:
     return step.kind == "provisioned" and step.text.startswith("bound to ")
 
 
+def _comes_first(step: Step, other: Step) -> bool:
+    return (step.at, _rank(step)) < (other.at, _rank(other))
+
+
+def _rank(step: Step) -> int:
+    return lane_steps.ORDER.index(step.kind) if step.kind in lane_steps.ORDER else len(lane_steps.ORDER)
+
+
 def _last_refusal(steps: list[Step]) -> str:
     """The last refusal, unless the pod has come further since."""
     for each in reversed(steps):
@@ -118,7 +127,7 @@ class Lanes:
         self._objects = objects
         self._home = home
         self._lanes: dict[str, Lane] = {}
-        self._first_seen: dict[str, Pod] = {}  # pods that came since the last take
+        self._first_seen: dict[str, tuple[Pod, datetime]] = {}  # pods that came since the last take, and when
         self._changed: set[str] = set()
         self._waiting: OrderedDict[str, list[tuple[Step, bool]]] = OrderedDict()
         """Steps of pods and claims that are not known yet, by uid, and whether an Event told them."""
@@ -145,18 +154,18 @@ class Lanes:
         for each in memory.pods:
             pod = self._objects.pods.get(each.pod)
             if known.get(each.uid) != each.node and pod is not None and pod.uid == each.uid:
-                text = f"decided: {each.node}"
-                step = Step(at=now, kind="decided", text=text, node=each.node, source=lane_steps.SCHEDULER)
-                self._add(pod, (step,), now)
+                self._add(pod, (self._decision(each, now),), now)
         had, has = _by_holder(before.held), _by_holder(memory.held)
         for holder in has.keys() - had.keys():
-            self._held(has[holder], lane_steps.held_step(self._objects, has[holder]), now)
+            self._held(has[holder], lane_steps.held_step(self._objects, has[holder], now), now)
         for holder in had.keys() - has.keys():
-            self._held(had[holder], lane_steps.held_step(self._objects, had[holder], now), now)
+            self._held(had[holder], lane_steps.held_step(self._objects, had[holder], now, is_over=True), now)
 
     def heard(self, event: Event, now: datetime) -> None:
         """An Event came, or happened again."""
         at = lane_steps.event_at(event) or now
+        if event.reason in lane_steps.PASSED_OVER:
+            return
         if self._heard.get(event.uid) == at:
             return
         self._heard[event.uid] = at
@@ -183,12 +192,12 @@ class Lanes:
     def take(self, now: datetime) -> Iterator[tuple[str, LaneRow | None]]:
         """Rows of the lanes that changed since the last time; None for a lane that is gone."""
         first_seen, self._first_seen = self._first_seen, {}
-        for uid, pod in first_seen.items():
+        for uid, (pod, seen_at) in first_seen.items():
             known = self._objects.pods.get(pod.key)
             if known is None or known.uid != uid or (uid not in self._lanes and self._is_old_news(known, now)):
                 self._waiting.pop(uid, None)
                 continue
-            self._lane(known, now)
+            self._lane(known, now, seen_at)
         for uid in self._surplus():
             del self._lanes[uid]
             self._changed.add(uid)
@@ -206,7 +215,7 @@ class Lanes:
         if new is None:
             return
         if old is None or new.uid in self._first_seen:
-            self._first_seen[new.uid] = new
+            self._first_seen[new.uid] = new, self._first_seen[new.uid][1] if new.uid in self._first_seen else now
             return
         steps = list(lane_steps.pod_steps(old, new, now))
         if steps or new.uid in self._lanes:
@@ -236,6 +245,16 @@ class Lanes:
         key = claim_of(self._objects, volume) if volume is not None else None
         if found is not None and key is not None:
             self._tell(key, lane_steps.attachment_steps(old, new, key, now), now, on=found.spec.node_name)
+
+    def _decision(self, sent: AssumedPod, now: datetime) -> Step:
+        """The scheduler has sent a pod to a node. It is asked now and then: what follows from it may be seen before."""
+        lane, at = self._lanes.get(sent.uid), now
+        for step in reversed(lane.steps) if lane is not None else ():
+            if step.kind in ("refused", "decided"):
+                break
+            if step.node == sent.node and step.kind in _FOLLOWS_DECISION:
+                at = min(at, step.at)
+        return Step(at=at, kind="decided", text=f"sent to {sent.node}", node=sent.node, source=lane_steps.SCHEDULER)
 
     def _held(self, held: HeldCapacity, step: Step, now: datetime) -> None:
         pod = self._objects.pods.get(held.pod)
@@ -271,12 +290,12 @@ class Lanes:
             lane.add(step, is_heard=is_heard)
         self._changed.add(pod.uid)
 
-    def _lane(self, pod: Pod, now: datetime) -> Lane:
+    def _lane(self, pod: Pod, now: datetime, seen_at: datetime | None = None) -> Lane:
         """The lane of a pod; one that begins now begins with what objects tell of the past."""
         lane = self._lanes.get(pod.uid)
         if lane is None:
             lane = self._lanes[pod.uid] = Lane(pod.key, pod.uid, bool(pod.claim_names()))
-            for step, is_heard in self._history(pod, now):
+            for step, is_heard in self._history(pod, now, seen_at):
                 lane.add(step, is_heard=is_heard)
             self._changed.add(pod.uid)
         lane.state = pod.status.phase
@@ -285,8 +304,8 @@ class Lanes:
             self._changed.add(pod.uid)
         return lane
 
-    def _history(self, pod: Pod, now: datetime) -> Iterator[tuple[Step, bool]]:
-        yield from ((step, False) for step in lane_steps.pod_steps(None, pod, now))
+    def _history(self, pod: Pod, now: datetime, seen_at: datetime | None) -> Iterator[tuple[Step, bool]]:
+        yield from ((step, False) for step in lane_steps.pod_steps(None, pod, now, seen_at))
         created = pod.metadata.creation_timestamp
         for name in dict.fromkeys(pod.claim_names()):
             claim = self._objects.claims.get(f"{pod.namespace}/{name}")
