@@ -203,7 +203,7 @@ _OPTIONS = (
         default="",
         metavar="NS",
         shell_complete=namespaces,
-        help="Where none is written.",
+        help="Where none is written. The dashboard and top read pods and claims of it alone.",
     ),
     click.option(
         "--scheduler-endpoint",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.lanes import MOST_LANES, MOST_STEPS
+from tonnage.dashboard.wire.rows import VolumeRow
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Event
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
@@ -32,7 +34,7 @@ def stamp(seconds: float) -> str:
     return (START + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def refused(message: str) -> dict:
+def refused(message: str) -> dict[str, Any]:
     return {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]}
 
 
@@ -183,7 +185,7 @@ def test_an_event_says_what_objects_do_not(story: Story):
         event("e4", "Pulled", "Container image", seconds=1),
     )
     assert sorted(kind for _, kind in story.told()) == ["created", "event", "provision-failed", "provisioning"]
-    assert story.cluster.collections.rows("volumes")["default/data"].error == "no space"
+    assert story.cluster.collections.of(VolumeRow)["default/data"].error == "no space"
 
 
 def test_an_event_that_comes_before_its_pod_is_kept_for_it(story: Story):

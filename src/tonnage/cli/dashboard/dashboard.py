@@ -104,6 +104,7 @@ def dashboard(
         port=port,
         scheduler=scheduler,
         scheduler_user=cluster.scheduler_user(),
+        namespace=cluster.given_namespace,
         data_dir=data_dir or cluster.embedded_folder,
         allowed_hosts=allowed_hosts,
         asking=asking,

@@ -33,6 +33,8 @@ def top(cluster: ClusterQuestion) -> None:
 
 async def _run(question: ClusterQuestion) -> None:
     from tonnage.client.http import Client
+    from tonnage.dashboard.follow.driver_records import following_pools
+    from tonnage.dashboard.follow.followed_faults import following_faults
     from tonnage.dashboard.follow.live_cluster import LiveCluster
     from tonnage.dashboard.terminal.app import Top
     from tonnage.dashboard.terminal.live_questions import LiveQuestions
@@ -41,8 +43,14 @@ async def _run(question: ClusterQuestion) -> None:
     connection, scheduler, clock = question.connection, question.scheduler(), SystemClock()
     async with Client.connect(connection, clock=clock, user_agent="tonnage-top") as client:
         await check_answers(client)
-        following = LiveCluster(client, scheduler=scheduler, scheduler_user=question.scheduler_user())
-        async with following:
+        following = LiveCluster(
+            client,
+            scheduler=scheduler,
+            scheduler_user=question.scheduler_user(),
+            namespace=question.given_namespace,
+        )
+        folder = question.embedded_folder
+        async with following, following_faults(following, folder), following_pools(following, folder):
             await following.wait_first()
             questions = LiveQuestions(
                 following, question.configuration, question.foreign, is_default=question.config_file is None

@@ -41,6 +41,8 @@ class DashboardSettings:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     scheduler: Endpoint | None = None
     scheduler_user: User | None = None
+    namespace: str = ""
+    """Pods and claims of this one alone are read; empty for all."""
     data_dir: Path | None = None
     """The folder of a `tonnage up` cluster: its driver's records and its faults can be seen there."""
     tls: ServerTls | None = None
@@ -54,7 +56,9 @@ class DashboardSettings:
 @asynccontextmanager
 async def served(client: Client, settings: DashboardSettings) -> AsyncIterator[str]:
     """Serve a live cluster while the block runs; the address with its token is given."""
-    cluster = LiveCluster(client, scheduler=settings.scheduler, scheduler_user=settings.scheduler_user)
+    cluster = LiveCluster(
+        client, scheduler=settings.scheduler, scheduler_user=settings.scheduler_user, namespace=settings.namespace
+    )
     async with cluster, shown(cluster, settings) as address:  # first of all: a port that is taken is told at once
         await cluster.wait_first()
         yield address
