@@ -13,8 +13,9 @@ part, so that what is measured is deciding and the queue.
     events     changes that help nobody, told while 2,000 pods wait: attempts they cause, and what one of them costs
 
 "alike" pods ask for the same as one another; of "different" ones there are as many kinds as `--kinds` says, and an
-event looks at those it may be enough for. Times are CPU time, the least of two runs. Budgets (DESIGN section 8): 1.5
-attempts a useful one, and 1.5 times the CPU beside 2,000 hopeless pods, be they alike or all different.
+event looks at those it may be enough for. Times are CPU time; of the 200, alone and beside the others in turn, three
+times over, the middle ratio is told. Budgets (DESIGN section 8): 1.5 attempts a useful one, and 1.5 times the CPU
+beside 2,000 hopeless pods, be they alike or all different.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -52,6 +54,8 @@ from tonnage.testing.storage_builders import (
 
 NODES = 30
 LASTS_S = 5
+TURNS = 3
+turns = count()
 Pods = list[tuple[Pod, list[PersistentVolumeClaim]]]
 
 
@@ -269,13 +273,13 @@ def crowded(pods: Pods) -> Stage:
     return stage
 
 
-def churn(stage: Stage) -> float:
+def churn(stage: Stage, turn: int = 0) -> float:
     """200 pods that fit, 20 a second, half of them with a claim; CPU seconds until the last one has ended."""
 
     def come(second: int) -> None:
         if second < 10:
             for i in range(20):
-                name = f"fits-{second}-{i:02}"
+                name = f"fits-{turn}-{second}-{i:02}"
                 if i % 2:
                     stage.add([(pod(name, cpu="100m", labels={"app": "fits"}), [])])
                 else:
@@ -289,23 +293,30 @@ def churn(stage: Stage) -> float:
     return took_s
 
 
+def _paces(alone: Stage, stage: Stage) -> list[tuple[float, float, float]]:
+    """CPU seconds of 200 pods alone and beside others, and how many times the one is the other, some times over."""
+    found = []
+    for _ in range(TURNS):
+        turn = next(turns)
+        alone_s, took_s = churn(alone, turn), churn(stage, turn)
+        found.append((alone_s, took_s, took_s / alone_s))
+    return found
+
+
 def hopeless(number: int, kinds: int) -> None:
     title = f"200 that fit beside {number:,}"
     print(f"\n{title:34} {'first':>8} {'attempts':>9} {'CPU ms':>8} {'alone':>8} {'ratio':>6}")
     print(f"{'':34} {'µs each':>8} {'in vain':>9}")
-    alone_s = min(churn(crowded([])) for _ in range(3))
-    worst, where = 0.0, ""
+    worst, where, alone = 0.0, "", crowded([])
     for alike in (True, False):
         for kind in KINDS:
             began = time.process_time()
             stage = crowded([_one(kind, i, kinds=1 if alike else kinds) for i in range(number)])
             first_us = (time.process_time() - began) / number * 1e6
             before = stage.attempts
-            took_s = churn(stage)
-            in_vain = stage.attempts - before - 200
-            again = crowded([_one(kind, i, kinds=1 if alike else kinds) for i in range(number)])
-            took_s = min(took_s, churn(again))
-            ratio = took_s / alone_s
+            # One beside the other each time: a machine that has others to serve changes its pace by the second.
+            alone_s, took_s, ratio = sorted(_paces(alone, stage), key=lambda pace: pace[2])[TURNS // 2]
+            in_vain = stage.attempts - before - 200 * TURNS
             told = f"{kind}, {'alike' if alike else 'different'}"
             print(f"{told:34} {first_us:8,.0f} {in_vain:9,} {took_s * 1000:8,.0f} {alone_s * 1000:8,.0f} {ratio:6.2f}")
             if ratio > worst:

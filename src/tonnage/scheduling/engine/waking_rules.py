@@ -149,9 +149,7 @@ class WakingRules:
         """Of any pod that is there; lower than any where that is not known."""
         if not self._cluster.has_index(RankedResidents):
             return _UNKNOWN_PRIORITY
-        ranked = self._cluster.index(RankedResidents)
-        ranked.catch_up()
-        return ranked.lowest
+        return self._cluster.index(RankedResidents).lowest
 
 
 class _EventRation:

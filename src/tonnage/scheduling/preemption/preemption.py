@@ -81,11 +81,11 @@ class Preemption:
         cluster, rows = cycle.cluster, diagnosis.resolvable_rows()
         refusals: Counter[str] = Counter()
         ranked = cluster.index(RankedResidents)
-        ranked.catch_up()
         if cycle.pod.priority <= ranked.lowest:  # nobody anywhere is lesser: the usual case, without looking at rows
             if len(rows):
                 refusals[NO_VICTIMS] = len(rows)
             return _no_room(cluster.count, len(rows), refusals)
+        ranked.catch_up()
         summed, to_try = self._by_sums(cycle, diagnosis, rows)
         if summed is not None:
             refusals += summed.refusals

@@ -22,24 +22,24 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Scalar
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.preemption.candidates import NOT_STARTED
-from tonnage.scheduling.preemption.resident_columns import Floats, Kind, ResidentColumns
+from tonnage.scheduling.preemption.resident_columns import NOBODY, Floats, Kind, ResidentColumns
 
 RowNumbers = npt.NDArray[np.intp]
 
-NOBODY = np.iinfo(np.int64).max
-"""The priority in a slot without a pod: lower than no pod's."""
 _NO_NUMBER = -1
 _SLOTS_STEP = 8
 _PRIORITY_BITS = 33
 
 
 class RankedResidents:
-    """The pods of all rows by importance: `cluster.index(RankedResidents)`. `catch_up` comes before any question."""
+    """The pods of all rows by importance: `cluster.index(RankedResidents)`.
+
+    `catch_up` comes before any question, but for `lowest`, which is always true.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._columns = ResidentColumns(cluster)
-        self._lowest: int | None = None
         self.priorities: Ints = np.full((0, cluster.capacity), NOBODY, dtype=np.int64)
         self.starts: Floats = np.zeros((0, cluster.capacity))
         self._numbers: Ids = np.zeros((0, cluster.capacity), dtype=np.int32)
@@ -64,7 +64,6 @@ class RankedResidents:
         touched = columns.take_touched()
         if not len(touched):
             return
-        self._lowest = None
         numbers = self._by_importance(columns.on_rows(touched))
         rows = columns.rows[numbers]
         slots = np.arange(len(rows)) - np.searchsorted(rows, rows)  # how many of its row come before
@@ -101,10 +100,8 @@ class RankedResidents:
 
     @property
     def lowest(self) -> int:
-        """The lowest priority of any pod; `NOBODY` where there is none."""
-        if self._lowest is None:
-            self._lowest = int(self.priorities.min(initial=NOBODY))
-        return self._lowest
+        """The lowest priority of any pod, as it is now, caught up or not; `NOBODY` where there is none."""
+        return self._columns.lowest
 
     def amounts(self, resource: str) -> Ints:
         """What each pod takes of a resource, by slot and row; of "pods" it is itself one."""

@@ -11,6 +11,9 @@ other resources from when somebody first asks. Pods that no selector can tell ap
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -25,6 +28,8 @@ Floats = npt.NDArray[np.float64]
 Kind = tuple[str, tuple[tuple[str, str], ...]]
 """Pods that no selector can tell apart: their namespace and labels."""
 
+NOBODY: Final = int(np.iinfo(np.int64).max)
+"""The priority where there is no pod: lower than no pod's."""
 NOWHERE = -1
 """The row of a number that no pod has."""
 UNKNOWN = -1
@@ -49,6 +54,8 @@ class ResidentColumns:
         self.kin: Ids = np.full(_FIRST_PODS, UNKNOWN, dtype=np.int32)
         """The kind of a pod by its number in `kinds`, where somebody has asked."""
         self._amounts: dict[str, Ints] = {name: np.zeros(_FIRST_PODS, dtype=np.int64) for name in (CPU, MEMORY)}
+        self._by_priority: Counter[int] = Counter()
+        self._lowest: int | None = None
         self._free: list[int] = []
         self._touched: set[int] = set()
         self._starts_seen_at = cluster.start_changes.tick
@@ -72,6 +79,9 @@ class ResidentColumns:
         self.numbers[info.uid] = number
         self.rows[number] = row
         self.priorities[number] = info.priority
+        self._by_priority[info.priority] += 1
+        if self._lowest is not None:
+            self._lowest = min(self._lowest, info.priority)
         self.starts[number] = started_at(info)
         self.kin[number] = self._kind_of(info) if self._asks_kin() else UNKNOWN
         for name, amounts in self._amounts.items():
@@ -80,6 +90,11 @@ class ResidentColumns:
 
     def resident_removed(self, info: PodInfo, row: int) -> None:
         number = self.numbers.pop(info.uid)
+        priority = self.priorities.item(number)
+        self._by_priority[priority] -= 1
+        if not self._by_priority[priority]:
+            del self._by_priority[priority]
+            self._lowest = None
         self.pods[number] = None
         self.rows[number] = NOWHERE
         self._free.append(number)
@@ -95,6 +110,13 @@ class ResidentColumns:
         self._amounts = {name: grown(amounts, pods) for name, amounts in self._amounts.items()}
 
     # -- asking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def lowest(self) -> int:
+        """The lowest priority of any pod; `NOBODY` where there is none."""
+        if self._lowest is None:
+            self._lowest = min(self._by_priority, default=NOBODY)
+        return self._lowest
 
     def take_touched(self) -> npt.NDArray[np.intp]:
         """The rows where pods came, went, or told when they started since this was last asked."""

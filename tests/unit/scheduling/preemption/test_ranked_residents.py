@@ -14,7 +14,8 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.preemption.candidates import importance, started_at
-from tonnage.scheduling.preemption.ranked_residents import NOBODY, RankedResidents
+from tonnage.scheduling.preemption.ranked_residents import RankedResidents
+from tonnage.scheduling.preemption.resident_columns import NOBODY
 from tonnage.testing.builders import info, node
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -93,8 +94,8 @@ def test_ranked_residents_are_the_pods_by_importance(steps):
                 ranked.catch_up()
                 for row in range(cluster.size):
                     assert told(ranked, row) == expected(cluster, row)
-                lowest = min((each.priority for each in cluster.pods()), default=NOBODY)
-                assert ranked.lowest == lowest
+        if step[0] == "asked" or step[-1] == 1:  # in whatever order it is asked
+            assert ranked.lowest == min((each.priority for each in cluster.pods()), default=NOBODY)
 
 
 def test_pods_of_one_kind_have_one_number():
