@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tonnage.clock import rfc3339_micro
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.questions.asking import AskedCluster
 from tonnage.dashboard.wire.collections import Collections
@@ -59,7 +60,14 @@ async def pod_story(cluster: AskedCluster, key: Key) -> bytes:
         "events": [_event(each) for each in sorted(events, key=_first_at)],
         "notes": notes,
     }
-    return msgspec.json.encode(document)
+    return msgspec.json.encode(document, enc_hook=_written)
+
+
+def _written(value: object) -> str:
+    """A MicroTime, as Events of today have them."""
+    if isinstance(value, datetime):
+        return rfc3339_micro(value)
+    raise TypeError(f"{type(value).__name__} cannot be written")
 
 
 def _lane(collections: Collections, key: Key, pod: Pod | None) -> LaneRow | None:
