@@ -48,6 +48,11 @@ async def test_layout_bars_arrangement_and_facts(window: Window):
     assert claims == ["claims", 50, in_pool[:2]]
     assert free[:2] == ["free", 40] and [each[:2] for each in free[2]] == ghosts
     assert found["object"][0][2][-1] == ["kept", "", 60, 40], "mode Object keeps all that is free"
+    assert [bar[2][-1] for bar in found["objects"]] == [["kept", "", 60, 40], ["kept", "", 0, 50]], "of each pool"
+    # What is rebuilt into a pool already is drawn there; what is kept back for it is not drawn once more.
+    assert ["coming", "s/in", 50, 7] in found["landed"][0][2]
+    assert [bar[0] for bar in found["landed"]] == ["pool", "pool", "kept"]
+    assert [each[:2] for each in found["landed"][2][2]] == [["making", "s/new"]]
     assert found["slivers"] == [["small", 8, 8], ["claim", 1, 1]]
 
     found = await found_by(window, "arranged")

@@ -17,23 +17,27 @@
 /** Bars of a node. `volumes` is the state's map; `told` are the capacity objects of this node alone, [key, row]. */
 export function barsOf(row, {claims, coming, told, volumes}) {
   const entries = entriesOf(told);
-  const promised = new Set(entries.flatMap(entry => entry.claims ?? []));
+  const promised = new Map(entries.flatMap(entry => (entry.claims ?? []).map(key => [key, entry])));
   const listed = new Set((row.pools ?? []).flatMap(keysOf));
   const ghosts = [
     ...claims.filter(key => volumes.get(key).state === "making" && !promised.has(key) && !listed.has(key)).map(key => ghost("making", key, volumes)),
-    ...coming.filter(key => !promised.has(key) && !listed.has(key)).map(key => ghost("coming", key, volumes)),
+    ...coming.filter(key => !listed.has(key)).map(key => ghost("coming", key, volumes, promised.get(key))),
   ];
-  const kept = entries.map(entry => ({kind: "kept", bytes: entry.bytes ?? 0, entry}));
   const unlisted = [];
   const bars = row.pools?.length ? insideBars(row, claims, volumes, told, unlisted) : outsideBars(claims, told, volumes);
   // Where a node has one pool it is clear where such room is taken from; else it is drawn beside the pools.
   const rooms = bars.filter(bar => bar.kind === "pool" || bar.kind === "free");
   const homeless = unlisted.map(key => blockOf(key, volumes, row.name));
-  for (const segment of [...ghosts, ...kept]) {
-    const pool = segment.kind === "making" && row.pools?.length ? (volumes.get(segment.key).pool ?? -1) : -1;
-    const home = rooms.length === 1 ? rooms[0] : (rooms[pool] ?? homeOf(segment, rooms));
-    if (home) putKept(home, segment);
-    else homeless.push(segment);
+  const home = (segment, some) => (some.length === 1 ? put(some[0], segment) : homeless.push(segment));
+  for (const segment of ghosts) {
+    const own = segment.kind === "making" && row.pools?.length ? rooms[volumes.get(segment.key).pool ?? -1] : undefined;
+    home(segment, own ? [own] : rooms);
+  }
+  for (const entry of entries) {
+    const some = rooms.filter(bar => bar.kind === "pool" || bar.capacity === entry.capacity);
+    if (entry.mode === "Object") putWhole(some, entry);
+    const bytes = stillKept(entry, key => listed.has(key) || coming.includes(key), volumes);
+    if (bytes > 0 && (entry.mode !== "Object" || !some.length)) home({kind: "kept", bytes, entry}, some);
   }
   if (homeless.length) {
     const bar = {kind: "kept", label: "pool not told", size: 0, free: null, segments: []};
@@ -41,6 +45,22 @@ export function barsOf(row, {claims, coming, told, volumes}) {
     bars.push(bar);
   }
   return bars;
+}
+
+/** Bytes of what is kept back that are not drawn as a claim's block already: what lies in its pool takes no more room,
+ * though the scheduler keeps it until the capacity object is told anew. */
+export function stillKept(entry, isDrawn, volumes) {
+  const drawn = (entry.claims ?? []).filter(isDrawn).reduce((sum, key) => sum + (volumes.get(key)?.bytes ?? 0), 0);
+  return Math.max(0, (entry.bytes ?? 0) - drawn);
+}
+
+/** Mode Object keeps the whole object back, however little was asked for: nobody else is given its room meanwhile. */
+function putWhole(bars, entry) {
+  for (const bar of bars) {
+    const last = bar.segments.at(-1);
+    const bytes = bar.size - (last ? last.from + last.bytes : 0);
+    if (bytes > 0) put(bar, {kind: "kept", bytes, entry});
+  }
 }
 
 /** Keys of the volumes in a pool, or being rebuilt into it. */
@@ -70,20 +90,15 @@ export function entriesOf(told) {
 export function sharedBars(row, claims, volumes) {
   const bars = outsideBars(claims, [["", row]], volumes);
   const rooms = bars.filter(bar => bar.kind === "free");
-  for (const entry of row.reserved ?? []) {
-    if (rooms.length) putKept(rooms[0], {kind: "kept", bytes: entry.bytes ?? 0, entry});
+  for (const entry of entriesOf([["", row]])) {
+    if (entry.mode === "Object") putWhole(rooms, entry);
+    else if (rooms.length) put(rooms[0], {kind: "kept", bytes: entry.bytes ?? 0, entry});
   }
   return bars;
 }
 
-function ghost(kind, key, volumes) {
-  return {kind, key, bytes: volumes.get(key).bytes ?? 0};
-}
-
-function homeOf(segment, rooms) {
-  if (segment.kind !== "kept") return undefined;
-  const own = rooms.filter(bar => bar.capacity === segment.entry.capacity);
-  return own.length === 1 ? own[0] : undefined;
+function ghost(kind, key, volumes, entry) {
+  return {kind, key, bytes: volumes.get(key).bytes ?? 0, ...(entry && {entry})};
 }
 
 /** Put a segment behind those that are there. Room that is kept back is still told as free: it is drawn over that. */
@@ -92,15 +107,6 @@ function put(bar, segment) {
   segment.from = last ? last.from + last.bytes : 0;
   bar.segments.push(segment);
   bar.size = Math.max(bar.size, segment.from + segment.bytes);
-}
-
-/** Mode Object keeps the whole object back, however little was asked for: nobody else is given its room meanwhile. */
-function putKept(bar, segment) {
-  if (segment.entry?.mode === "Object") {
-    const last = bar.segments.at(-1);
-    segment.bytes = Math.max(segment.bytes, bar.size - (last ? last.from + last.bytes : 0));
-  }
-  put(bar, segment);
 }
 
 /** The block of a claim on a node: one that is on its way leaves it, or is made there already. */

@@ -6,7 +6,7 @@
 //
 // A node's facts are worked out when they are asked for, and kept until a row that they come from changes.
 
-import {barsOf, entriesOf, keysOf} from "./bars.js";
+import {barsOf, entriesOf, keysOf, stillKept} from "./bars.js";
 import {signsOf} from "./signs.js";
 
 export class Facts {
@@ -173,7 +173,9 @@ export class Facts {
 
   /** size, used, free, kept in bytes; fullness 0..1, null where nobody tells. */
   sums(row, claims, told) {
-    const kept = entriesOf(told).reduce((sum, entry) => sum + (entry.bytes ?? 0), 0);
+    const entries = entriesOf(told);
+    const listed = new Set(entries.length ? (row.pools ?? []).flatMap(keysOf) : []);
+    const kept = entries.reduce((sum, entry) => sum + stillKept(entry, key => listed.has(key), this.state.volumes), 0);
     if (row.pools?.length) {
       const size = row.pools.reduce((sum, pool) => sum + (pool.size ?? 0), 0);
       const free = row.pools.reduce((sum, pool) => sum + (pool.free ?? 0), 0);

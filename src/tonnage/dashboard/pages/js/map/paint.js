@@ -135,6 +135,7 @@ function paintSegment(context, segment, {x, y, wide, high, colours, colourOf, is
   context.fillRect(x, y, Math.max(1, wide - 1), high);
   context.globalAlpha = 1;
   if (given.pattern) hatch(context, x, y, wide - 1, high, colours.paper, given.pattern === 1 ? 6 : 3);
+  if (segment.entry) hatch(context, x, y, wide - 1, high, colours.quiet, 4);
   if (isGhost || isFound || isMarked) {
     context.strokeStyle = isFound || isMarked ? colours.accent : colours.ink;
     context.lineWidth = isFound || isMarked ? 2 : 1;

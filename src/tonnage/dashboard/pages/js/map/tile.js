@@ -2,7 +2,7 @@
 // element with its name. Both are made once and updated in place.
 
 import {el, keyed, replace, set} from "../dom.js";
-import {bytes, percent} from "../format.js";
+import {bytes, count, percent} from "../format.js";
 import {scaleOf, withoutSlivers} from "./bars.js";
 import {barsHeight, paintBars, sized} from "./paint.js";
 import {isFull} from "./signs.js";
@@ -75,7 +75,7 @@ function showDetail(cell, fact, look) {
     fact.fullness === null ? "fullness not known" : `${percent(fact.fullness)} full`,
     fact.free === null ? "" : `${bytes(fact.free)} free`,
     fact.kept ? `${bytes(fact.kept)} kept back` : "",
-    `${fact.row.pods ?? 0} pods`,
+    count(fact.row.pods ?? 0, "pod"),
   ];
   replace(cell.querySelector(".cell-sums"), sums.filter(Boolean).join(" · "));
   const bars = fact.bars.slice(0, MOST_BARS);
@@ -114,6 +114,7 @@ function showSegments(track, bar, look) {
       block.segment = segment;
       block.dataset.kind = segment.kind;
       set(block, "data-claim", segment.key);
+      set(block, "data-kept", segment.entry !== undefined);
       const given = segment.key === undefined ? null : look.colourOf(segment.key);
       block.dataset.colour = given?.colour ?? "";
       block.dataset.pattern = given?.pattern ?? "";

@@ -28,7 +28,8 @@ export function segmentLines(segment, volumes) {
   if (segment.kind === "other") return [`${bytes(segment.bytes)} that no claim names`, "snapshots, and contents without a record"];
   if (segment.kind === "small") return [`${count(segment.count, "small claim")}, ${bytes(segment.bytes)} together`];
   const row = volumes.get(segment.key);
-  return row === undefined ? [segment.key] : claimLines(segment.key, row);
+  const lines = row === undefined ? [segment.key] : claimLines(segment.key, row);
+  return segment.entry ? [...lines, ...keptLines(segment.entry)] : lines;
 }
 
 /** Who has room kept back, since when and why. */
