@@ -8,9 +8,7 @@ race can be shown, kept as a test, and sent in a bug report.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,11 +17,6 @@ from tonnage.cli.completion.values import files
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say, written, written_json
 from tonnage.gates import Gates
-
-if TYPE_CHECKING:
-    from tonnage.whatif.replay import Replay
-    from tonnage.whatif.replay_report import StepResult
-    from tonnage.whatif.replay_steps import Step
 
 
 @click.command()
@@ -61,7 +54,7 @@ def replay(
     from tonnage.scheduler.installed_plugins import foreign_plugins
     from tonnage.whatif.creation import Creation
     from tonnage.whatif.replay import Replay
-    from tonnage.whatif.replay_report import show
+    from tonnage.whatif.replay_report import show, taken
     from tonnage.whatif.replay_steps import read_steps
     from tonnage.whatif.sources import from_files
 
@@ -82,29 +75,8 @@ def replay(
     for warning in warnings:
         say("warning", warning)
     run = Replay(state.objects, configuration.profiles, foreign=foreign, takes_any_pod=config_file is None)
-    results = list(_taken(run, steps, str(steps_file)))
+    results = list(taken(run, steps, str(steps_file), lambda sentence: say("note", sentence)))
     if output == "json":
         written_json([each.answer.document() for each in results if each.answer is not None])
     else:
         written(lambda: show(results, sys.stdout))
-
-
-def _taken(run: Replay, steps: Iterable[Step], file: str) -> Iterable[StepResult]:
-    """Take the steps; what was done in each. Raises BrokenStep for one that cannot be taken."""
-    from tonnage.whatif.replay import ReplayError
-    from tonnage.whatif.replay_report import take
-    from tonnage.whatif.replay_steps import BrokenStep, Schedule
-
-    foreign_names: set[str] = set()
-    names = {profile.scheduler_name for profile in run.profiles}
-    for number, step in enumerate(steps, 1):
-        try:
-            result = take(run, number, step)
-        except ReplayError as exc:
-            raise BrokenStep(file, number, exc.message, hint=exc.hint) from exc
-        if isinstance(step, Schedule):
-            wanted = run.pod(step.pod).spec.scheduler_name
-            if wanted not in names | foreign_names:
-                foreign_names.add(wanted)
-                say("note", f"{step.pod} asks for schedulerName {wanted}; this is what the default plugins decide")
-        yield result

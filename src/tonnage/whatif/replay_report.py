@@ -17,7 +17,7 @@ answer to one decision is in the JSON form, and with `tonnage explain`.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -27,8 +27,8 @@ from rich.text import Text
 from tonnage.clock import rfc3339
 from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.whatif.replay import Replay
-from tonnage.whatif.replay_steps import Advance, Apply, Delete, FailBinding, Restart, Schedule, Step
+from tonnage.whatif.replay import Replay, ReplayError
+from tonnage.whatif.replay_steps import Advance, Apply, BrokenStep, Delete, FailBinding, Restart, Schedule, Step
 
 MAX_LINES = 8
 """Objects of one step that are named one by one."""
@@ -72,6 +72,26 @@ def take(run: Replay, number: int, step: Step) -> StepResult:
             return StepResult(number, "restart", forgotten or ["no pod was on its way"])
 
 
+def taken(run: Replay, steps: Iterable[Step], file: str, note: Callable[[str], object]) -> Iterator[StepResult]:
+    """Take the steps of a file; what was done in each. Raises BrokenStep for one that cannot be taken.
+
+    `note` is told, once for each, which schedulers pods ask for that none of the profiles is.
+    """
+    foreign_names: set[str] = set()
+    names = {profile.scheduler_name for profile in run.profiles}
+    for number, step in enumerate(steps, 1):
+        try:
+            result = take(run, number, step)
+        except ReplayError as exc:
+            raise BrokenStep(file, number, exc.message, hint=exc.hint) from exc
+        if isinstance(step, Schedule):
+            wanted = run.pod(step.pod).spec.scheduler_name
+            if wanted not in names | foreign_names:
+                foreign_names.add(wanted)
+                note(f"{step.pod} asks for schedulerName {wanted}; this is what the default plugins decide")
+        yield result
+
+
 def show(results: Iterable[StepResult], out: TextIO) -> None:
     """Write all steps, one after the other; in a pipe without colours and broken lines."""
     if Console(file=out).is_terminal:
@@ -87,7 +107,7 @@ def _print(results: Iterable[StepResult], console: Console) -> None:
         console.print(assembled((f"step {result.number}", "bold"), f": {result.title}"))
         if result.answer is not None:
             console.print(text("  ").append_text(_told(result.answer)))
-            for line in _misses(result.answer):
+            for line in misses(result.answer):
                 console.print(text(f"  {line}"))
         for line in result.lines[:MAX_LINES]:
             console.print(text(f"  {line}"))
@@ -103,7 +123,7 @@ def _told(answer: Explanation) -> Text:
     return assembled(("does not fit", "bold red"), f": {answer.message}")
 
 
-def _misses(answer: Explanation) -> Iterable[str]:
+def misses(answer: Explanation) -> Iterable[str]:
     """The nodes that were refused for their storage, the nearest first."""
     if answer.node:
         return

@@ -12,7 +12,7 @@ Columns that say nothing are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tonnage.clock import rfc3339
@@ -66,6 +66,20 @@ def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: Page, *, ma
         count = sum(len(group.nodes) for group in hidden)
         page.say(text(f"… and {count:,} more nodes that differ from these", style="dim"))
     _print_bad_orders(known, page)
+
+
+def claim_sentences(account: NodeAccount) -> Iterator[str]:
+    """What becomes of each claim on a node, in a sentence each."""
+    for each in account.claims:
+        takes, source = _takes(each), _source(each)
+        grade = f"; the fit is {each.supply.grade}" if each.supply.grade else ""
+        if each.kind == BOUND:
+            yield f"{each.claim} is bound to {each.volume}"
+        elif each.kind == STATIC:
+            yield f"{each.claim} takes the volume {each.volume}"
+        elif each.miss is None:
+            what = "is rebuilt here, and takes" if each.kind == REBUILD else "takes"
+            yield f"{each.claim} {what} {takes} ({source}{grade})"
 
 
 def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: Page) -> None:

@@ -80,12 +80,15 @@ class Player:
         namespace: str = "default",
         updates_attach_limits: bool = True,
         is_stopped: Callable[[], bool] = lambda: False,
+        on_sample: Callable[[Measures], object] = lambda measures: None,
     ) -> None:
         self.state = state
         self.scenario = scenario
         self.foreign = foreign
         self.updates_attach_limits = updates_attach_limits
         self.is_stopped = is_stopped
+        self.on_sample = on_sample
+        """Called after each sample, with the run as it is then."""
         self.warnings: list[str] = []
         self._make_creation = make_creation
         self._namespace = namespace
@@ -211,19 +214,23 @@ class Play:
         known_s = self._last_s if duration_s is None else duration_s
         for number in range(SAMPLES + 1) if known_s else (0,):
             world.run_until(known_s * number / SAMPLES)
-            measures.sample()
+            self._sample()
             progress(1 / (SAMPLES + 2))
         # How long it goes on after the last event is not known before: samples become rarer the longer it does.
         step_s, end_s = max(1.0, known_s / SAMPLES), known_s + LONGEST_S
         while duration_s is None and not world.run_until_idle(min(end_s, world.agenda.now_s + step_s)):
-            measures.sample()
+            self._sample()
             if world.agenda.now_s >= end_s:
                 break
             step_s *= 1.2
-        measures.sample()
+        self._sample()
         progress(1 / (SAMPLES + 2))
         measures.end(is_partial=self._player.is_stopped())
         return measures
+
+    def _sample(self) -> None:
+        self.measures.sample()
+        self._player.on_sample(self.measures)
 
     # -- events -------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import * as flow from "./views/flow.js";
 import * as map from "./views/map.js";
 import * as pending from "./views/pending.js";
 import * as pod from "./views/pod.js";
+import * as replayView from "./views/replay.js";
 import * as whatIf from "./views/what_if.js";
 
 export const VIEWS = {
@@ -23,6 +24,7 @@ export const VIEWS = {
   explain,
   pod,
   "what-if": whatIf,
+  replay: replayView,
   faults,
 };
 const state = new State();

@@ -7,7 +7,7 @@ from pathlib import Path
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.server.router import Router
-from tonnage.dashboard.server.routes import faults, state, what_if, why
+from tonnage.dashboard.server.routes import faults, replay, state, what_if, why
 
 __all__ = ["routes_of"]
 
@@ -22,4 +22,5 @@ def routes_of(cluster: ShownCluster, data_dir: Path | None, asking: Asking | Non
     what_if.add(router, cluster, asking)
     faults.add(router, cluster, data_dir)
     why.add(router, cluster, asking)
+    replay.add(router, asking)
     return router

@@ -1,0 +1,249 @@
+"""Files that are played, as frames: a replay step by step, or a scenario at equal distances of virtual time.
+
+Each step of a replay tells what was done and, for a decision, where the pod went and why: in the words that
+`tonnage replay` and `tonnage explain` have. Frames of a scenario tell what happened since the one before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+from tonnage.dashboard.questions.asking import Asking, Limit
+from tonnage.dashboard.questions.film import Film
+from tonnage.dashboard.questions.given_files import GivenFiles, captions
+from tonnage.durations import format_duration
+from tonnage.errors import TonnageError
+from tonnage.scheduling.configuration.configuration import Configuration, parse
+from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
+from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
+from tonnage.whatif.interruptions import OutOfTime
+from tonnage.whatif.replay import Replay
+from tonnage.whatif.replay_report import MAX_LINES, StepResult, misses, taken
+from tonnage.whatif.replay_steps import steps_of
+from tonnage.whatif.simulate.measures import Measures
+from tonnage.whatif.simulate.play import Player, Run
+from tonnage.whatif.simulate.scenario import Apply, Arrive, Delete, Event, Join, NodeEvent, Scenario
+from tonnage.whatif.simulate.scenario_reading import scenario_of
+from tonnage.whatif.sources import from_files
+from tonnage.whatif.volume_report import claim_sentences
+
+BEGIN: Final = "the cluster at the beginning"
+_TOLD: Final = 12
+"""Decisions of one frame of a scenario that are told one by one."""
+_TAIL: Final = "the rest is left out: time was over"
+
+
+class _IsFull(Exception):
+    """The film takes no more frames."""
+
+
+def played(given: GivenFiles, asking: Asking, limit: Limit, *, seed: int = 0) -> dict[str, Any]:
+    """The frames of a replay or of a scenario, with what is to be said about them. Raises TonnageError."""
+    configuration, notes = _configuration(given, asking), list[str]()
+    notes += configuration.notes
+    notes += [f"{each} is passed over: it is no YAML or JSON" for each in given.passed_over]
+    film = Film(limit.check)
+    try:
+        if given.steps is not None:
+            _replay(given, asking, configuration, film, notes)
+        else:
+            _simulate(given, asking, configuration, film, notes, limit, seed)
+    except _IsFull:
+        pass
+    except OutOfTime:
+        if not film.document()["frames"]:
+            raise TonnageError(
+                f"these files were not played within {asking.most_s:g} s",
+                hint="play a smaller cluster, or ask the command: tonnage replay, tonnage simulate",
+            ) from None
+        film.cut = film.cut or _TAIL
+    kind = "replay" if given.steps is not None else "simulate"
+    return {"kind": kind, "name": str(given.steps or given.scenario), "notes": notes, **film.document()}
+
+
+def _configuration(given: GivenFiles, asking: Asking) -> Configuration:
+    if given.config is None:
+        return asking.configuration
+    known = tuple(KnownPlugin.of(plugin) for plugin in asking.foreign.values())
+    text = given.config.data.decode(errors="replace")
+    return parse(text, source=str(given.config), known_plugins=known, gates=asking.gates)
+
+
+# -- replay -----------------------------------------------------------------------------------------------------------
+
+
+def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, film: Film, notes: list[str]) -> None:
+    creation = asking.creation()
+    state = from_files(given.manifests, creation)
+    assert given.steps is not None
+    warnings: list[str] = []
+    steps = steps_of(given.steps, creation, warnings)
+    notes += [*state.warnings, *state.notes, *warnings]
+    takes_any_pod = asking.takes_any_pod if given.config is None else False
+    run = Replay(state.objects, configuration.profiles, foreign=asking.foreign, takes_any_pod=takes_any_pod)
+    words = captions(given.steps, len(steps))
+    waits: dict[str, str] = {}
+    film.shoot(run.objects, run.engine, run.clock.now(), title=BEGIN, caption="", answer=None)
+    for result, caption in zip(taken(run, steps, str(given.steps), notes.append), words, strict=True):
+        if result.answer is not None:
+            uid = run.pod(result.answer.pod).uid
+            waits.pop(uid, None)
+            if not result.answer.schedulable:
+                waits[uid] = result.answer.message
+        film.shoot(
+            run.objects,
+            run.engine,
+            run.clock.now(),
+            title=result.title,
+            lines=_lines(result),
+            waits=waits,
+            caption=caption,
+            answer=_answer(result.answer) if result.answer is not None else None,
+        )
+        if film.is_full:
+            raise _IsFull
+
+
+def _lines(result: StepResult) -> list[str]:
+    more = len(result.lines) - MAX_LINES
+    return [*result.lines[:MAX_LINES], *([f"… and {more:,} more"] if more > 0 else [])]
+
+
+def _answer(answer: Explanation) -> dict[str, Any]:
+    """A decision in short: where to, why there, and why not elsewhere."""
+    reasons: Counter[str] = Counter()
+    for each in answer.nodes:
+        reasons.update(set(each.reasons))
+    account = answer.volumes.get(answer.node) if answer.node else None
+    return {
+        "pod": answer.pod,
+        "node": answer.node if answer.schedulable else "",
+        "message": f"not tried: {answer.held_back}" if answer.held_back else answer.message,
+        "why": list(_why_there(answer)),
+        "claims": list(claim_sentences(account)) if isinstance(account, NodeAccount) else [],
+        "reasons": [{"reason": reason, "nodes": nodes} for reason, nodes in reasons.most_common()],
+        "misses": list(misses(answer)),
+    }
+
+
+def _why_there(answer: Explanation) -> Iterator[str]:
+    """Why a pod goes to its node and not to another one that fits."""
+    if not answer.schedulable:
+        return
+    fitting = [each for each in answer.nodes if each.feasible]
+    chosen = next((each for each in fitting if each.name == answer.node), None)
+    others = sorted((each for each in fitting if each is not chosen), key=lambda each: -each.total)
+    if chosen is None:
+        return
+    if not others:
+        yield "it is the only node that fits"
+        return
+    best = others[0]
+    if not chosen.scores:
+        yield f"{len(others):,} other {'node fits' if len(others) == 1 else 'nodes fit'} too"
+    elif best.total == chosen.total:
+        alike = [each.name for each in others if each.total == chosen.total]
+        yield f"{chosen.total} points, as many as {_some(alike)}: the choice among them is by lot"
+    else:
+        yield f"{chosen.total} points; the next is {best.name} with {best.total}{_telling(chosen, best)}"
+
+
+def _telling(chosen: NodeAnswer, other: NodeAnswer) -> str:
+    """The score that made the most of the difference."""
+    apart = {name: score - other.scores.get(name, 0) for name, score in chosen.scores.items()}
+    name = max(apart, key=lambda each: apart[each], default="")
+    return f" ({name}: {chosen.scores[name]} to {other.scores.get(name, 0)})" if name and apart[name] > 0 else ""
+
+
+def _some(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+# -- simulate ---------------------------------------------------------------------------------------------------------
+
+
+def _simulate(
+    given: GivenFiles,
+    asking: Asking,
+    configuration: Configuration,
+    film: Film,
+    notes: list[str],
+    limit: Limit,
+    seed: int,
+) -> None:
+    assert given.scenario is not None
+    scenario = scenario_of(given.scenario)
+    state = from_files(given.manifests, asking.creation(), with_workloads=True)
+    notes += [*state.warnings, *state.notes]
+    shots = _Shots(film, scenario)
+    player = Player(
+        state,
+        scenario,
+        asking.creation,
+        foreign=asking.foreign,
+        updates_attach_limits=asking.gates.MutableCSINodeAllocatableCount,
+        is_stopped=limit.check,
+        on_sample=shots.take,
+    )
+    takes_any_pod = asking.takes_any_pod if given.config is None else False
+    player.play(Run("default", configuration.profiles, seed, takes_any_pod))
+    notes += player.warnings
+
+
+class _Shots:
+    """Frames of a run, one at each sample, with what happened since the one before."""
+
+    def __init__(self, film: Film, scenario: Scenario) -> None:
+        self._film = film
+        self._events = sorted(scenario.events, key=lambda event: event.at_s)
+        self._decisions = self._failures = 0
+        self._at_s = -1.0
+
+    def take(self, measures: Measures) -> None:
+        world = measures.world
+        now_s, sample = world.agenda.now_s, measures.samples[-1]
+        if now_s == self._at_s:  # the last sample of a run is taken at its end, whether one was taken there or not
+            return
+        self._at_s = now_s
+        decisions, failures = measures.decisions[self._decisions :], measures.failures[self._failures :]
+        self._decisions, self._failures = len(measures.decisions), len(measures.failures)
+        events = []
+        while self._events and self._events[0].at_s <= now_s:
+            events.append(_told_event(self._events.pop(0)))
+        placed = [each for each in decisions if each.node]
+        lines = [*events, *(f"{each.pod} goes to {each.node}" for each in placed[:_TOLD])]
+        if len(placed) > _TOLD:
+            lines.append(f"… and {len(placed) - _TOLD:,} more are placed")
+        lines += [f"{pod} lost its way to {node}: {why}" for _, pod, node, why in failures[:_TOLD]]
+        lines += [f"{len(each.pods):,} wait: {each.reason}" for each in measures.waiting_groups()[:3]]
+        count = f"{sample.running:,} run, {sample.waiting:,} wait, {sample.utilisation:.0%} full"
+        told = f"{'; '.join(events)}; " if events else ""
+        self._film.shoot(
+            world.objects,
+            world.engine,
+            world.clock.now(),
+            title=f"{format_duration(round(now_s))}: {told}{count}",
+            lines=lines,
+            waits=world.scheduler.why,
+            caption="",
+            answer=None,
+        )
+        if self._film.is_full:
+            raise _IsFull
+
+
+def _told_event(event: Event) -> str:
+    match event:
+        case NodeEvent(what=what, node=node):
+            return f"{what} {node}"
+        case Join(names=names):
+            return f"join {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+        case Arrive(workload=workload, rate_per_s=rate):
+            return f"{workload} arrives" if rate is None else f"{workload} begins to arrive"
+        case Apply(objects=objects):
+            return f"{len(objects)} objects are applied"
+        case Delete(objects=objects):
+            return f"{len(objects)} objects are deleted"
