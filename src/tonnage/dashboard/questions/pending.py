@@ -30,7 +30,7 @@ from tonnage.whatif.sources import ClusterState
 
 FIRST_S: Final = 1.0
 DECIDE_S: Final = 20.0
-TRY_S: Final = 10.0
+TRY_S: Final = 20.0
 PAUSE_S: Final = 2.0
 RENEW_S: Final = 10.0
 

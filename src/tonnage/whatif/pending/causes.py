@@ -149,7 +149,8 @@ def _place(nodes: Sequence[str], zone_of: Mapping[str, str]) -> str:
 
 def common_place(refusals: Sequence[Refusals], zone_of: Mapping[str, str]) -> str:
     """Where the pods of one cause came furthest, all of them together; what their cause says, if it says it."""
-    names = {each.name for one in refusals for each in one.nodes}
+    distinct = {id(one.nodes): one.nodes for one in refusals}.values()  # pods that are alike share theirs
+    names = {each.name for nodes in distinct for each in nodes}
     return refusals[0].cause.where or _place(sorted(names), zone_of)
 
 

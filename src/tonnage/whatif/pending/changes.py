@@ -86,6 +86,11 @@ class Proposals:
         self._objects = list(objects)
         self._nodes = {each.name: each for each in self._objects if isinstance(each, Node)}
         self._claims = {each.key: each for each in self._objects if isinstance(each, PersistentVolumeClaim)}
+        alike: dict[int, list[Waiting]] = defaultdict(list)
+        for each in waiting:
+            alike[id(each.explanation)].append(each)
+        self._alike = list(alike.values())
+        """Pods that share an explanation: of thousands that are alike it is read once."""
 
     def all(self) -> list[Change]:
         """The cheaper kinds first."""
@@ -99,16 +104,27 @@ class Proposals:
             *self._more_nodes(),
         ]
 
-    def _refused(self, plugin: str) -> Iterator[tuple[Waiting, str]]:
-        for each in self._waiting:
-            for answer in each.explanation.nodes:
+    def _refused(self, plugin: str) -> Iterator[tuple[int, str]]:
+        """Which of those that are alike a plugin refused, and where."""
+        for number, (first, *_) in enumerate(self._alike):
+            for answer in first.explanation.nodes:
                 if not answer.feasible and answer.rejected_by == plugin:
-                    yield each, answer.name
+                    yield number, answer.name
+
+    def _sizes(self, by_number: Mapping[int, int]) -> dict[Key, int]:
+        """By pod, from what each of those that are alike takes."""
+        return {each.key: size for number, size in by_number.items() for each in self._alike[number]}
+
+    def _pods(self, numbers: Iterable[int]) -> int:
+        return sum(len(self._alike[number]) for number in numbers)
 
     # -- nodes that are closed, pods that are held back ---------------------------------------------------------------
 
     def _uncordoned(self) -> Iterator[Change]:
-        for name in _most(Counter(name for _, name in self._refused("NodeUnschedulable"))):
+        counted: Counter[str] = Counter()
+        for number, name in self._refused("NodeUnschedulable"):
+            counted[name] += len(self._alike[number])
+        for name in _most(counted):
             node = self._nodes[name]
             spec = msgspec.structs.replace(
                 node.spec,
@@ -120,10 +136,11 @@ class Proposals:
     def _untainted(self) -> Iterator[Change]:
         """A taint off every node that has it: who taints, taints by kind."""
         counted: Counter[tuple[str, str, str]] = Counter()
-        for each, name in self._refused("TaintToleration"):
-            taint = find_untolerated(self._nodes[name].spec.taints, each.pod.spec.tolerations)
+        for number, name in self._refused("TaintToleration"):
+            pods = self._alike[number]
+            taint = find_untolerated(self._nodes[name].spec.taints, pods[0].pod.spec.tolerations)
             if taint is not None:
-                counted[_of_taint(taint)] += 1
+                counted[_of_taint(taint)] += len(pods)
         for key, value, effect in _most(counted):
             changed = [
                 msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=kept))
@@ -149,9 +166,9 @@ class Proposals:
     def _deleted(self) -> Iterator[Change]:
         """Whoever has a claim that only one pod may have."""
         wanted: Counter[Key] = Counter()
-        for each in self._waiting:
-            if any(answer.rejected_by == "VolumeRestrictions" for answer in each.explanation.nodes):
-                wanted.update(key for key in _claim_keys(each.pod) if key in self._claims)
+        for pods in self._alike:
+            if any(answer.rejected_by == "VolumeRestrictions" for answer in pods[0].explanation.nodes):
+                wanted.update(key for each in pods for key in _claim_keys(each.pod) if key in self._claims)
         for key in _most(wanted):
             if "ReadWriteOncePod" not in self._claims[key].spec.access_modes:
                 continue
@@ -163,38 +180,38 @@ class Proposals:
     # -- room ---------------------------------------------------------------------------------------------------------
 
     def _slots(self) -> Iterator[Change]:
-        taken: dict[tuple[str, str], dict[Key, int]] = defaultdict(dict)
-        for each, name in self._refused("NodeVolumeLimits"):
-            account = each.explanation.volumes.get(name)
+        taken: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+        for number, name in self._refused("NodeVolumeLimits"):
+            account = self._alike[number][0].explanation.volumes.get(name)
             for claim in account.claims if isinstance(account, NodeAccount) else ():
                 if claim.slots is not None and claim.slots.miss is not None:
-                    taken[name, claim.slots.driver][each.key] = claim.slots.new
+                    taken[name, claim.slots.driver][number] = claim.slots.new
         limits = {each.name: each for each in self._objects if isinstance(each, CSINode)}
-        for place in _most(Counter({place: len(pods) for place, pods in taken.items()})):
-            (name, driver), sizes = place, taken[place]
+        for place in _most(Counter({place: self._pods(numbers) for place, numbers in taken.items()})):
+            name, driver = place
             if name in limits:
-                yield _slots_change(limits[name], name, driver, sizes)
+                yield _slots_change(limits[name], name, driver, self._sizes(taken[place]))
 
     def _pools(self) -> Iterator[Change]:
         """More room in one capacity object; of those for a group of classes that share their pools, in all of them."""
-        asked: dict[Key, dict[Key, int]] = defaultdict(dict)
+        asked: dict[Key, dict[int, int]] = defaultdict(dict)
         known = {each.key: each for each in self._objects if isinstance(each, CSIStorageCapacity)}
-        for each, name in self._refused("VolumeBinding"):
-            account = each.explanation.volumes.get(name)
+        for number, name in self._refused("VolumeBinding"):
+            account = self._alike[number][0].explanation.volumes.get(name)
             of_pod: Counter[Key] = Counter()
             for claim in account.claims if isinstance(account, NodeAccount) else ():
                 if claim.miss is not None and claim.supply.capacity is not None:
                     of_pod[claim.supply.capacity.key] += claim.size or 0
             for key, size in of_pod.items():
                 if key in known:
-                    asked[key][each.key] = size
-        counted = Counter({key: len(pods) for key, pods in asked.items()})
+                    asked[key][number] = size
+        counted = Counter({key: self._pods(numbers) for key, numbers in asked.items()})
         by_class: Counter[str] = Counter()
         for key in sorted(counted, key=lambda key: (-counted[key], key)):
             capacity = known[key]
             by_class[capacity.storage_class_name] += 1
             if by_class[capacity.storage_class_name] <= MOST_OF_A_KIND:
-                yield self._pool_change(capacity, [*self._sharing(capacity, known.values())], asked[key])
+                yield self._pool_change(capacity, [*self._sharing(capacity, known.values())], self._sizes(asked[key]))
 
     def _sharing(
         self, capacity: CSIStorageCapacity, known: Iterable[CSIStorageCapacity]
@@ -226,12 +243,12 @@ class Proposals:
 
     def _more_nodes(self) -> Iterator[Change]:
         """One more of a kind that is there; an empty one, with what volumes take there now free."""
-        wanted = Counter(
-            answer.name
-            for each in self._waiting
-            for answer in each.explanation.nodes
-            if not answer.feasible and not each.explanation.held_back and not is_wish(answer)
-        )
+        wanted: Counter[str] = Counter()
+        for pods in self._alike:
+            if not pods[0].explanation.held_back:
+                for answer in pods[0].explanation.nodes:
+                    if not answer.feasible and not is_wish(answer):
+                        wanted[answer.name] += len(pods)
         seen: set[Any] = set()
         looked_at: Counter[Any] = Counter()
         for name in sorted(wanted, key=lambda name: (-wanted[name], name)):

@@ -103,7 +103,8 @@ function showHeadline(element, answer) {
     const told = [];
     if (fitting) told.push(`${fitting.toLocaleString("en")} ${fitting === 1 ? "needs" : "need"} no help`);
     if (pods > fitting) told.push(`${(pods - fitting).toLocaleString("en")} ${pods - fitting === 1 ? "does" : "do"} not fit`);
-    text = `${count(answer.count, "pod is", "pods are")} pending: ${told.join(", ")}`;
+    const soFar = answer.decided < answer.count ? `; so far ${answer.decided.toLocaleString("en")} decided on` : "";
+    text = `${count(answer.count, "pod is", "pods are")} pending${soFar}: ${told.join(", ")}`;
   }
   element.classList.toggle("is-good", !answer.count);
   if (element.textContent !== text) element.textContent = text; // a screen reader says it again only when it changed
