@@ -13,7 +13,7 @@ from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
 
-NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+NOW = datetime(2026, 11, 15, 12, 0, 0, 500, tzinfo=UTC)
 
 
 def step(at_s: float, kind: str, text: str = "", on: str = "") -> Step:

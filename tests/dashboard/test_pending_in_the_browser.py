@@ -36,7 +36,7 @@ async def test_pods_wait_by_cause_and_one_click_tells_why(window, shown_cluster)
     await expect(cause).to_contain_text("one more pool of 200Gi of class fast on a: would let it in")
     await cause.get_by_role("link", name="default/db").first.click()
     await expect(page.get_by_role("heading", name="Why default/db")).to_be_visible()
-    await expect(page.locator(".verdict")).to_contain_text("does not fit")
+    await expect(page.locator(".explain-verdict")).to_contain_text("does not fit")
 
 
 async def test_an_open_group_stays_open_while_others_come_and_go(window, shown_cluster, monkeypatch):

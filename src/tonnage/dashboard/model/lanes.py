@@ -103,7 +103,13 @@ def _is_same(step: Step, known: Step, is_by_another: bool) -> bool:
 
 
 def _comes_first(step: Step, other: Step) -> bool:
+    if _is_coarse(step) != _is_coarse(other) and step.at.replace(microsecond=0) == other.at.replace(microsecond=0):
+        return _rank(step) < _rank(other)  # an object tells the second alone, an Event the very moment within it
     return (step.at, _rank(step)) < (other.at, _rank(other))
+
+
+def _is_coarse(step: Step) -> bool:
+    return step.at.microsecond == 0
 
 
 def _rank(step: Step) -> int:

@@ -9,6 +9,8 @@ nodes by who refused them and why, each group with its nearest miss in the words
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from tonnage.clock import rfc3339
@@ -18,22 +20,25 @@ from tonnage.whatif.explain import decided_on, find_pod, score_weights
 from tonnage.whatif.explain_report import nearest_miss, nearest_node, refused_together
 from tonnage.whatif.sources import ClusterState
 
+KEPT_S: Final = 2.0
+"""No row shows all that decisions read (a taint, a label): what is asked later is worked out again."""
+
 
 class Explanations:
-    """Explains pods of one cluster; the last answer is kept for as long as nothing changes."""
+    """Explains pods of one cluster; the last answer is kept for a moment, for two windows that ask the same."""
 
     def __init__(self, cluster: AskedCluster, asking: Asking) -> None:
         self._cluster, self._asking = cluster, asking
-        self._known: tuple[Key, int, bytes] | None = None
+        self._known: tuple[Key, int, float, bytes] | None = None
 
     async def of(self, key: Key) -> bytes:
         """The answer about a pod. Raises TonnageError when there is no such pod."""
-        revision = self._cluster.collections.revision
-        if self._known is not None and self._known[:2] == (key, revision):
-            return self._known[2]
+        revision, now = self._cluster.collections.revision, self._cluster.clock.monotonic()
+        if self._known is not None and self._known[:2] == (key, revision) and now - self._known[2] < KEPT_S:
+            return self._known[3]
         state = await self._cluster.state()
         found = await self._asking.answer(lambda limit: self._worked_out(key, state, revision))
-        self._known = (key, revision, found)
+        self._known = (key, revision, now, found)
         return found
 
     def _worked_out(self, key: Key, state: ClusterState, revision: int) -> bytes:

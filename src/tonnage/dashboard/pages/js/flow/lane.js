@@ -4,8 +4,8 @@
 import {el, replace} from "../dom.js";
 import {clockTime, count} from "../format.js";
 import {link, named} from "../links.js";
-import {ageOf, setAge, span} from "../since.js";
-import {kindOf, lengthOf, marksOf} from "./steps.js";
+import {ageOf, setAge} from "../since.js";
+import {gapWords, kindOf, lengthOf, marksOf} from "./steps.js";
 
 const LETTER_PX = 6.5; // of the marks' type, on average
 const NODE_PX = 135; // longer names of nodes are cut by the style
@@ -69,13 +69,14 @@ function firstSeen(all, room) {
   return 0;
 }
 
-function markItem({step, last, times, gap_s}, hasGap) {
+function markItem(mark, hasGap) {
+  const {step, last, times, gap_s} = mark;
   const {sign, word, tone} = kindOf(step);
   const told = `${word}${times > 1 ? ` ${count(times, "time")}, last ${clockTime(last.at)}` : ""}: ${step.text} (${clockTime(step.at)}${step.source ? `, ${step.source}` : ""})`;
   const item = el(
     "li",
     {class: "lane-mark", title: told},
-    hasGap ? el("span", {class: "lane-gap"}, el("span", {class: "lane-line", "data-length": lengthOf(gap_s), "aria-hidden": "true"}), el("span", {class: "lane-span"}, span(gap_s))) : null,
+    hasGap ? el("span", {class: "lane-gap"}, el("span", {class: "lane-line", "data-length": lengthOf(gap_s), "aria-hidden": "true"}), el("span", {class: "lane-span"}, gapWords(mark))) : null,
     el("span", {class: "lane-sign", "data-tone": tone ?? "plain", "aria-hidden": "true"}, sign),
     el("span", {class: "lane-word"}, word, times > 1 ? ` ×${times}` : "", step.node ? [" ", el("bdi", {class: "lane-node"}, step.node)] : ""),
   );

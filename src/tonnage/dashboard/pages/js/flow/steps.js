@@ -1,5 +1,7 @@
 // Steps of a pod's lane: a sign and a word for each kind, repeated ones together, and the gaps between them.
 
+import {span} from "../since.js";
+
 /** Sign and word by kind; colour repeats what these say: bad for what went wrong, good for what is reached. */
 export const KINDS = {
   created: {sign: "○", word: "created"},
@@ -17,6 +19,11 @@ export const KINDS = {
   attached: {sign: "⇥", word: "attached", tone: "good"},
   started: {sign: "▶", word: "started", tone: "good"},
   failed: {sign: "✖", word: "failed", tone: "bad"},
+  "provision-failed": {sign: "✖", word: "provisioning failed", tone: "bad"},
+  "attach-failed": {sign: "✖", word: "attaching failed", tone: "bad"},
+  detached: {sign: "⇤", word: "detached"},
+  succeeded: {sign: "✓", word: "succeeded", tone: "good"},
+  terminating: {sign: "◌", word: "terminating"},
   deleted: {sign: "−", word: "deleted"},
   event: {sign: "·", word: "event"},
 };
@@ -26,7 +33,7 @@ export function kindOf(step) {
   return KINDS[step.kind] ?? {sign: "·", word: step.kind};
 }
 
-/** Steps with those that repeat the one before them counted: {step, last, times, gap_s}, the oldest first. */
+/** Steps with those that repeat the one before them counted: {step, last, times, gap_s, isCoarse}, the oldest first. */
 export function marksOf(steps) {
   const marks = [];
   for (const step of steps) {
@@ -36,10 +43,16 @@ export function marksOf(steps) {
       before.last = step;
       continue;
     }
+    const isCoarse = before ? [step.at, before.last.at].some(at => !at.includes(".")) : false;
     const gap_s = before ? Math.max(0, (Date.parse(step.at) - Date.parse(before.last.at)) / 1000) : 0;
-    marks.push({step, last: step, times: 1, gap_s});
+    marks.push({step, last: step, times: 1, gap_s, isCoarse});
   }
   return marks;
+}
+
+/** What lies between a mark and the one before it, in words; objects tell whole seconds, and less than that is unknown. */
+export function gapWords({step, gap_s, isCoarse}) {
+  return isCoarse && gap_s < 1 ? "<1 s" : span(gap_s);
 }
 
 /** How long a line between two marks is, in steps of ten: a hundred times as long is twice as far. */

@@ -1,7 +1,7 @@
 // What happened to a pod, one below the other: steps with times and the gaps between them, and its Events.
 
 import {el} from "../dom.js";
-import {marksOf, kindOf} from "../flow/steps.js";
+import {gapWords, kindOf, marksOf} from "../flow/steps.js";
 import {clockTime, count} from "../format.js";
 import {link, named} from "../links.js";
 import {ageOf, span} from "../since.js";
@@ -10,12 +10,13 @@ import {ageOf, span} from "../since.js";
 export function stepsPart(steps, isDone) {
   if (!steps.length) return el("p", {class: "quiet"}, "No step of it has been seen since this dashboard began to look.");
   const marks = marksOf(steps);
-  const items = marks.map(({step, last, times, gap_s}, number) => {
+  const items = marks.map((mark, number) => {
+    const {step, last, times} = mark;
     const {sign, word, tone} = kindOf(step);
     return el(
       "li",
       {class: "story-step", "data-kind": step.kind},
-      el("span", {class: "story-gap"}, number ? `+${span(gap_s)}` : ""),
+      el("span", {class: "story-gap"}, number ? `+${gapWords(mark)}` : ""),
       el("span", {class: "lane-sign", "data-tone": tone ?? "plain", "aria-hidden": "true"}, sign),
       el(
         "div",
@@ -23,6 +24,7 @@ export function stepsPart(steps, isDone) {
         el("b", {}, word),
         times > 1 ? el("span", {class: "badge"}, `${count(times, "time")}, last ${clockTime(last.at)}`) : null,
         step.node ? [" ", link("node", step.node)] : null,
+        step.claim ? [" ", link("claim", step.claim)] : null,
         el("p", {}, el("bdi", {}, step.text)),
         el("p", {class: "quiet"}, el("time", {datetime: step.at}, clockTime(step.at)), step.source ? [", says ", named(step.source)] : ""),
       ),

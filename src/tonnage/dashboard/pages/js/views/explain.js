@@ -22,7 +22,7 @@ export function open(main, {state}, namespace, name) {
   const controller = new AbortController();
   const moment = el("span", {class: "answer-moment"});
   const again = el("button", {type: "button", onclick: () => work()}, "Ask again");
-  const verdict = el("div", {class: "verdict", role: "status"}, "Deciding…");
+  const verdict = el("div", {class: "explain-verdict", role: "status"}, "Deciding…");
   const notes = notesList();
   const failure = errorBox();
   const body = el("div", {class: "explanation"});
