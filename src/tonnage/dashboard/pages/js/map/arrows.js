@@ -6,11 +6,14 @@ import {set, svg} from "../dom.js";
 
 const MOST = 12;
 
+let heads = 0; // maps side by side have a head each: ids are of the whole page
+
 export class Arrows {
   /** `map` has `grid`, `facts`, `marks`. */
   constructor(map) {
     this.map = map;
-    const head = svg("marker", {id: "arrow-head", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse"}, svg("path", {d: "M0 0L8 4L0 8z", class: "arrow-head"}));
+    this.head = `arrow-head-${(heads += 1)}`;
+    const head = svg("marker", {id: this.head, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse"}, svg("path", {d: "M0 0L8 4L0 8z", class: "arrow-head"}));
     this.paths = svg("g", {});
     this.element = svg("svg", {class: "arrows", "aria-hidden": "true", focusable: "false"}, svg("defs", {}, head), this.paths);
   }
@@ -27,7 +30,7 @@ export class Arrows {
     const both = moves.filter(move => isSeen(move.from) && isSeen(move.to));
     const seen = both.length <= MOST ? both : both.filter(move => this.isLookedAt(move)).slice(0, MOST);
     while (this.paths.childElementCount > seen.length) this.paths.lastChild.remove();
-    while (this.paths.childElementCount < seen.length) this.paths.append(svg("path", {class: "arrow", "marker-end": "url(#arrow-head)"}));
+    while (this.paths.childElementCount < seen.length) this.paths.append(svg("path", {class: "arrow", "marker-end": `url(#${this.head})`}));
     seen.forEach((move, index) => set(this.paths.children[index], "d", this.path(move)));
     set(this.element, "data-count", seen.length);
   }

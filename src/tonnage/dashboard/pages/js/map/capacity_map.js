@@ -48,6 +48,7 @@ export class CapacityMap {
   constructor(container, state, options = {}) {
     this.options = {storageKey: "map", label: "Capacity map", hasControls: true, ...options};
     this.container = container;
+    const asks = (this.asks = new AbortController()); // ends every listener on the document and the window
     this.choices = {...chosen(this.options.storageKey), ...options.choices};
     this.marks = options.marks ?? null;
     this.collapsed = new Set(this.choices.collapsed ?? []);
@@ -64,8 +65,6 @@ export class CapacityMap {
     this.stage = el("div", {class: "stage"}, this.grid.element, this.arrows.element);
     this.element = el("div", {class: "map"}, el("div", {class: "map-main"}, this.controls?.element, this.loose.element, this.stage), this.panel.element);
     replace(container, this.element);
-    const asks = new AbortController();
-    this.asks = asks;
     document.addEventListener("scroll", () => this.schedule(), {capture: true, passive: true, signal: asks.signal});
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.look(true) && this.lay(), {signal: asks.signal});
     this.sizes = new ResizeObserver(() => this.relay());
@@ -80,6 +79,7 @@ export class CapacityMap {
     this.state = state;
     this.facts = new Facts(state);
     this.learnt = "";
+    this.pending = {};
     this.unfollow = state.onChange(changed => this.note(changed));
     this.arrange();
     this.panel.refresh();
@@ -120,17 +120,21 @@ export class CapacityMap {
     if (touched.isAll) this.learnt = "";
     if (touched.isAll) this.panel.refresh();
     else this.panel.refresh(touched, changed);
-    if (touched.isArranged || touched.isLoose || this.isResorted(touched)) this.arrange();
+    if (touched.isArranged || this.isResorted(touched)) this.arrange();
+    else if (touched.isLoose && this.arrangeLoose()) this.lay();
     else if (this.isHeightChanged(touched.nodes)) this.lay();
     else this.grid.draw(touched);
     this.controls?.refresh();
   }
 
-  /** Whether nodes may have changed their place by their figures; looked at once in a while. */
+  /** Whether nodes may have changed their place by their figures, or many volumes are on no node; looked at once in a
+   * while. */
   isResorted(touched) {
     const {sort, isTroubleOnly, isCordonedOnly, storageClass, group, search} = this.choices;
-    const depends = sort !== "name" || isTroubleOnly || isCordonedOnly || storageClass || group === "class" || search;
-    if (!depends || !touched.nodes.size) return false;
+    const byFigures = sort !== "name" || isTroubleOnly || isCordonedOnly || storageClass || group === "class" || search;
+    const isManyLoose = touched.isLoose && this.facts.waiting.size + this.facts.nowhere.size > MOST_CHANGES;
+    if (isManyLoose) touched.isLoose = false;
+    if (!isManyLoose && !(byFigures && touched.nodes.size)) return false;
     const wait_ms = this.sortedAt + SORT_AGAIN_MS - performance.now();
     if (wait_ms <= 0) return true;
     this.later ??= setTimeout(() => {
@@ -138,6 +142,14 @@ export class CapacityMap {
       this.arrange();
     }, wait_ms);
     return false;
+  }
+
+  /** Arrange what is on no one node; whether the rows of shared capacity have other heights now. */
+  arrangeLoose() {
+    const before = this.groups.map(group => group.sharedHeight).join();
+    this.loose.arrange();
+    for (const group of this.groups) group.sharedHeight = sharedHeight(this.sharedOf(group.key), this.state.volumes);
+    return this.groups.map(group => group.sharedHeight).join() !== before;
   }
 
   isHeightChanged(names) {
@@ -156,14 +168,12 @@ export class CapacityMap {
     this.level = this.choices.level || levelFor(this.state.nodes.size);
     this.found = searched(this.facts, this.choices.search ?? "");
     this.groups = arranged(this.facts, this.choices);
-    this.loose.arrange();
+    this.arrangeLoose();
     this.groupOfNode = new Map();
     for (const group of this.groups) {
       for (const name of group.names) this.groupOfNode.set(name, group.key);
       group.title = this.choices.group === "zone" && group.key ? `Zone ${group.key}` : group.label;
       group.isCollapsed = this.collapsed.has(`${this.choices.group}/${group.key}`);
-      const shared = this.sharedOf(group.key);
-      group.sharedHeight = shared.length ? sharedHeight(shared, this.state.volumes) : 0;
     }
     this.lay();
     this.controls?.refresh();

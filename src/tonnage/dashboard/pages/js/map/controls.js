@@ -24,9 +24,9 @@ export class Controls {
     this.cordoned = toggle("Cordoned", () => map.choose({isCordonedOnly: !map.choices.isCordonedOnly}));
     this.legend = el("ul", {class: "legend", "aria-label": "Legend"});
     this.counts = el("span", {class: "map-counts"});
-    const more = el("details", {class: "map-more"}, el("summary", {}, "View"), el("div", {class: "map-choices"}, this.group.label, this.sort.label, this.colour.label, el("label", {}, "Class ", this.classes)));
+    const more = el("details", {class: "map-more", onfocusout: event => more.contains(event.relatedTarget) || more.removeAttribute("open"), onkeydown: event => event.key === "Escape" && more.open && (event.preventDefault(), more.removeAttribute("open"), more.firstChild.focus())}, el("summary", {}, "View"), el("div", {class: "map-choices"}, this.group.label, this.sort.label, this.colour.label, el("label", {}, "Class ", this.classes)));
     this.element = el("div", {class: "controls", role: "search"}, el("div", {class: "control-line"}, this.search, this.told, this.levels, this.trouble, this.cordoned, more, this.counts), this.legend);
-    document.addEventListener("keydown", event => this.onKey(event), {signal: (this.asks = new AbortController()).signal});
+    document.addEventListener("keydown", event => this.onKey(event), {signal: map.asks.signal});
   }
 
   zoomButton(step, sign, label) {
@@ -35,7 +35,6 @@ export class Controls {
 
   /** Keys of the map, unless somebody types. */
   onKey(event) {
-    if (!this.element.isConnected) return this.asks.abort();
     if (event.target.matches?.("input, select, textarea, [contenteditable]") || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/") {
       event.preventDefault();

@@ -83,9 +83,9 @@ function taints(row) {
 function claimList(words, keys, state) {
   if (!keys.length) return null;
   const rows = keys.map(key => [key, state.volumes.get(key)]).sort((a, b) => (b[1].bytes ?? 0) - (a[1].bytes ?? 0));
-  const body = rows.slice(0, MOST).map(([key, row]) => [opener("claim", key), bytes(row.bytes ?? 0), row.storageClass ?? "", row.state === "bound" ? "" : stateWords(row)]);
+  const body = rows.slice(0, MOST).map(([key, row]) => [opener("claim", key), bytes(row.bytes ?? 0), row.storageClass ?? "", row.state === "bound" ? "bound" : stateWords(row)]);
   const more = rows.length > MOST ? el("p", {class: "quiet"}, `and ${rows.length - MOST} smaller ones`) : null;
-  return section(`${words} (${rows.length})`, table(["claim", "size", "class", ""], body), more);
+  return section(`${words} (${rows.length})`, table(["claim", "size", "class", "state"], body), more);
 }
 
 function section(words, ...children) {

@@ -12,7 +12,8 @@ export class Loose {
     this.byGroup = new Map();
     this.chips = el("ul", {class: "chips"});
     this.head = el("summary", {});
-    this.element = el("details", {class: "loose", hidden: true}, this.head, this.chips);
+    this.more = el("p", {class: "quiet more"});
+    this.element = el("details", {class: "loose", hidden: true}, this.head, this.chips, this.more);
   }
 
   /** Which shared capacity belongs to which group, and what is listed above the nodes. */
@@ -43,6 +44,7 @@ export class Loose {
     const {state, found} = this.map;
     this.element.hidden = !keys.length;
     if (!keys.length) return;
+    if (found?.others.size) this.element.open = true;
     const rows = keys.map(key => ({key, row: state.volumes.get(key)}));
     const words = Object.entries(WORDS)
       .map(([name, say]) => [say, rows.filter(each => kindOf(each.row) === name)])
@@ -65,8 +67,7 @@ export class Loose {
         set(button, "aria-label", `${each.key}, ${bytes(each.row.bytes ?? 0)}, ${stateWords(each.row)}`);
       },
     );
-    if (rows.length > MOST) this.chips.append(el("li", {class: "more"}, `and ${count(rows.length - MOST, "more", "more")}`));
-    for (const more of [...this.chips.querySelectorAll(".more")].slice(0, rows.length > MOST ? -1 : undefined)) more.remove();
+    replace(this.more, rows.length > MOST ? `and ${(rows.length - MOST).toLocaleString("en")} more; search finds them` : "");
   }
 }
 

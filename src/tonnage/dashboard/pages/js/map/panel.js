@@ -12,10 +12,11 @@ export class Panel {
     this.body = el("div", {class: "panel-body"});
     const end = el("button", {type: "button", class: "panel-close", "aria-label": "Close details", onclick: () => this.close()}, "×");
     this.element = el("aside", {class: "panel", "aria-label": "Details", hidden: true, onkeydown: event => this.onKey(event), onclick: event => this.onClick(event)}, el("header", {}, this.title, end), this.body);
-    this.onEscape = event => {
-      if (event.key === "Escape" && this.shown && !event.defaultPrevented && this.map.element.contains(event.target)) this.close();
+    const onEscape = event => {
+      const isOurs = this.map.element.contains(event.target) || event.target === document.body;
+      if (event.key === "Escape" && this.shown && !event.defaultPrevented && isOurs) this.close();
     };
-    document.addEventListener("keydown", this.onEscape);
+    document.addEventListener("keydown", onEscape, {signal: map.asks.signal});
   }
 
   /** Show a node or a claim; the focus goes to the panel, and back when it is closed. */
