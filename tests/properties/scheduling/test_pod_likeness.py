@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduler_worlds import Maker, info_of
@@ -50,3 +51,11 @@ def test_pods_of_a_stateful_set_share_what_was_derived_for_the_first():
     assert second.signature == first.signature
     assert second.requests is first.requests
     assert second.named_claims == (("data-db-1", "default/data-db-1"),)
+
+
+def test_a_bound_pod_has_all_but_what_tells_of_its_node_and_takes_nobodys_place():
+    waiting, bound, other = (PodInfo(pod_with(f"db-{i}", cpu="100m", memory="64Mi")) for i in range(3))
+    bound = PodInfo(msgspec.structs.replace(bound.pod, spec=msgspec.structs.replace(bound.pod.spec, node_name="a")))
+    assert waiting.signature and bound.requests is waiting.requests
+    assert bound.node_constraints != waiting.node_constraints and bound.signature != waiting.signature
+    assert other.signature is waiting.signature

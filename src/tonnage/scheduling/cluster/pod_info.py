@@ -114,10 +114,13 @@ class PodInfo:
     def compare(self) -> None:
         """Take over what was derived for the pod before, if this one asks for the same."""
         self.is_compared = True
-        known = PodInfo._latest
+        known, node_name = PodInfo._latest, self.pod.spec.node_name
         if known is not None and are_alike(self.pod, known.pod):
             self.__dict__.update(known.shared_facts)
-        else:
+            if node_name != known.pod.spec.node_name:
+                for name in TELLING_NODES:
+                    del self.__dict__[name]
+        elif known is None or not node_name or known.pod.spec.node_name:
             PodInfo._latest = self
 
     @derived
@@ -249,3 +252,5 @@ class PodInfo:
 
 SHARED = tuple(name for name, each in vars(PodInfo).items() if isinstance(each, shared))
 """The names of what pods that ask for the same have in common."""
+TELLING_NODES = ("node_constraints", "signature")
+"""Those among them that tell the node a pod is on."""

@@ -5,7 +5,8 @@
 
 Pods are alike when all that the shared attributes are derived from is equal; names, labels, volumes and how containers
 mount them may differ, as they do in a StatefulSet. Comparing costs a third of deriving. One pod is kept to compare
-with, the last that was unlike the one before it.
+with, the last that was unlike the one before it. Pods that are bound come in between those that wait, and are alike but
+for their node: they have what does not tell of it, and do not take the place of one that waits.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from tonnage.objects.core_v1 import Container, Pod
 
 
 def are_alike(one: Pod, other: Pod) -> bool:
-    """Whether two pods ask for the same, and nothing is known yet of what a node holds for either."""
+    """Whether two pods ask for the same, and nothing is known yet of what a node holds for either.
+
+    The nodes they are on may differ.
+    """
     mine, theirs = one.spec, other.spec
     return (
         _all_alike(mine.containers, theirs.containers)
         and mine.node_selector == theirs.node_selector
         and mine.affinity == theirs.affinity
         and mine.tolerations == theirs.tolerations
-        and mine.node_name == theirs.node_name
         and mine.overhead == theirs.overhead
         and mine.resources == theirs.resources
         and _all_alike(mine.init_containers, theirs.init_containers)

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown, only_row
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, few_rows, grown
 from tonnage.scheduling.decision.best_rows import BestRows
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NOBODY, FilterResults
@@ -26,6 +26,8 @@ from tonnage.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugi
 
 REMEMBERED = 128
 """Kinds of pods whose masks and scores are kept; a workload has few kinds of pods at a time."""
+_FEW_ROWS = 4
+"""So many rows are judged and scored one by one, in plain numbers: arrays take as long for one as for a hundred."""
 UNFIT = -(1 << 62)
 """The total of a row that did not pass: less than any sum of scores, and still so when scores are added to it."""
 
@@ -176,11 +178,13 @@ class AnswerCache:
     def _judge_rows(self, cycle: Cycle, answer: Answer, rows: Rows) -> None:
         """Ask the plugins that look at more than the node about rows that hold their node_answer's results."""
         cluster = cycle.cluster
-        if (row := only_row(rows)) >= 0:  # the row that took the pod before: the usual case, in plain numbers
-            _judge_row(cycle, answer.results, answer.judged_by, row)
-            does_pass = answer.results.first.item(row) == NOBODY and cluster.exists.item(row)
-            answer.count += does_pass - answer.passes.item(row)
-            answer.passes[row] = does_pass
+        is_known = answer.judged_at >= 0
+        if is_known and (few := few_rows(rows, _FEW_ROWS)):  # the row that took the pod before, and hardly any others
+            for row in few:
+                _judge_row(cycle, answer.results, answer.judged_by, row)
+                does_pass = answer.results.first.item(row) == NOBODY and cluster.exists.item(row)
+                answer.count += does_pass - answer.passes.item(row)
+                answer.passes[row] = does_pass
         else:
             _judge(cycle, answer.results, answer.judged_by, rows)
             passes = (answer.results.first[rows] == NOBODY) & cluster.exists[rows]
@@ -195,7 +199,8 @@ class AnswerCache:
         cluster = cycle.cluster
         self._score_node_answer(cycle, answer.node_answer)
         scored_by = self._row_scores.by(cycle.skip_score, cycle.unshared)
-        if answer.scored_by != scored_by:
+        is_known = answer.scored_by == scored_by
+        if not is_known:
             answer.scored_by, answer.raw = scored_by, {}
             answer.total.fill(UNFIT)
             answer.best.forget()
@@ -206,10 +211,11 @@ class AnswerCache:
             rows = cluster.changes.since(answer.scored_at, cluster.size)
         else:
             return
-        if (row := only_row(rows)) >= 0:
-            before = answer.total.item(row)
-            total_at = answer.total[row] = self._total_at(cycle, answer, row)
-            answer.best.changed(row, before, total_at)
+        if is_known and (few := few_rows(rows, _FEW_ROWS)):
+            for row in few:
+                before = answer.total.item(row)
+                total_at = answer.total[row] = self._total_at(cycle, answer, row)
+                answer.best.changed(row, before, total_at)
         else:
             total = _scored(cycle, scored_by, answer.raw, rows)
             if answer.node_answer.total is not None:

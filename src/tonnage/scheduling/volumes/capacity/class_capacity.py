@@ -66,6 +66,8 @@ class ClassCapacity:
         self._free: list[int] = []
         self._readings: dict[Policy, Reading] = {}
         self.layers: list[Numbers] = []
+        self._width = 0
+        """How many rows all layers have, at least: those that are made later have as many as there are then."""
 
     @property
     def is_empty(self) -> bool:
@@ -265,9 +267,9 @@ class ClassCapacity:
             gone = set(self._free)
             for number, entry in enumerate(self.entries):
                 reading.write(number, None if number in gone else entry.capacity)
-        for place, layer in enumerate(self.layers):
-            if len(layer) < self._cluster.capacity:
-                self.layers[place] = self._widened(layer)
+        if self._width != self._cluster.capacity:
+            self._width = self._cluster.capacity
+            self.layers = [each if len(each) >= self._width else self._widened(each) for each in self.layers]
         return reading
 
     def _widened(self, layer: Numbers) -> Numbers:
