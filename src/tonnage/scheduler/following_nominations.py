@@ -29,7 +29,7 @@ from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.scheduling.cluster.pod_info import PodInfo
 
-PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 5.0
 """How long a nomination waits at most for others' claims. Those who read nominations look every ten seconds."""
 WRITERS: Final = 32
 """Nominations written at a time: enough for servers that take 50 ms to answer."""
