@@ -42,8 +42,9 @@ export class Arrows {
 
   path({from, to}) {
     const [a, b] = [this.middle(from), this.middle(to)];
-    const bend = Math.max(24, Math.abs(b.x - a.x) / 4, Math.abs(b.y - a.y) / 4);
-    return `M${a.x} ${a.y}C${a.x + bend} ${a.y - bend} ${b.x - bend} ${b.y - bend} ${b.x} ${b.y}`;
+    // Bent to one side, so that two that cross each other's way are told apart.
+    const [x, y] = [(a.x + b.x) / 2 - (b.y - a.y) / 6, (a.y + b.y) / 2 + (b.x - a.x) / 6];
+    return `M${a.x} ${a.y}Q${x} ${y} ${b.x} ${b.y}`;
   }
 
   middle(name) {

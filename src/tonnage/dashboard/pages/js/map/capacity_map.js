@@ -215,21 +215,23 @@ export class CapacityMap {
   /** How things are shown now. */
   look(isAnew = false) {
     if (isAnew || !this.palette) this.palette = coloursNow(this.element);
-    this.learnColours();
     const {volumes} = this.state;
     return {
       colours: this.palette,
-      colourOf: key => this.colours.of(key, volumes.get(key) ?? {}),
+      colourOf: key => {
+        this.learnColours();
+        return this.colours.of(key, volumes.get(key) ?? {});
+      },
       found: this.found,
       marks: this.marks,
       volumes,
     };
   }
 
-  /** The overview has no colours of names, so that nothing is learnt for it. */
+  /** Names get their colours in order, all before the first is drawn; the overview often needs none. */
   learnColours() {
     this.colours.by = this.choices.colourBy;
-    if (this.level === "cells" || this.learnt === this.colours.by) return;
+    if (this.learnt === this.colours.by) return;
     this.learnt = this.colours.by;
     this.colours.learn(this.state);
   }

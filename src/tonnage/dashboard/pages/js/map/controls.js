@@ -7,6 +7,7 @@ import {COLOUR_BY} from "./colours.js";
 import {LEVEL_ORDER, LEVEL_WORDS} from "./levels.js";
 import {SIGNS} from "./signs.js";
 
+const MOST_NAMES = 16; // in the legend
 const FULL_STEPS = ["0 %", "20 %", "40 %", "60 %", "80 %"];
 
 export class Controls {
@@ -97,9 +98,10 @@ export class Controls {
 
   showLegend() {
     const {colours, level, choices} = this.map;
-    this.map.learnColours();
-    const given = [...colours.given[choices.colourBy].values()].slice(0, 24);
-    const id = `${level} ${choices.colourBy} ${given.map(each => each.name).join("\n")}`;
+    if (level !== "cells") this.map.learnColours();
+    const all = [...colours.given[choices.colourBy].values()];
+    const given = all.slice(0, MOST_NAMES);
+    const id = `${level} ${choices.colourBy} ${all.length} ${given.map(each => each.name).join("\n")}`;
     if (id === this.legendId) return;
     this.legendId = id;
     const item = (attributes, sign, words) => el("li", {}, el("span", {class: "swatch", "aria-hidden": "true", ...attributes}, sign), el("bdi", {}, words));
@@ -116,6 +118,7 @@ export class Controls {
     replace(
       this.legend,
       given.map(each => item({"data-colour": each.colour, "data-pattern": each.pattern}, each.letter, each.name || nameless)),
+      all.length > given.length && el("li", {}, `and ${all.length - given.length} more`),
       item({"data-kind": "free"}, "", "free"),
       item({"data-kind": "kept"}, "", "kept back"),
       item({"data-kind": "coming"}, "→", "on its way"),
