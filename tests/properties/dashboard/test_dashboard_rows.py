@@ -1,12 +1,15 @@
 """Rows that are kept up to date are those that a model makes afresh from the same objects: nothing is missed.
 
 Objects of few names come, change and go in any order, and what the scheduler and the driver tell with them. After each
-step the rows are compared with those of a model that knows only the objects of this moment.
+step the rows are compared with those of a model that knows only the objects of this moment. A run is drawn from a seed:
+objects are large, and what goes wrong takes many of them.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +22,7 @@ from tonnage.faults import Fault
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
+from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import (
@@ -34,166 +38,163 @@ from tonnage.testing.storage_builders import (
 from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-ZONE = "topology.kubernetes.io/zone"
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 COLLECTIONS = ("nodes", "capacities", "volumes", "pods", "classes")
-
-names = st.sampled_from(["a", "b", "c"])
-some = st.sampled_from(["", "a", "b"])
-volume_names = st.sampled_from(["pv-1", "pv-2", "pv-3"])
-claim_names = st.sampled_from(["d1", "d2"])
-class_names = st.sampled_from(["fast", "slow"])
-drivers = st.sampled_from(["csi.example", DRIVER_NAME])
-instants = st.sampled_from([None, 0, 60, 400])
+NODES, CLASSES, DRIVERS = ("a", "b", "c"), ("fast", "slow"), ("csi.example", DRIVER_NAME)
 
 
-def at(seconds):
-    return (START + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+class Drawn:
+    """What happens, drawn from a seed: each method draws one thing."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.any = self.rng.choice
+
+    def maybe(self, *found: str) -> str:
+        return self.any(("", *found))
+
+    def instant(self) -> str:
+        return (START + timedelta(seconds=self.any((0, 60, 400)))).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def node(self) -> Object:
+        labels = {ZONE: self.any(("z1", "z2")), "disk": self.any(("x", "y"))}
+        return node(self.any(NODES), labels=labels, unschedulable=self.any((False, True)))
+
+    def claim(self) -> Object:
+        target, selected = self.maybe("a", "b"), self.maybe("a", "b")
+        name, named = self.any(("d1", "d2")), self.maybe("pv-1", "pv-2")
+        return claim(
+            name,
+            class_name=self.any(CLASSES),
+            volume=named,
+            bound=bool(named) and self.any((True, True, False)),
+            selected_node=selected,
+            metadata={
+                "annotations": {REBUILD_TARGET: target} if target else {},
+                "uid": f"{name}-{self.any(('u1', 'u2'))}",
+            },
+        )
+
+    def volume(self) -> Object:
+        key, values = self.any(((HOST, NODES), ("disk", ("x", "y")), (ZONE, ("z1", "z2"))))
+        affinity = {"key": key, "operator": "In", "values": self.rng.sample(values, self.any((1, 2)))}
+        owner = self.maybe("default/d1", "default/d2")
+        return volume(
+            self.any(("pv-1", "pv-2", "pv-3")),
+            class_name=self.any(CLASSES),
+            affinity=self.any((None, affinity, affinity)),
+            claim=owner,
+            claim_uid=self.any(("", f"{owner[-2:]}-u1", f"{owner[-2:]}-u2")),
+            driver=self.any(DRIVERS),
+            handle=self.any(("h1", "h2", "h3")),
+            metadata={"creationTimestamp": self.instant()},
+        )
+
+    def pod(self) -> Object:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "default-rs", "controller": True}
+        return pod_with(
+            self.any(("p1", "p2")),
+            *self.rng.sample(("d1", "d2"), self.any((0, 1, 2))),
+            on=self.maybe("a", "b"),
+            metadata={"ownerReferences": self.any(([], [owner]))},
+            status={"phase": self.any(("Pending", "Running", "Failed"))},
+        )
+
+    def capacity(self) -> Object:
+        topologies: list[Any] = [{"matchLabels": {HOST: each}} for each in NODES]
+        topologies += [{}, {"matchLabels": {ZONE: "z1"}}, None]
+        topologies += [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["x"]}]}]
+        topologies += [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]
+        dated = {"managedFields": [{"time": self.instant()}]}
+        metadata = self.any(({}, dated, dated, dated))
+        name, told = self.any(("c1", "c2", "c3")), self.any(topologies)
+        return capacity(self.any(CLASSES), name=name, free="10Gi", topology=told, metadata=metadata)
+
+    def replica_set(self) -> Object:
+        of = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": True}
+        meta = {"name": "rs", "namespace": "default", "uid": "default-rs", "ownerReferences": self.any(([], [of]))}
+        return convert(ReplicaSet, {"kind": "ReplicaSet", "metadata": meta})
+
+    def storage_class(self) -> Object:
+        return storage_class(self.any(CLASSES), provisioner=self.any(DRIVERS), group=self.maybe("g"))
+
+    def driver(self) -> Object:
+        return driver(self.any(DRIVERS), rebuilding=self.any((True, False)))
+
+    def csi_node(self) -> Object:
+        return csi_node(self.any(NODES), self.any(({}, {"csi.example": 2}, {DRIVER_NAME: None})))
+
+    def attachment(self) -> Object:
+        volume_name = self.any(("pv-1", "pv-2", "pv-3"))
+        return attachment(self.any(("t1", "t2")), volume_name, self.any(NODES), error=self.maybe("full"))
+
+    def object(self) -> Object:
+        often = (self.node, self.claim, self.claim, self.volume, self.volume, self.pod, self.pod, self.capacity)
+        seldom = (self.replica_set, self.storage_class, self.driver, self.csi_node, self.attachment)
+        found: Object = self.any((*often, *seldom))()
+        return found
+
+    def memory(self) -> SchedulerMemory:
+        held = [
+            HeldCapacity(
+                self.any((Reservation.OBJECT, Reservation.LEDGER)),
+                f"kube-system/{self.any(('c1', 'c2'))}",
+                "uid",
+                "default/p1",
+                [f"default/{self.any(('d1', 'd2'))}"],
+                1 << 30,
+                START,
+                "promised",
+            )
+            for _ in range(self.any((0, 1, 2)))
+        ]
+        pods = [AssumedPod(f"default/{name}", f"default-{name}", self.any(NODES)) for name in ("p1", "p2")]
+        return SchedulerMemory(held=held, pods=pods[: self.any((0, 1, 2))])
+
+    def contents(self) -> DriverContents:
+        def place() -> Place:
+            return Place(self.any(NODES), self.any((0, 1)))
+
+        volumes = {
+            handle: Content(place(), 1 << 30, self.maybe(name), self.any((None, place())))
+            for handle, name in (("h1", "pvc-d1-u1"), ("h2", "pvc-d2-u2"))[: self.any((0, 1, 2))]
+        }
+        sizes = {"a": (4 << 30, 2 << 30), "b": (9 << 30,)}
+        return DriverContents(DRIVER_NAME, sizes, volumes, {place(): 5}, {place(): 7} if self.any((0, 1)) else {})
+
+    def faults(self) -> list[Fault]:
+        return [Fault(self.any(("stale-figures", "dead")), self.maybe("a", "b"))] if self.any((0, 1)) else []
 
 
-@st.composite
-def nodes(draw):
-    labels = {ZONE: draw(st.sampled_from(["z1", "z2"])), "disk": draw(st.sampled_from(["x", "y"]))}
-    return node(draw(names), labels=labels, unschedulable=draw(st.booleans()))
+def step(model: ClusterModel, drawn: Drawn) -> tuple[str, object]:
+    """Let one thing happen; gives it, to be told when the rows are wrong after it."""
+    verb = drawn.any(("put",) * 8 + ("remove",) * 3 + ("remember", "look_into", "suffer"))
+    known = list(model.objects)
+    what: Any = None
+    if verb == "put":
+        what = drawn.object()
+        model.put(what)
+    elif verb == "remove":
+        what = drawn.any(known) if known else drawn.object()
+        model.remove(what)
+    elif verb == "remember":
+        what = drawn.memory()
+        model.remember(what)
+    elif verb == "look_into":
+        what = drawn.contents()
+        model.look_into(what)
+    else:
+        what = drawn.faults()
+        model.suffer(what)
+    return verb, what
 
 
-@st.composite
-def claims(draw):
-    annotations = {}
-    if target := draw(some):
-        annotations[REBUILD_TARGET] = target
-    named = draw(st.sampled_from(["", "pv-1", "pv-2"]))
-    name, uid = draw(claim_names), draw(st.sampled_from(["u1", "u2"]))
-    return claim(
-        name,
-        class_name=draw(class_names),
-        volume=named,
-        bound=bool(named) and draw(st.booleans()),
-        selected_node=draw(some),
-        metadata={"annotations": annotations, "uid": f"{name}-{uid}"},
-    )
-
-
-@st.composite
-def volumes(draw):
-    labels = [("kubernetes.io/hostname", ["a", "b", "c"]), ("disk", ["x", "y"]), (ZONE, ["z1", "z2"])]
-    key, values = draw(st.sampled_from(labels))
-    affinity = {"key": key, "operator": "In", "values": draw(st.lists(st.sampled_from(values), min_size=1, max_size=2))}
-    owner = draw(st.sampled_from(["", "default/d1", "default/d2"]))
-    uid = f"{owner.rpartition('/')[2]}-{draw(st.sampled_from(['u1', 'u2']))}"
-    made_at = draw(instants)
-    return volume(
-        draw(volume_names),
-        class_name=draw(class_names),
-        affinity=draw(st.sampled_from([None, affinity])),
-        claim=owner,
-        claim_uid=draw(st.sampled_from(["", uid])),
-        driver=draw(drivers),
-        handle=draw(st.sampled_from(["h1", "h2", "h3"])),
-        metadata={"creationTimestamp": at(made_at)} if made_at is not None else {},
-    )
-
-
-@st.composite
-def pods(draw):
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "default-rs", "controller": True}
-    return pod_with(
-        draw(st.sampled_from(["p1", "p2"])),
-        *draw(st.lists(claim_names, max_size=2)),
-        on=draw(some),
-        metadata={"ownerReferences": draw(st.sampled_from([[], [owner]]))},
-        status={"phase": draw(st.sampled_from(["Pending", "Running", "Failed"]))},
-    )
-
-
-@st.composite
-def capacities(draw):
-    topologies = [
-        {},
-        {"matchLabels": {"kubernetes.io/hostname": draw(names)}},
-        {"matchLabels": {ZONE: "z1"}},
-        {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["x"]}]},
-        {"matchExpressions": [{"key": "disk", "operator": "Exists"}]},
-        None,
-    ]
-    written_at = draw(instants)
-    metadata = {"managedFields": [{"time": at(written_at)}]} if written_at is not None else {}
-    return capacity(
-        draw(class_names),
-        name=draw(st.sampled_from(["c1", "c2", "c3"])),
-        free="10Gi",
-        topology=draw(st.sampled_from(topologies)),
-        metadata=metadata,
-    )
-
-
-def owners():
-    of = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": True}
-    meta = {"name": "rs", "namespace": "default", "uid": "default-rs"}
-    return st.sampled_from([[], [of]]).map(
-        lambda refs: convert(ReplicaSet, {"kind": "ReplicaSet", "metadata": {**meta, "ownerReferences": refs}})
-    )
-
-
-objects = st.one_of(
-    nodes(),
-    claims(),
-    volumes(),
-    pods(),
-    capacities(),
-    owners(),
-    st.builds(storage_class, class_names, provisioner=drivers, group=st.sampled_from(["", "g"])),
-    st.builds(driver, drivers, rebuilding=st.booleans()),
-    st.builds(csi_node, names, st.sampled_from([{}, {"csi.example": 2}, {DRIVER_NAME: None}])),
-    st.builds(attachment, st.sampled_from(["t1", "t2"]), volume_names, names, error=st.sampled_from(["", "full"])),
-)
-holds = st.builds(
-    lambda mode, key, held: HeldCapacity(
-        mode, f"kube-system/{key}", key, "default/p1", [f"default/{held}"], 1 << 30, START, "promised"
-    ),
-    st.sampled_from([Reservation.OBJECT, Reservation.LEDGER]),
-    st.sampled_from(["c1", "c2"]),
-    claim_names,
-)
-assumed = st.builds(
-    lambda pod, on: AssumedPod(f"default/{pod}", f"default-{pod}", on), st.sampled_from(["p1", "p2"]), names
-)
-memories = st.builds(
-    lambda held, sent: SchedulerMemory(held=held, pods=list({each.uid: each for each in sent}.values())),
-    st.lists(holds, max_size=2),
-    st.lists(assumed, max_size=2),
-)
-places = st.builds(Place, names, st.integers(0, 1))
-lying = st.builds(
-    Content,
-    places,
-    st.just(1 << 30),
-    st.sampled_from(["", "pvc-d1-u1", "pvc-d2-u2"]),
-    st.sampled_from([None, Place("b", 0)]),
-)
-known_contents = st.builds(
-    lambda volumes, snapshots: DriverContents(
-        DRIVER_NAME, {"a": (4 << 30, 2 << 30), "b": (9 << 30,)}, volumes, snapshots
-    ),
-    st.dictionaries(st.sampled_from(["h1", "h2"]), lying, max_size=2),
-    st.dictionaries(places, st.just(5), max_size=1),
-)
-faults = st.lists(st.builds(Fault, st.sampled_from(["stale-figures", "dead"]), some), max_size=1)
-steps = st.one_of(
-    st.tuples(st.just("put"), objects),
-    st.tuples(st.just("remove"), objects),
-    st.tuples(st.just("remember"), memories),
-    st.tuples(st.just("look_into"), known_contents),
-    st.tuples(st.just("suffer"), faults),
-    st.tuples(st.just("wait"), st.sampled_from([30, 200])),
-)
-
-
-def rows_of(model):
+def rows_of(model: ClusterModel) -> dict[str, dict[str, Any]]:
     return {name: dict(model.collections.rows(name)) for name in COLLECTIONS}
 
 
-def afresh(model):
-    """The rows of a model that is told everything at once."""
+def afresh(model: ClusterModel) -> dict[str, dict[str, Any]]:
+    """The rows of a model that is told everything at once, in another order."""
     other = ClusterModel(Collections())
     other.remember(model.memory)
     other.suffer(model.faults)
@@ -204,14 +205,14 @@ def afresh(model):
     return rows_of(other)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(steps, max_size=25))
-def test_rows_kept_up_to_date_are_those_made_afresh(taken):
-    model, now = ClusterModel(Collections()), START
-    for verb, what in taken:
-        if verb == "wait":
-            now += timedelta(seconds=what)
-        else:
-            getattr(model, verb)(what)
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_rows_kept_up_to_date_are_those_made_afresh(seed: int):
+    drawn, model, now = Drawn(seed), ClusterModel(Collections()), START
+    for _ in range(drawn.any((0, 20))):
+        model.put(drawn.object())
+    for _ in range(30):
+        taken = step(model, drawn)
+        now += timedelta(seconds=drawn.any((0, 0, 30, 200)))
         model.settle(now)
-        assert rows_of(model) == afresh(model), (verb, what)
+        assert rows_of(model) == afresh(model), taken

@@ -143,6 +143,8 @@ class ClusterModel:
         self._settle_volumes(touched)
         keys = self._book.look_at(touched.capacities | self._book.due(self.now), self.now)
         self._write("capacities", ((key, self._book.row_of(key, self.now)) for key in keys))
+        for key in touched.residents & self.objects.pods.keys():
+            touched.nodes.add(self.objects.pods[key].spec.node_name or self.decided(key))
         touched.nodes.discard("")
         self._write("nodes", ((name, self._node_row(name)) for name in touched.nodes))
         self._write("pods", ((key, pod_rows.row_of(self.objects, key, self.decided(key))) for key in touched.pods))
@@ -161,17 +163,22 @@ class ClusterModel:
         self._touched.changed(old, new)
         self.lanes.changed(old, new, self.now)
         for each in (old, new):
-            content = None
-            if isinstance(each, PersistentVolume) and each.spec.csi is not None:
-                content = self.contents.volumes.get(each.spec.csi.volume_handle)
-            elif isinstance(each, PersistentVolumeClaim):
-                content = self.contents.volumes.get(self.contents.by_name.get(f"pvc-{each.uid}", ""))
-            if content is not None:
-                self._touched.nodes.update(place.node for place in content.places())
+            self._touched.nodes.update(self._nodes_with(each))
             if each is not None and (told := self._assumed.get(each.uid)) is not None:
                 self._touched.nodes.add(told.node)
         if isinstance(old, PersistentVolumeClaim) and (new is None or new.uid != old.uid):
             self._errors.pop(old.uid, None)
+
+    def _nodes_with(self, found: Object | None) -> Iterator[str]:
+        """Nodes in whose pools something lies that was made for a claim, or that a volume stands for."""
+        handle = ""
+        if isinstance(found, PersistentVolume) and found.spec.csi is not None:
+            handle = found.spec.csi.volume_handle
+        elif isinstance(found, PersistentVolumeClaim):
+            handle = self.contents.by_name.get(f"pvc-{found.uid}", "")
+        content = self.contents.volumes.get(handle)
+        if content is not None:
+            yield from (place.node for place in content.places())
 
     def _settle_volumes(self, touched: Touched) -> None:
         besides = Besides(self.contents, self._errors, self._held_since)
@@ -185,6 +192,9 @@ class ClusterModel:
                     self._volumes_on.mark(node, key, is_there=is_there)
                     touched.nodes.add(node)
                     touched.capacities |= self._book.of_node[node]
+                volume = self.objects.volumes.get(row.volume) if isinstance(row, VolumeRow) else None
+                touched.nodes.update(self._nodes_with(volume))
+            touched.nodes.update(self._nodes_with(self.objects.claims.get(key)))
             self._write("volumes", ((key, after),))
 
     def _home(self, claim: Key) -> str:

@@ -28,6 +28,8 @@ class Touched:
         self.classes: set[str] = set()
         self.places: set[str] = set()
         """Nodes that came or went: what is there is told otherwise."""
+        self.residents: set[Key] = set()
+        """Pods on whose nodes other volumes may be mounted."""
         self._labels: set[tuple[str, str] | None] = set()
 
     def changed(self, old: Object | None, new: Object | None) -> None:
@@ -75,10 +77,9 @@ class Touched:
             self.volumes.add(volume.spec.claim_ref.key)
 
     def claim_users(self, keys: Iterable[Key]) -> None:
-        """Nodes whose pods mount these claims: their slots may be others."""
+        """Pods that mount these claims: on their nodes the slots may be others."""
         for key in keys:
-            for pod in self._objects.pods_of_claim[key]:
-                self.nodes.add(self._objects.pods[pod].spec.node_name)
+            self.residents |= self._objects.pods_of_claim[key]
 
     def spread(self) -> None:
         """From labels of nodes to what they reach. Many nodes of a zone are one look at what asks for the zone."""
