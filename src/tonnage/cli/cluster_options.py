@@ -23,6 +23,7 @@ from tonnage.cli.completion.values import contexts, files, namespaces
 from tonnage.cli.options import feature_gates
 from tonnage.cli.output import say
 from tonnage.endpoints import ENDPOINTS_FILE_NAME, Endpoint, read_endpoints
+from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.private_files import NotOurs
 
@@ -143,9 +144,19 @@ class ClusterQuestion:
 
     @property
     def embedded_folder(self) -> Path | None:
-        """The folder of the `tonnage up` whose kubeconfig was named; None for any other cluster."""
+        """The folder of the `tonnage up` whose kubeconfig was named; None for any other cluster.
+
+        A context of that kubeconfig that leads to another server is another cluster.
+        """
         folder = self.kubeconfig_file.absolute().parent if self.kubeconfig_file is not None else None
-        return folder if folder is not None and (folder / ENDPOINTS_FILE_NAME).exists() else None
+        if folder is None or not (folder / ENDPOINTS_FILE_NAME).exists():
+            return None
+        try:
+            served = read_endpoints(folder).get("apiserver")
+        except TonnageError:  # somebody else's, or broken: then it is not known to be that cluster
+            return None
+        is_its_server = served is not None and served.url.rstrip("/") == self.connection.cluster.server.rstrip("/")
+        return folder if is_its_server else None
 
     def scheduler_user(self) -> User:
         """Who asks a scheduler that was named: the token's owner, else the kubeconfig's user. Raises UsageError.

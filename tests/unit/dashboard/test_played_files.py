@@ -62,6 +62,10 @@ def test_each_step_says_what_happened_and_why_there():
     frames = play("24-three-parts/joint-packing")["frames"]
     first, refused = frames[1], frames[4]
     assert first["caption"].startswith("Claims of one pod must find room together")
+    assert [frame["title"] for frame in frames[1:3]] == [
+        "schedule shelves/search",
+        "apply PersistentVolume shelves-search-0 and 7 more",
+    ]
     assert first["answer"]["node"] == "shelf-2"
     assert first["answer"]["why"] == ["it is the only node that fits"]
     assert "shelves/search-0 takes 80Gi of 100Gi" in first["answer"]["claims"][0]

@@ -97,7 +97,7 @@ def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, fil
             run.objects,
             run.engine,
             run.clock.now(),
-            title=result.title,
+            title=_title(result),
             lines=_lines(result),
             waits=waits,
             caption=caption,
@@ -105,6 +105,14 @@ def _replay(given: GivenFiles, asking: Asking, configuration: Configuration, fil
         )
         if film.is_full:
             raise _IsFull
+
+
+def _title(result: StepResult) -> str:
+    """What a step is called in a list of steps: one that applies or deletes names the first of its objects."""
+    if result.title not in ("apply", "delete") or not result.lines:
+        return result.title
+    more = f" and {len(result.lines) - 1} more" if len(result.lines) > 1 else ""
+    return f"{result.title} {result.lines[0].rpartition(' ')[0]}{more}"
 
 
 def _lines(result: StepResult) -> list[str]:

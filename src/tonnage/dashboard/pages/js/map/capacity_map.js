@@ -122,7 +122,7 @@ export class CapacityMap {
     else this.panel.refresh(touched, changed);
     if (touched.isArranged || this.isResorted(touched)) this.arrange();
     else if (touched.isLoose && this.arrangeLoose()) this.lay();
-    else if (this.isHeightChanged(touched.nodes)) this.lay();
+    else if (!this.isLaid || this.isHeightChanged(touched.nodes)) this.lay();
     else this.grid.draw(touched);
     this.controls?.refresh();
   }

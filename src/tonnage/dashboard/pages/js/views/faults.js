@@ -4,7 +4,7 @@ import {ask} from "../api.js";
 import {confirmed} from "../dialog.js";
 import {el, keyed, replace} from "../dom.js";
 import {problem} from "../problem.js";
-import {name} from "../table.js";
+import {name, table} from "../table.js";
 import {NodePicker} from "../what_if/node_picker.js";
 
 export const title = "Faults";
@@ -33,6 +33,7 @@ class FaultsView {
     this.held = el("ul", {class: "held", "aria-label": "What goes wrong now"});
     this.none = el("p", {class: "quiet"}, "Nothing is made to go wrong.");
     this.told = el("div", {});
+    this.list = el("div", {});
     this.kind = el("select", {id: "fault-kind", onchange: () => this.drawForm()});
     this.meaning = el("p", {class: "meaning", id: "fault-meaning"});
     this.value = el("input", {id: "fault-value", type: "number", min: 0, step: "any"});
@@ -58,7 +59,7 @@ class FaultsView {
       this.where,
       el("p", {class: "actions"}, el("button", {type: "submit", class: "main"}, "Set the fault …")),
     );
-    main.append(this.told, el("div", {class: "faults"}, el("section", {}, el("h3", {}, "Goes wrong now"), this.none, this.held, this.clearAll), form));
+    main.append(this.told, el("div", {class: "faults"}, el("section", {}, el("h3", {}, "Goes wrong now"), this.none, this.held, this.clearAll, this.list), form));
     this.drawHeld();
     this.load();
   }
@@ -71,8 +72,16 @@ class FaultsView {
       return;
     }
     replace(this.kind, Object.keys(this.kinds).map(each => el("option", {value: each}, each)));
+    const choose = each => el("button", {type: "button", class: "link", onclick: () => this.choose(each)}, each);
+    replace(this.list, table("What can be made to go wrong", ["Kind", "What it does", "Asks for", "Played by"], Object.entries(this.kinds).map(([each, kind]) => [choose(each), kind.meaning, kind.value || "-", kind.playedBy])));
     this.drawForm();
     this.drawHeld();
+  }
+
+  choose(kind) {
+    this.kind.value = kind;
+    this.drawForm();
+    (this.value.hidden ? this.picker.field : this.value).focus();
   }
 
   drawForm() {

@@ -1,0 +1,43 @@
+"""Which clusters are told to be those of a `tonnage up`: faults may be set in those alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tonnage.cli.cluster_options import ClusterQuestion
+from tonnage.endpoints import write_endpoints
+from tonnage.gates import Gates
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: embedded
+contexts:
+- {name: embedded, context: {cluster: embedded, user: me}}
+- {name: production, context: {cluster: production, user: me}}
+clusters:
+- {name: embedded, cluster: {server: "https://127.0.0.1:6443"}}
+- {name: production, cluster: {server: "https://production.example:6443"}}
+users:
+- {name: me, user: {token: t}}
+"""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG)
+    return file
+
+
+def question(kubeconfig: Path, context: str = "") -> ClusterQuestion:
+    return ClusterQuestion((), kubeconfig, context, "", None, None, None, None, Gates())
+
+
+def test_the_folder_of_a_kubeconfig_counts_for_its_own_server_alone(kubeconfig: Path):
+    assert question(kubeconfig).embedded_folder is None
+    write_endpoints(kubeconfig.parent, {"apiserver": "https://127.0.0.1:6443"}, {})
+    assert question(kubeconfig).embedded_folder == kubeconfig.parent
+    assert question(kubeconfig, "production").embedded_folder is None
