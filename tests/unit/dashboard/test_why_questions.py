@@ -27,6 +27,7 @@ from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
+from tonnage.whatif.pending.pending import PendingQuestion
 from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, NominatedPod, SchedulerMemory
 
 CREATED = {"creationTimestamp": "2026-11-15T02:00:00Z"}
@@ -164,6 +165,27 @@ async def test_work_that_takes_too_long_is_ended_and_says_how_far_it_came(asking
     told = await settled(PendingAnswers(shown(*full_cluster()), asking))
     assert told["partial"]
     assert told["decided"] < told["count"] == 2
+
+
+async def test_changes_go_on_streaming_while_what_waits_is_worked_out(asking, monkeypatch):
+    cluster, may_end = shown(*full_cluster()), threading.Event()
+    decide = PendingQuestion.decide
+
+    def held_up(question: PendingQuestion, step: Any) -> None:
+        may_end.wait(10)
+        decide(question, step)
+
+    monkeypatch.setattr(PendingQuestion, "decide", held_up)
+    answer = asyncio.create_task(PendingAnswers(cluster, asking).latest())
+    follower = cluster.collections.follow()
+    follower.take()
+    await asyncio.sleep(0)
+    cluster.put(node("new"))
+    await follower.changed()
+    assert "new" in json.loads(follower.take())["set"]["nodes"]
+    assert not answer.done()
+    may_end.set()
+    assert json.loads(await answer)["count"] == 2
 
 
 async def test_a_question_that_somebody_waits_for_goes_before_what_is_kept_up_to_date():
