@@ -6,7 +6,7 @@ UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examp
 # Tests start programs hundreds of times, and every worker loads every test: with bytecode kept, that takes a third less.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup test test-unit test-all soak check fix package manifests try-install proto demo fuzz properties perf reports pictures reference docs ci
+.PHONY: help setup test test-unit test-all soak check fix package manifests try-install proto demo fuzz properties perf reports pictures screenshots reference docs ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ reports: setup  ## write report.html beside the examples, as their commands answ
 
 pictures: setup  ## draw docs/pictures/
 	$(PY) scripts/draw-pictures
+
+screenshots: setup  ## take the dashboard's pictures of docs/pictures/ of a running cluster (needs chromium and kubectl)
+	TONNAGE_PICTURES=docs/pictures $(PY) -m pytest tests/dashboard/test_pictures.py
 
 reference: setup  ## write docs/reference/ from the code: pages and JSON schemas
 	$(PY) scripts/write-reference

@@ -9,23 +9,20 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import signal
 import stat
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from dashboard_window import CHROMIUM, Window
+from dashboard_window import Window
 from playwright.async_api import Locator, expect
+from watched_cluster import Watched, watched_cluster
 
 from tonnage.faults import Fault, FaultFile
 from tonnage.stories.objects import stateful_set
 from tonnage.testing.http import free_port
-from tonnage.testing.processes import Up, start_cluster, start_up
+from tonnage.testing.processes import start_cluster
 from tonnage.testing.programs import spawn
 
 pytestmark = pytest.mark.kubectl
@@ -47,37 +44,10 @@ NOTE_WHAT_LEAVES_AND_COMES = """() => {
 """A rebuild is short, and a test that looks now and then may miss it."""
 
 
-class Watched(Up):
-    """A running cluster, and the address of its dashboard."""
-
-    dashboard: str
-
-    async def kubectl(self, *arguments: str, given: Any = None) -> str:
-        done = await asyncio.to_thread(
-            subprocess.run,
-            ["kubectl", "--kubeconfig", str(self.kubeconfig), "--cache-dir", str(self.folder / "cache"), *arguments],
-            input=yaml.safe_dump(given) if given is not None else None,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    if CHROMIUM is None or shutil.which("kubectl") is None:
-        pytest.skip("needs a chromium and kubectl on the PATH")
-    running = start_up(tmp_path_factory.mktemp("up"), "--dashboard", "--dashboard-port", "0")
-    assert isinstance(running.process, subprocess.Popen) and running.process.stdout is not None
-    line = running.process.stdout.readline()
-    assert line.startswith("dashboard http://127.0.0.1:"), line
-    running.__class__ = Watched
-    assert isinstance(running, Watched)
-    running.dashboard = line.split()[1]
-    yield running
-    assert running.stop() == 0
+    with watched_cluster(tmp_path_factory.mktemp("up")) as running:
+        yield running
 
 
 def cell(window: Window, node: str) -> Locator:
