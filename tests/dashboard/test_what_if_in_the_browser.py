@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 from dashboard_window import Opened, Serve
 from playwright.async_api import expect
 
 from dashboard_requests import EXAMPLES, cluster_of_files
+from tonnage.objects.core_v1 import Node
+from tonnage.objects.meta import ObjectMeta
 
 MILL = EXAMPLES / "14-drain-preview" / "cluster.yaml"
 FIT = [EXAMPLES / "13-fit" / "cluster.yaml", EXAMPLES / "13-fit" / "kafka.yaml"]
@@ -77,3 +80,21 @@ async def test_replicas_are_counted_and_shown_on_nodes(serve: Serve, open_window
 def contains(*words: str) -> re.Pattern[str]:
     """Words that an attribute has somewhere, in this order or the other way round."""
     return re.compile(".*".join(map(re.escape, words)) + "|" + ".*".join(map(re.escape, reversed(words))))
+
+
+async def test_hostile_names_are_text_in_answers_and_do_not_break_the_page(serve: Serve, open_window: Opened):
+    """A message of a pod is anything; a node's name may be long, and what is asked for stands in the address."""
+    long_name = "n" * 200
+    cluster = cluster_of_files(MILL)
+    cluster.put(Node(metadata=ObjectMeta(name=long_name)))
+    window = await open_window(await serve(cluster), viewport={"width": 360, "height": 800})
+    window.expected.append("422")
+    page = window.page
+    asked = "<img src=x onerror=alert(1)>\u202egnp.exe"
+    await window.go(f"what-if/drain/{quote(asked, safe='')}")
+    await expect(page.get_by_role("alert")).to_contain_text("<img src=x onerror=alert(1)>")
+    assert await page.locator("img").count() == 0
+    await window.go(f"what-if/drain/{long_name}")
+    await expect(page.locator(".verdict")).to_contain_text("it holds")
+    widths = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert widths[0] <= widths[1], "nothing is wider than the window"

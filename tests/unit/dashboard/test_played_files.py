@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from itertools import pairwise
 from typing import Any
 
@@ -134,6 +135,13 @@ def test_captions_are_the_comments_above_steps():
 
 def test_the_three_parts_are_offered_first_and_by_name():
     assert [(each.name, each.part) for each in examples()[:3]] == list(TEACHES.items())
+
+
+def test_the_package_has_what_the_checkout_offers():
+    told = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text())
+    packaged = told["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    offered = {each.name.partition("/")[0] for each in examples()}
+    assert packaged == {f"examples/{name}": f"tonnage/examples/{name}" for name in offered}
 
 
 @pytest.mark.parametrize(
