@@ -10,8 +10,10 @@ import asyncio
 import json
 import logging
 import re
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -24,6 +26,9 @@ from tonnage.dashboard.server.attempts import AT_ONCE
 from tonnage.dashboard.server.program import DashboardSettings, shown
 from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
 from tonnage.dashboard.wire.rows import NoticeRow
+from tonnage.errors import TonnageError
+from tonnage.serving.server_tls import ServerTls
+from tonnage.serving.serving_certificate import ServingCertificate
 from tonnage.testing.builders import node
 
 TOKEN = "a-token-for-the-tests-alone"
@@ -401,3 +406,39 @@ async def test_the_server_ends_while_streams_are_open() -> None:
         for reader, writer in streams:
             await reader.read()
             writer.close()
+
+
+# -- where others can reach it ----------------------------------------------------------------------------------------
+
+
+async def test_an_address_that_is_not_loopback_is_never_served_without_tls() -> None:
+    with pytest.raises(TonnageError) as told:
+        async with opened(host="0.0.0.0"):
+            pass
+    assert told.value.message == "0.0.0.0 is not this machine alone: a dashboard is served there with TLS only"
+
+
+async def test_with_tls_the_cookie_is_secure_and_only_addresses_and_allowed_names_are_ours(tmp_path: Path) -> None:
+    tls = ServerTls(ServingCertificate(tmp_path / "tls", ("127.0.0.1", "storage.example"), SystemClock()))
+    async with opened(host="0.0.0.0", tls=tls, allowed_hosts=("storage.example",)) as door:
+        assert door.address.startswith(f"https://storage.example:{door.port}/#token=")
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "tls" / "ca.crt"))
+        codes = {}
+        for host in ("127.0.0.1", "10.1.2.3", "storage.example", "evil.example"):
+            codes[host] = await _login_over_tls(door, trusting, f"{host}:{door.port}")
+    assert [code for code, _ in codes.values()] == [200, 200, 200, 421]
+    name, *parts = codes["storage.example"][1].split("; ")
+    assert name.startswith(f"__Host-tonnage-dashboard-{door.port}=")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/", "Secure"} <= set(parts)
+    certificate, authority = tls.fingerprints()
+    assert re.fullmatch("([0-9A-F]{2}:){31}[0-9A-F]{2}", certificate) and certificate != authority
+
+
+async def _login_over_tls(door: Door, trusting: ssl.SSLContext, host: str) -> tuple[int, str]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port, ssl=trusting, server_hostname="127.0.0.1")
+    body = json.dumps({"token": TOKEN})
+    lines = ["POST /login HTTP/1.1", f"Host: {host}", f"Origin: https://{host}", PAGE, f"Content-Length: {len(body)}"]
+    writer.write("\r\n".join([*lines, "Connection: close", "", body]).encode())
+    answer = Answer(await asyncio.wait_for(reader.read(), 20))
+    writer.close()
+    return answer.code, answer.headers.get("set-cookie", "")
