@@ -290,3 +290,12 @@ async def test_events_that_cannot_be_read_are_noted():
     cluster.put(pod("p"))
     told = json.loads(await pod_story(cluster, "default/p"))
     assert told["notes"] == ["Events cannot be read: events is forbidden"]
+
+
+async def test_the_choice_among_equals_does_not_depend_on_who_came_first(asking, tmp_path):
+    nodes = [node(f"n{number}") for number in range(8)]
+    command = CliRunner().invoke(
+        explain, ["-f", written(tmp_path, [*nodes, pod("p")]), "--pod", "default/p", "-o", "json"]
+    )
+    told = json.loads(await Explanations(shown(pod("p"), *reversed(nodes)), asking).of("default/p"))
+    assert told["answer"]["node"] == json.loads(command.stdout)["node"]

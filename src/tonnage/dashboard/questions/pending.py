@@ -21,7 +21,6 @@ import msgspec
 from tonnage.clock import Clock, rfc3339
 from tonnage.dashboard.questions.asking import AskedCluster, Asking, Limit
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import Pod
 from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.interruptions import OutOfTime
 from tonnage.whatif.pending.pending import PendingQuestion
@@ -82,9 +81,7 @@ class PendingAnswers:
         loop = asyncio.get_running_loop()
         try:
             revision = self._cluster.collections.revision
-            # Only pods of Jobs are told as somebody else's: of a CronJob. Workloads are listed for them alone.
-            has_jobs = any(map(_is_of_job, self._cluster.model.objects.pods.values()))
-            state = await self._cluster.state(with_workloads=has_jobs)
+            state = await self._cluster.state(with_workloads=True)
             # An older answer that is whole is calmer than a newer one that grows.
             early = self._tell if self._latest is None else None
             tell = (lambda found: loop.call_soon_threadsafe(early, found)) if early is not None else None
@@ -151,11 +148,6 @@ class PendingAnswers:
             foreign=self._asking.foreign,
             note=notes.append,
         )
-
-
-def _is_of_job(pod: Pod) -> bool:
-    owner = pod.metadata.controller
-    return not pod.spec.node_name and owner is not None and owner.kind == "Job"
 
 
 class _Intervals:
