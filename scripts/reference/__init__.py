@@ -19,6 +19,7 @@ PAGES: Final = {
     "gates.md": "gates",
     "endpoints.md": "endpoints",
     "json.md": "json_answers",
+    "dashboard.md": "dashboard",
     "metrics.md": "metrics",
     "events.md": "events",
     "exit-codes.md": "exit_codes",
