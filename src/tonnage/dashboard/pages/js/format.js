@@ -23,10 +23,17 @@ export function percent(share) {
   return share === null || share === undefined ? "unknown" : `${Math.floor(share * 100)} %`;
 }
 
+let now = () => Date.now();
+
+/** Whose time counts: a replay's while it is shown, a function that gives milliseconds; without one this machine's. */
+export function tellTimeBy(clock = () => Date.now()) {
+  now = clock;
+}
+
 /** How long ago an instant (RFC 3339) was: "12 s", "4 min", "3 h", "2 d"; "" for none. */
-export function ago(instant, now = Date.now()) {
+export function ago(instant, at = now()) {
   if (!instant) return "";
-  const seconds = Math.max(0, Math.round((now - Date.parse(instant)) / 1000));
+  const seconds = Math.max(0, Math.round((at - Date.parse(instant)) / 1000));
   if (seconds < 120) return `${seconds} s`;
   if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
   if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
@@ -38,7 +45,7 @@ export function clockTime(instant) {
   if (!instant) return "";
   const at = new Date(instant);
   const time = at.toLocaleTimeString();
-  return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString()} ${time}`;
+  return at.toDateString() === new Date(now()).toDateString() ? time : `${at.toLocaleDateString()} ${time}`;
 }
 
 /** count(1, "node") → "1 node", count(2, "node") → "2 nodes". */

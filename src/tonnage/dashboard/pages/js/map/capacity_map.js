@@ -6,6 +6,7 @@
 //     label: "Capacity map",  what screen readers call it
 //     hasControls: true,      search, zoom, filters, legend; without them the map follows `choices`
 //     choices: {…},           {colourBy, group, sort, level, isTroubleOnly, isCordonedOnly, storageClass, search}: what it begins with
+//     isLive: true,           whether its nodes and pods are those of the cluster that is shown: details lead to their pages
 //     onNode: name => …,      instead of opening details: what a click or Enter on a node does, its claims included
 //     marks: {…},             what is to be seen in a plan or a step of a replay, see `mark`
 //   });
@@ -46,7 +47,7 @@ export function drawMap(container, state, options = {}) {
 
 export class CapacityMap {
   constructor(container, state, options = {}) {
-    this.options = {storageKey: "map", label: "Capacity map", hasControls: true, ...options};
+    this.options = {storageKey: "map", label: "Capacity map", hasControls: true, isLive: true, ...options};
     this.container = container;
     const asks = (this.asks = new AbortController()); // ends every listener on the document and the window
     this.choices = {...chosen(this.options.storageKey), ...options.choices};

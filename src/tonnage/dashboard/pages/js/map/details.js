@@ -9,7 +9,7 @@ import {keptLines, stateWords} from "./words.js";
 const MOST = 200;
 
 /** A node: its state, pools with figures, slots, what is kept back for whom, and its claims. */
-export function nodeDetails(fact, state, bars) {
+export function nodeDetails(fact, state, bars, {isLive = true} = {}) {
   const {row} = fact;
   const entries = entriesOf(fact.told);
   return [
@@ -20,12 +20,12 @@ export function nodeDetails(fact, state, bars) {
       fact.size !== null && row.pools?.length ? ["size", bytes(fact.size)] : null,
       ["pods", row.pods ?? 0],
     ]),
-    row.gone ? null : el("p", {}, el("a", {href: `#/what-if/drain/${encodeURIComponent(row.name)}`, "data-id": "drain"}, "Preview a drain of this node")),
+    row.gone || !isLive ? null : el("p", {}, el("a", {href: `#/what-if/drain/${encodeURIComponent(row.name)}`, "data-id": "drain"}, "Preview a drain of this node")),
     fact.signs.length ? el("ul", {class: "sign-list"}, fact.signs.map(sign => el("li", {class: sign.isTrouble ? "trouble" : ""}, el("b", {}, `${sign.mark} ${sign.word}`), sign.why ? el("span", {}, ": ", el("bdi", {}, sign.why)) : null))) : null,
     taints(row),
     section("Pools", bars, fact.bars.some(bar => bar.stale) ? fact.told.filter(([, each]) => each.stale).map(([, each]) => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, each.stale))) : null),
     fact.told.length ? section("Capacity objects", table(["class", "free", "largest volume", "told"], fact.told.map(([, each]) => [each.storageClass, (each.pools ?? []).map(bytes).join(", ") || "not told", each.largest === undefined ? "" : bytes(each.largest), clockTime(each.toldAt)]))) : null,
-    entries.length ? section("Kept back", el("ul", {class: "kept-list"}, entries.map(entry => el("li", {}, keptLines(entry).slice(0, 1).map(line => el("p", {}, el("bdi", {}, line))), keptLines(entry).slice(1).map(line => el("p", {class: "quiet"}, el("bdi", {}, line))), podLink(entry.pod))))) : null,
+    entries.length ? section("Kept back", el("ul", {class: "kept-list"}, entries.map(entry => el("li", {}, keptLines(entry).slice(0, 1).map(line => el("p", {}, el("bdi", {}, line))), keptLines(entry).slice(1).map(line => el("p", {class: "quiet"}, el("bdi", {}, line))), podLink(entry.pod, isLive))))) : null,
     row.slots?.length ? section("Attach slots", row.slots.map(slotsElement)) : null,
     claimList("On their way here", fact.coming, state),
     claimList("Claims", fact.claims, state),
@@ -33,7 +33,7 @@ export function nodeDetails(fact, state, bars) {
 }
 
 /** A claim: where it is, since when, for whom, and where it goes. */
-export function claimDetails(key, row, state) {
+export function claimDetails(key, row, state, {isLive = true} = {}) {
   const seen = state.nodes.has(row.node ?? "");
   return [
     facts([
@@ -53,7 +53,7 @@ export function claimDetails(key, row, state) {
     row.terminating ? el("p", {}, "Being deleted.") : null,
     row.error ? el("p", {class: "trouble"}, "Cannot be made: ", el("bdi", {}, row.error)) : null,
     row.attachError ? el("p", {class: "trouble"}, "Cannot be attached: ", el("bdi", {}, row.attachError)) : null,
-    row.pods?.length ? section(count(row.pods.length, "pod"), el("ul", {class: "plain"}, row.pods.slice(0, MOST).map(pod => el("li", {}, podLink(pod), podWords(state.pods.get(pod)))))) : el("p", {class: "quiet"}, "No pod uses it."),
+    row.pods?.length ? section(count(row.pods.length, "pod"), el("ul", {class: "plain"}, row.pods.slice(0, MOST).map(pod => el("li", {}, podLink(pod, isLive), podWords(state.pods.get(pod)))))) : el("p", {class: "quiet"}, "No pod uses it."),
   ];
 }
 
@@ -68,7 +68,8 @@ export function podAddress(pod) {
   return `#/pod/${encodeURIComponent(pod.slice(0, cut))}/${encodeURIComponent(pod.slice(cut + 1))}`;
 }
 
-function podLink(pod) {
+function podLink(pod, isLive) {
+  if (!isLive) return el("bdi", {}, pod);
   return el("a", {href: podAddress(pod), "data-id": `pod ${pod}`}, el("bdi", {}, pod));
 }
 

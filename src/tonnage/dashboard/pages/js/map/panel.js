@@ -47,9 +47,9 @@ export class Panel {
     if (fact) {
       const bars = el("div", {class: "detail-bars"});
       showBars(bars, fact.bars, this.map.look());
-      replace(this.body, nodeDetails(fact, state, bars));
+      replace(this.body, nodeDetails(fact, state, bars, this.map.options));
     } else if (row) {
-      replace(this.body, claimDetails(key, row, state, facts));
+      replace(this.body, claimDetails(key, row, state, this.map.options));
     } else {
       replace(this.body, el("p", {}, `This ${kind} is not there any more.`));
     }

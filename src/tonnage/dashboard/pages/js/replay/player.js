@@ -3,7 +3,7 @@
 //   space plays and pauses, ← → step, Home and End jump
 
 import {el, replace, set, svg} from "../dom.js";
-import {count} from "../format.js";
+import {count, tellTimeBy} from "../format.js";
 import {drawMap} from "../map/capacity_map.js";
 import {Film} from "./film.js";
 import {stepWords} from "./words.js";
@@ -32,7 +32,8 @@ export class Player {
 
   /** Draw the map: once the element is on the page, for maps measure their place. */
   open() {
-    this.map = drawMap(this.place, this.film.state, {storageKey: "replay", label: `Map of ${this.title}`});
+    tellTimeBy(() => Date.parse(this.film.frame.at));
+    this.map = drawMap(this.place, this.film.state, {storageKey: "replay", label: `Map of ${this.title}`, isLive: false});
     this.show();
   }
 
@@ -147,5 +148,6 @@ export class Player {
     clearInterval(this.timer);
     this.controller.abort();
     this.map?.close();
+    tellTimeBy();
   }
 }
