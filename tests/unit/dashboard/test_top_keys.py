@@ -7,13 +7,11 @@ from contextlib import asynccontextmanager
 
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.terminal.app import Top
 from tonnage.dashboard.terminal.lines_view import LinesView
 from tonnage.dashboard.terminal.live_questions import LiveQuestions
 from tonnage.dashboard.wire.rows import NodeRow, NoticeRow
-from tonnage.gates import Gates
-from tonnage.scheduler.configuration_file import load_configuration
-from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.testing.builders import node, pod
 
 
@@ -35,9 +33,7 @@ class Screen:
 
 @asynccontextmanager
 async def screen_of(cluster: ShownCluster, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Screen]:
-    foreign: ForeignPlugins = {}
-    questions = LiveQuestions(cluster, load_configuration(None, Gates.parse(""), foreign), foreign, is_default=True)
-    app = Top(cluster, questions)
+    app = Top(cluster, LiveQuestions(cluster, Asking()))
     async with app.run_test(size=size) as pilot:
         yield Screen(app, pilot)
 

@@ -9,6 +9,7 @@ import sys
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
+from tonnage.cli.output import say
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 
@@ -36,11 +37,15 @@ async def _run(question: ClusterQuestion) -> None:
     from tonnage.dashboard.follow.driver_records import following_pools
     from tonnage.dashboard.follow.followed_faults import following_faults
     from tonnage.dashboard.follow.live_cluster import LiveCluster
+    from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.terminal.app import Top
     from tonnage.dashboard.terminal.live_questions import LiveQuestions
     from tonnage.whatif.sources import check_answers
 
     connection, scheduler, clock = question.connection, question.scheduler(), SystemClock()
+    asking = Asking(question.config_file, question.gates)
+    for note in asking.configuration.notes:  # a configuration that is wrong is told before the screen is taken
+        say("note", note)
     async with Client.connect(connection, clock=clock, user_agent="tonnage-top") as client:
         await check_answers(client)
         following = LiveCluster(
@@ -52,7 +57,4 @@ async def _run(question: ClusterQuestion) -> None:
         folder = question.embedded_folder
         async with following, following_faults(following, folder), following_pools(following, folder):
             await following.wait_first()
-            questions = LiveQuestions(
-                following, question.configuration, question.foreign, is_default=question.config_file is None
-            )
-            await Top(following, questions).run_async()
+            await Top(following, LiveQuestions(following, asking)).run_async()
