@@ -212,6 +212,12 @@ async def test_search_keys_zoom_collapse_and_choices(window: Window, shown_clust
     await page.reload()
     await expect(page.get_by_role("list", name="Legend")).to_contain_text("shop")
     await expect(page.get_by_role("button", name="Zone a")).to_have_attribute("aria-expanded", "false")
+    # An address leads to a node, also where its group is collapsed and the page is opened there.
+    await window.go("map/node/n-8")
+    await expect(panel.get_by_role("heading", name="n-8")).to_be_visible()
+    await page.reload()
+    await expect(panel.get_by_role("heading", name="n-8")).to_be_visible()
+    await expect(cell(page, "n-8")).to_be_visible()
 
 
 async def test_only_what_is_known_is_drawn_and_names_are_harmless_on_a_small_screen(

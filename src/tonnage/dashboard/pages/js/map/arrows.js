@@ -13,7 +13,8 @@ export class Arrows {
   constructor(map) {
     this.map = map;
     this.head = `arrow-head-${(heads += 1)}`;
-    const head = svg("marker", {id: this.head, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse"}, svg("path", {d: "M0 0L8 4L0 8z", class: "arrow-head"}));
+    const shape = {viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse"};
+    const head = svg("marker", {id: this.head, ...shape}, svg("path", {d: "M0 0L8 4L0 8z", class: "arrow-head"}));
     this.paths = svg("g", {});
     this.element = svg("svg", {class: "arrows", "aria-hidden": "true", focusable: "false"}, svg("defs", {}, head), this.paths);
   }

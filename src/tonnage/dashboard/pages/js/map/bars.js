@@ -132,7 +132,9 @@ function insideBars(row, claims, volumes, told, unlisted) {
   const toldAt = told.map(([, each]) => each.toldAt).find(Boolean);
   return row.pools.map((pool, index) => {
     const free = pool.free ?? 0;
-    const bar = {kind: "pool", label: pool.name ?? (row.pools.length > 1 ? `pool ${index}` : "pool"), size: pool.size ?? 0, total: pool.size ?? 0, free, segments: [], stale, toldAt};
+    const total = pool.size ?? 0;
+    const label = row.pools.length > 1 ? `pool ${index}` : "pool";
+    const bar = {kind: "pool", label, size: total, total, free, segments: [], stale, toldAt};
     let named = 0;
     for (const key of inOrder(listed[index], volumes)) {
       const block = blockOf(key, volumes, row.name);
@@ -188,7 +190,8 @@ export function withoutSlivers(bar, least) {
       segments.push(each);
     }
   }
-  return {...bar, segments: segments.map(each => (each.kind === "small" && each.count === 1 ? bar.segments.find(one => one.key === each.keys[0]) : each))};
+  const alone = each => each.kind === "small" && each.count === 1;
+  return {...bar, segments: segments.map(each => (alone(each) ? bar.segments.find(one => one.key === each.keys[0]) : each))};
 }
 
 /** The longest of some bars, in bytes: they are drawn to one scale. */

@@ -64,7 +64,8 @@ export class CapacityMap {
     this.panel = new Panel(this);
     this.controls = this.options.hasControls ? new Controls(this) : null;
     this.stage = el("div", {class: "stage"}, this.grid.element, this.arrows.element);
-    this.element = el("div", {class: "map"}, el("div", {class: "map-main"}, this.controls?.element, this.loose.element, this.stage), this.panel.element);
+    const main = el("div", {class: "map-main"}, this.controls?.element, this.loose.element, this.stage);
+    this.element = el("div", {class: "map"}, main, this.panel.element);
     replace(container, this.element);
     document.addEventListener("scroll", () => this.schedule(), {capture: true, passive: true, signal: asks.signal});
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.look(true) && this.lay(), {signal: asks.signal});
@@ -191,7 +192,8 @@ export class CapacityMap {
       this.heights.set(name, height);
       return height;
     };
-    const layout = layOut(this.groups, {perRow: columns.perRow, heightOf: this.level === "cells" ? () => LEVELS.cells.least : heightFor, headerHeight: header, gap});
+    const sizes = {perRow: columns.perRow, heightOf: this.level === "cells" ? () => least : heightFor, headerHeight: header, gap};
+    const layout = layOut(this.groups, sizes);
     this.laidWidth = width;
     this.isLaid = true;
     this.element.dataset.level = this.level;

@@ -1,6 +1,16 @@
 // What the reader chose, remembered in this browser. A browser that keeps nothing loses no more than that.
 
-const DEFAULTS = {colourBy: "class", group: "zone", sort: "name", level: "", isTroubleOnly: false, isCordonedOnly: false, storageClass: "", search: "", collapsed: []};
+const DEFAULTS = {
+  colourBy: "class",
+  group: "zone",
+  sort: "name",
+  level: "",
+  isTroubleOnly: false,
+  isCordonedOnly: false,
+  storageClass: "",
+  search: "",
+  collapsed: [],
+};
 const KEPT = ["colourBy", "group", "sort"]; // for ever
 const KEPT_HERE = ["level", "collapsed"]; // for this tab
 
@@ -18,7 +28,8 @@ export function remember(storageKey, choices) {
 function read(where, storageKey) {
   try {
     const told = JSON.parse(window[where].getItem(`tonnage-${storageKey}`) ?? "{}");
-    const isSane = ([name, value]) => name in DEFAULTS && typeof value === typeof DEFAULTS[name] && Array.isArray(value) === Array.isArray(DEFAULTS[name]);
+    const isAlike = (value, other) => typeof value === typeof other && Array.isArray(value) === Array.isArray(other);
+    const isSane = ([name, value]) => Object.hasOwn(DEFAULTS, name) && isAlike(value, DEFAULTS[name]);
     return Object.fromEntries(Object.entries(told ?? {}).filter(isSane));
   } catch {
     return {};

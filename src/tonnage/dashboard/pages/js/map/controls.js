@@ -13,10 +13,20 @@ const FULL_STEPS = ["0 %", "20 %", "40 %", "60 %", "80 %"];
 export class Controls {
   constructor(map) {
     this.map = map;
-    this.search = el("input", {type: "search", class: "map-search", placeholder: "Search node, claim, pod, volume, class", "aria-label": "Search", "aria-keyshortcuts": "/", oninput: () => this.onSearch(), onkeydown: event => this.onSearchKey(event)});
+    this.search = el("input", {
+      type: "search",
+      class: "map-search",
+      placeholder: "Search node, claim, pod, volume, class",
+      "aria-label": "Search",
+      "aria-keyshortcuts": "/",
+      oninput: () => this.onSearch(),
+      onkeydown: event => this.onSearchKey(event),
+    });
     this.search.value = map.choices.search;
     this.told = el("span", {class: "search-told", role: "status"});
-    this.levels = el("div", {class: "levels", role: "group", "aria-label": "Zoom"}, this.zoomButton(-1, "−", "Zoom out"), LEVEL_ORDER.map(level => el("button", {type: "button", "data-level": level, onclick: () => map.choose({level})}, LEVEL_WORDS[level])), this.zoomButton(1, "+", "Zoom in"));
+    const steps = LEVEL_ORDER.map(level => el("button", {type: "button", "data-level": level, onclick: () => map.choose({level})}, LEVEL_WORDS[level]));
+    const [out, into] = [this.zoomButton(-1, "−", "Zoom out"), this.zoomButton(1, "+", "Zoom in")];
+    this.levels = el("div", {class: "levels", role: "group", "aria-label": "Zoom"}, out, steps, into);
     this.group = select("Group", GROUPS, map.choices.group, group => map.choose({group}));
     this.sort = select("Order", SORTS, map.choices.sort, sort => map.choose({sort}));
     this.colour = select("Colour by", COLOUR_BY, map.choices.colourBy, colourBy => map.choose({colourBy}));
@@ -25,13 +35,30 @@ export class Controls {
     this.cordoned = toggle("Cordoned", () => map.choose({isCordonedOnly: !map.choices.isCordonedOnly}));
     this.legend = el("ul", {class: "legend", "aria-label": "Legend"});
     this.counts = el("span", {class: "map-counts"});
-    const more = el("details", {class: "map-more", onfocusout: event => more.contains(event.relatedTarget) || more.removeAttribute("open"), onkeydown: event => event.key === "Escape" && more.open && (event.preventDefault(), more.removeAttribute("open"), more.firstChild.focus())}, el("summary", {}, "View"), el("div", {class: "map-choices"}, this.group.label, this.sort.label, this.colour.label, el("label", {}, "Class ", this.classes)));
-    this.element = el("div", {class: "controls", role: "search"}, el("div", {class: "control-line"}, this.search, this.told, this.levels, this.trouble, this.cordoned, more, this.counts), this.legend);
+    const line = [this.search, this.told, this.levels, this.trouble, this.cordoned, this.more(), this.counts];
+    this.element = el("div", {class: "controls", role: "search"}, el("div", {class: "control-line"}, line), this.legend);
     document.addEventListener("keydown", event => this.onKey(event), {signal: map.asks.signal});
   }
 
   zoomButton(step, sign, label) {
-    return el("button", {type: "button", "aria-label": label, "aria-keyshortcuts": sign === "+" ? "+" : "-", onclick: () => this.map.zoom(step)}, sign);
+    const key = step > 0 ? "+" : "-";
+    return el("button", {type: "button", "aria-label": label, "aria-keyshortcuts": key, onclick: () => this.map.zoom(step)}, sign);
+  }
+
+  /** What one chooses seldom, folded away; it closes when the focus leaves it. */
+  more() {
+    const fields = [this.group.label, this.sort.label, this.colour.label, el("label", {}, "Class ", this.classes)];
+    const element = el("details", {class: "map-more"}, el("summary", {}, "View"), el("div", {class: "map-choices"}, fields));
+    element.addEventListener("focusout", event => {
+      if (!element.contains(event.relatedTarget)) element.open = false;
+    });
+    element.addEventListener("keydown", event => {
+      if (event.key !== "Escape" || !element.open) return;
+      event.preventDefault();
+      element.open = false;
+      element.firstChild.focus();
+    });
+    return element;
   }
 
   /** Keys of the map, unless somebody types. */
@@ -104,7 +131,8 @@ export class Controls {
     const id = `${level} ${choices.colourBy} ${all.length} ${given.map(each => each.name).join("\n")}`;
     if (id === this.legendId) return;
     this.legendId = id;
-    const item = (attributes, sign, words) => el("li", {}, el("span", {class: "swatch", "aria-hidden": "true", ...attributes}, sign), el("bdi", {}, words));
+    const item = (attributes, sign, words) =>
+      el("li", {}, el("span", {class: "swatch", "aria-hidden": "true", ...attributes}, sign), el("bdi", {}, words));
     if (level === "cells") {
       const signs = Object.values(SIGNS).filter(sign => sign !== SIGNS.kept);
       return replace(

@@ -20,16 +20,40 @@ export function nodeDetails(fact, state, bars, {isLive = true} = {}) {
       fact.size !== null && row.pools?.length ? ["size", bytes(fact.size)] : null,
       ["pods", row.pods ?? 0],
     ]),
-    row.gone || !isLive ? null : el("p", {}, el("a", {href: `#/what-if/drain/${encodeURIComponent(row.name)}`, "data-id": "drain"}, "Preview a drain of this node")),
-    fact.signs.length ? el("ul", {class: "sign-list"}, fact.signs.map(sign => el("li", {class: sign.isTrouble ? "trouble" : ""}, el("b", {}, `${sign.mark} ${sign.word}`), sign.why ? el("span", {}, ": ", el("bdi", {}, sign.why)) : null))) : null,
-    taints(row),
-    section("Pools", bars, fact.bars.some(bar => bar.stale) ? fact.told.filter(([, each]) => each.stale).map(([, each]) => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, each.stale))) : null),
-    fact.told.length ? section("Capacity objects", table(["class", "free", "largest volume", "told"], fact.told.map(([, each]) => [each.storageClass, (each.pools ?? []).map(bytes).join(", ") || "not told", each.largest === undefined ? "" : bytes(each.largest), clockTime(each.toldAt)]))) : null,
-    entries.length ? section("Kept back", el("ul", {class: "kept-list"}, entries.map(entry => el("li", {}, keptLines(entry).slice(0, 1).map(line => el("p", {}, el("bdi", {}, line))), keptLines(entry).slice(1).map(line => el("p", {class: "quiet"}, el("bdi", {}, line))), podLink(entry.pod, isLive))))) : null,
+    row.gone || !isLive ? null : drainLink(row.name),
+    signList(fact.signs),
+    row.taints?.length ? el("p", {class: "quiet"}, "Taints: ", el("bdi", {}, row.taints.join(", "))) : null,
+    section("Pools", bars, fact.told.filter(([, each]) => each.stale).map(([, each]) => el("p", {class: "trouble"}, "stale: ", el("bdi", {}, each.stale)))),
+    fact.told.length ? section("Capacity objects", table(["class", "free", "largest volume", "told"], fact.told.map(capacityCells))) : null,
+    entries.length ? section("Kept back", el("ul", {class: "kept-list"}, entries.map(entry => keptItem(entry, isLive)))) : null,
     row.slots?.length ? section("Attach slots", row.slots.map(slotsElement)) : null,
     claimList("On their way here", fact.coming, state),
     claimList("Claims", fact.claims, state),
   ];
+}
+
+function drainLink(name) {
+  const href = `#/what-if/drain/${encodeURIComponent(name)}`;
+  return el("p", {}, el("a", {href, "data-id": "drain"}, "Preview a drain of this node"));
+}
+
+function signList(signs) {
+  if (!signs.length) return null;
+  const why = sign => sign.why && el("span", {}, ": ", el("bdi", {}, sign.why));
+  const item = sign => el("li", {class: sign.isTrouble ? "trouble" : ""}, el("b", {}, `${sign.mark} ${sign.word}`), why(sign));
+  return el("ul", {class: "sign-list"}, signs.map(item));
+}
+
+function capacityCells([, row]) {
+  const free = (row.pools ?? []).map(bytes).join(", ") || "not told";
+  return [row.storageClass, free, row.largest === undefined ? "" : bytes(row.largest), clockTime(row.toldAt)];
+}
+
+/** For whom, since when and why; the pod is a link. */
+function keptItem(entry, isLive) {
+  const [first, ...rest] = keptLines(entry);
+  const lines = rest.map(line => el("p", {class: "quiet"}, el("bdi", {}, line)));
+  return el("li", {}, el("p", {}, el("bdi", {}, first)), lines, podLink(entry.pod, isLive));
 }
 
 /** A claim: where it is, since when, for whom, and where it goes. */
@@ -53,8 +77,13 @@ export function claimDetails(key, row, state, {isLive = true} = {}) {
     row.terminating ? el("p", {}, "Being deleted.") : null,
     row.error ? el("p", {class: "trouble"}, "Cannot be made: ", el("bdi", {}, row.error)) : null,
     row.attachError ? el("p", {class: "trouble"}, "Cannot be attached: ", el("bdi", {}, row.attachError)) : null,
-    row.pods?.length ? section(count(row.pods.length, "pod"), el("ul", {class: "plain"}, row.pods.slice(0, MOST).map(pod => el("li", {}, podLink(pod, isLive), podWords(state.pods.get(pod)))))) : el("p", {class: "quiet"}, "No pod uses it."),
+    row.pods?.length ? podList(row.pods, state, isLive) : el("p", {class: "quiet"}, "No pod uses it."),
   ];
+}
+
+function podList(pods, state, isLive) {
+  const items = pods.slice(0, MOST).map(pod => el("li", {}, podLink(pod, isLive), podWords(state.pods.get(pod))));
+  return section(count(pods.length, "pod"), el("ul", {class: "plain"}, items));
 }
 
 function podWords(pod) {
@@ -77,14 +106,12 @@ function opener(kind, key) {
   return el("button", {type: "button", class: "link", "data-open": kind, "data-key": key, "data-id": `${kind} ${key}`}, el("bdi", {}, key));
 }
 
-function taints(row) {
-  return row.taints?.length ? el("p", {class: "quiet"}, "Taints: ", el("bdi", {}, row.taints.join(", "))) : null;
-}
-
 function claimList(words, keys, state) {
   if (!keys.length) return null;
   const rows = keys.map(key => [key, state.volumes.get(key)]).sort((a, b) => (b[1].bytes ?? 0) - (a[1].bytes ?? 0));
-  const body = rows.slice(0, MOST).map(([key, row]) => [opener("claim", key), bytes(row.bytes ?? 0), row.storageClass ?? "", row.state === "bound" ? "bound" : stateWords(row)]);
+  const shownState = row => (row.state === "bound" ? "bound" : stateWords(row));
+  const cells = ([key, row]) => [opener("claim", key), bytes(row.bytes ?? 0), row.storageClass ?? "", shownState(row)];
+  const body = rows.slice(0, MOST).map(cells);
   const more = rows.length > MOST ? el("p", {class: "quiet"}, `and ${rows.length - MOST} smaller ones`) : null;
   return section(`${words} (${rows.length})`, table(["claim", "size", "class", "state"], body), more);
 }
@@ -94,9 +121,12 @@ function section(words, ...children) {
 }
 
 function facts(pairs) {
-  return el("dl", {class: "facts"}, pairs.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, el("bdi", {}, value)))));
+  const item = ([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, el("bdi", {}, value)));
+  return el("dl", {class: "facts"}, pairs.filter(Boolean).map(item));
 }
 
-function table(head, rows) {
-  return el("table", {class: "small"}, el("thead", {}, el("tr", {}, head.map(each => el("th", {scope: "col"}, each)))), el("tbody", {}, rows.map(row => el("tr", {}, row.map(each => el("td", {}, el("bdi", {}, each)))))));
+function table(names, rows) {
+  const head = el("tr", {}, names.map(each => el("th", {scope: "col"}, each)));
+  const body = rows.map(row => el("tr", {}, row.map(each => el("td", {}, el("bdi", {}, each)))));
+  return el("table", {class: "small"}, el("thead", {}, head), el("tbody", {}, body));
 }

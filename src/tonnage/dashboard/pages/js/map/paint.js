@@ -4,7 +4,11 @@
 import {scaleOf, withoutSlivers} from "./bars.js";
 import {isFull} from "./signs.js";
 
-const TOKENS = ["ink", "paper", "raised", "line", "quiet", "accent", "bad", "free", "fill-0", "fill-1", "fill-2", "fill-3", "fill-4", "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"];
+const TOKENS = [
+  ...["ink", "paper", "raised", "line", "quiet", "accent", "bad", "free"],
+  ...["fill-0", "fill-1", "fill-2", "fill-3", "fill-4"],
+  ...["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"],
+];
 
 /** The colours of css/base.css and css/map.css as they are now, light or dark, for canvases. */
 export function coloursNow(container) {

@@ -11,7 +11,9 @@ export class Panel {
     this.title = el("h3", {tabindex: -1});
     this.body = el("div", {class: "panel-body"});
     const end = el("button", {type: "button", class: "panel-close", "aria-label": "Close details", onclick: () => this.close()}, "×");
-    this.element = el("aside", {class: "panel", "aria-label": "Details", hidden: true, onkeydown: event => this.onKey(event), onclick: event => this.onClick(event)}, el("header", {}, this.title, end), this.body);
+    const listeners = {onkeydown: event => this.onKey(event), onclick: event => this.onClick(event)};
+    const head = el("header", {}, this.title, end);
+    this.element = el("aside", {class: "panel", "aria-label": "Details", hidden: true, ...listeners}, head, this.body);
     const onEscape = event => {
       const isOurs = this.map.element.contains(event.target) || event.target === document.body;
       if (event.key === "Escape" && this.shown && !event.defaultPrevented && isOurs) this.close();

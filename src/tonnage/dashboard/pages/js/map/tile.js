@@ -65,7 +65,10 @@ function showSigns(element, fact, level, mark) {
   replace(
     element,
     mark && el("span", {class: "sign marked"}, el("bdi", {}, mark)),
-    shown.slice(0, most).map(sign => el("span", {class: sign.isTrouble ? "sign trouble" : "sign", "data-sign": sign.kind}, `${sign.mark} ${level === "tiles" ? sign.short : sign.word}`)),
+    shown.slice(0, most).map(sign => {
+      const words = `${sign.mark} ${level === "tiles" ? sign.short : sign.word}`;
+      return el("span", {class: sign.isTrouble ? "sign trouble" : "sign", "data-sign": sign.kind}, words);
+    }),
     shown.length > most && el("span", {class: "sign"}, shown.slice(most).map(sign => sign.mark).join(" ")),
   );
 }
@@ -148,7 +151,8 @@ function nameOn(segment, given) {
 export function slotsElement(each) {
   const [used, limit] = [each.used ?? 0, each.limit];
   const isTold = limit !== undefined && limit !== null;
-  const ticks = isTold && limit <= 64 ? el("span", {class: "ticks", "aria-hidden": "true"}, Array.from({length: limit}, (_, index) => el("i", {class: index < used ? "tick used" : "tick"}))) : null;
+  const tick = (_, index) => el("i", {class: index < used ? "tick used" : "tick"});
+  const ticks = isTold && limit <= 64 && el("span", {class: "ticks", "aria-hidden": "true"}, Array.from({length: limit}, tick));
   return el(
     "div",
     {class: isFull(each) ? "slot-line is-full" : "slot-line"},

@@ -6,7 +6,8 @@ import {ago, bytes, clockTime, count, percent} from "../format.js";
 export function nodeLabel(fact, mark = "") {
   const full = fact.fullness === null ? "fullness not known" : `${percent(fact.fullness)} full, ${bytes(fact.free)} free`;
   const signs = fact.signs.map(sign => (sign.why ? `${sign.word}: ${sign.why}` : sign.word));
-  return [`${fact.name}, ${fact.zone ? `zone ${fact.zone}` : "no zone"}, ${full}, ${count(fact.claims.length, "claim")}`, mark, ...signs].filter(Boolean).join("; ");
+  const what = `${fact.name}, ${fact.zone ? `zone ${fact.zone}` : "no zone"}, ${full}, ${count(fact.claims.length, "claim")}`;
+  return [what, mark, ...signs].filter(Boolean).join("; ");
 }
 
 /** A row of the overview in one sentence. */
