@@ -168,18 +168,20 @@ def volume_steps(
     now: datetime,
 ) -> Iterator[Step]:
     """What happened to the volume of a claim."""
+    before, after = (old.spec.node_affinity.required if old is not None else None), new.spec.node_affinity.required
+    if old is not None and (before is None) == (after is None):
+        return
     where = place_of(objects, new).node
     if old is None:
         at = happened_at(new.metadata.creation_timestamp, now)
         text = f"volume {new.name} of {new.size} made" + (f" on {where}" if where else "")
         yield Step(at=at, kind="provisioned", text=text, node=where, claim=claim.key, source=API)
         return
-    before, after = old.spec.node_affinity.required, new.spec.node_affinity.required
-    if before is not None and after is None:
+    if after is None:
         home = place_of(objects, old).node
         text = f"volume {new.name} may leave {home}" if home else f"volume {new.name} may be rebuilt elsewhere"
         yield Step(at=now, kind="event", text=text, node=home, claim=claim.key, source=API)
-    elif before is None and after is not None:
+    else:
         is_arrival = bool(claim.rebuild_target) and where == claim.rebuild_target
         text = f"volume {new.name} has arrived on {where}" if is_arrival else f"volume {new.name} is on {where}"
         kind = "rebuilt" if is_arrival else "event"

@@ -198,11 +198,16 @@ class Lanes:
     def take(self, now: datetime) -> Iterator[tuple[str, LaneRow | None]]:
         """Rows of the lanes that changed since the last time; None for a lane that is gone."""
         first_seen, self._first_seen = self._first_seen, {}
+        begun: list[tuple[Pod, datetime]] = []
         for uid, (pod, seen_at) in first_seen.items():
             known = self._objects.pods.get(pod.key)
             if known is None or known.uid != uid or (uid not in self._lanes and self._is_old_news(known, now)):
                 self._waiting.pop(uid, None)
-                continue
+            else:
+                begun.append((known, seen_at))
+        if len(begun) > MOST_LANES:  # of a cluster that is seen for the first time those that would stay
+            begun.sort(key=lambda each: (bool(each[0].claim_names()), each[0].metadata.creation_timestamp or each[1]))
+        for known, seen_at in begun[-MOST_LANES:]:
             self._lane(known, now, seen_at)
         for uid in self._surplus():
             del self._lanes[uid]
@@ -271,9 +276,9 @@ class Lanes:
 
     def _tell(self, claim: Key, steps: Iterable[Step], now: datetime, *, on: str = "", is_heard: bool = False) -> None:
         """Add steps to the lanes of the pods that use a claim; `on` leaves out those on another node."""
-        found = list(steps)
-        for key in sorted(self._objects.pods_of_claim[claim]) if found else ():
-            pod = self._objects.pods[key]
+        pods = [self._objects.pods[key] for key in sorted(self._objects.pods_of_claim[claim])]
+        found = list(steps) if any(pod.uid not in self._first_seen for pod in pods) else []
+        for pod in pods if found else ():
             is_elsewhere = on and pod.spec.node_name not in ("", on)
             if is_elsewhere or pod.is_terminal or pod.uid in self._first_seen:
                 continue
