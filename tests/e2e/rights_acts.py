@@ -160,10 +160,31 @@ def volumes_live_and_grow(stage: RightsStage) -> None:
         stage.delete("Pod", name)
     for name in ("scratch", "sealed", "still", "copier"):
         stage.gone("Pod", name)
+    attached_without_finalizer(stage, "copy")
     for name in ("sealed", "still", "copy"):
         stage.delete("PersistentVolumeClaim", name)
         stage.gone("PersistentVolumeClaim", name)
     stage.gone("PersistentVolumeClaim", "scratch-scratch-0")
+
+
+def attached_without_finalizer(stage: RightsStage, claim_name: str) -> None:
+    """The attacher's finalizer comes with the volume's phase; one that somebody took off is put on again, beside others
+    who write the volume."""
+    bound = stage.get("PersistentVolumeClaim", claim_name)
+    assert bound is not None
+    volume = bound["spec"]["volumeName"]
+
+    def is_detached() -> bool:
+        sources = [each["spec"]["source"] for each in stage.objects("VolumeAttachment")]
+        return all(each.get("persistentVolumeName") != volume for each in sources)
+
+    stage.until(is_detached, "the volume to be detached")
+    stage.patch("PersistentVolume", volume, {"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}})
+    stage.trouble.twice += [("PATCH", "/persistentvolumes/pvc-[^/]*$")] * 4
+    stage.apply(pod("again", [claim_name]))
+    stage.running("again")
+    stage.delete("Pod", "again")
+    stage.gone("Pod", "again")
 
 
 def volumes_find_no_room(stage: RightsStage) -> None:
