@@ -408,6 +408,25 @@ def test_capacity_that_grows_wakes_whoever_it_is_enough_for(reservation: str) ->
         assert len(placed) == gi or reservation == "Ledger"  # there what was promised is not free again so soon
 
 
+@pytest.mark.parametrize("is_seen_to_go", [True, False])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_class_that_became_another_drivers_is_looked_at_for_that_ones_slots(copies: int, is_seen_to_go: bool) -> None:
+    """It goes and comes back before anybody is tried, and the pods that wait are as many and as alike as before."""
+    world = World(1, "None")
+    for name in NODES[:3]:
+        world.put(node(name, cpu="64"), csi_node(name, {DRIVER: 0, SLOW: 0}), capacity("slow", name, "100Gi"))
+    for number in range(copies):
+        world.put(claim(f"c{number}", "1Gi", class_name="slow"), pod_with(f"p{number}", f"c{number}"))
+    world.try_all()
+    if is_seen_to_go:
+        world.remove(StorageClass, "slow")
+    world.put(storage_class("slow", provisioner=DRIVER))
+    world.try_all()
+    world.put(csi_node("a", {DRIVER: 9, SLOW: 0}))
+    world.try_all()
+    assert [each.spec.node_name for each in world.of(Pod)] == ["a"] * copies
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(300, 360))
 def test_nobody_waits_for_a_slot_or_a_label_that_is_there_at_length(seed: int) -> None:

@@ -87,7 +87,8 @@ class Answer:
     def grow(self, capacity: int) -> None:
         self.results.grow(capacity)
         self.passes = grown(self.passes, capacity)
-        self.total = grown(self.total, capacity)
+        known, self.total = self.total, np.full(capacity, UNFIT, dtype=np.int64)
+        self.total[: len(known)] = known
         self.raw = {name: grown(scores, capacity) for name, scores in self.raw.items()}
 
     @property

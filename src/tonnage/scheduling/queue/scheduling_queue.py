@@ -393,8 +393,8 @@ class SchedulingQueue:
         """An object that is not a waiting pod was added (`old` is None), changed, or deleted (`new` is None)."""
         if not len(self._queues.pool) and not len(self._in_flight):
             return  # nobody whom it could help, and nobody in flight to keep it for
-        if isinstance(new or old, StorageClass) and (old is None or new is None):
-            self._queues.pool.sign_mounting_again()  # whose driver's slots a claim needs is known now, or not any more
+        if _provisioner_of(old) != _provisioner_of(new):
+            self._queues.pool.sign_mounting_again()  # whose driver's slots a claim needs is another's now, or nobody's
         for change in changes_of(old, new):
             self.move_all_to_active_or_backoff(*change)
 
@@ -502,3 +502,8 @@ class SchedulingQueue:
         if landed in CAN_BE_POPPED:
             self.on_active()
         return landed
+
+
+def _provisioner_of(each: Object | None) -> str | None:
+    """Of a StorageClass."""
+    return each.provisioner if isinstance(each, StorageClass) else None

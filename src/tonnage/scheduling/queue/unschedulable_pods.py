@@ -55,6 +55,9 @@ class UnschedulablePool:
     def add(self, queued: QueuedPod) -> None:
         """Add a pod, or file it again when it has changed, or who refused it; it keeps its place among all."""
         self._take_from_files(queued.uid)
+        self._file(queued)
+
+    def _file(self, queued: QueuedPod) -> None:
         key, found = self.key_for(queued), None
         if key is not None:
             found = self._classes.get(key)
@@ -98,10 +101,16 @@ class UnschedulablePool:
         self._gated.discard(uid)
 
     def sign_again(self, pods: Iterable[QueuedPod]) -> None:
-        """What plugins see of these pods may have changed: file them where they belong now."""
-        for queued in pods:
-            before = self._pods[queued.uid][1].key
-            self.add(queued)
+        """What plugins see of these pods may have changed: file them where they belong now.
+
+        All are taken out before the first is put back: a class that is made again is asked anew what it needs.
+        """
+        known = [(queued, self._pods[queued.uid][1].key) for queued in pods]
+        for queued, _ in known:
+            self._take_from_files(queued.uid)
+        for queued, _ in known:
+            self._file(queued)
+        for queued, before in known:
             if self._pods[queued.uid][1].key != before:
                 self.on_moved(before, self._pods[queued.uid][1])
 
