@@ -42,6 +42,7 @@
       landed: short(barsOf({name: "n1", pools: [{...pool, arriving: ["s/in"]}, {size: 50, free: 50}]}, {...here, told: told.map(([key, each]) => [key, {...each, reserved: [{...entry, claims: ["s/in"], bytes: 7}]}])})),
       objects: short(barsOf({pools: [pool, {size: 50, free: 50}]}, {...here, claims: ["s/a", "s/b"], coming: [], told: object})),
       object: short(barsOf({pools: [pool]}, {...here, claims: ["s/a", "s/b"], coming: [], told: object})),
+      group: short(barsOf({pools: [pool, {size: 50, free: 50}]}, {...here, claims: [], coming: [], told: ["x", "y"].map(name => [`ns/${name}`, {storageClass: name, pools: [40], reserved: [entry]}])})).at(-1),
       slivers: withoutSlivers(many, 2).segments.map(each => [each.kind, each.count ?? 1, each.bytes]),
     };
   },

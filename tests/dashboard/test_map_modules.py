@@ -49,6 +49,7 @@ async def test_layout_bars_arrangement_and_facts(window: Window):
     assert free[:2] == ["free", 40] and [each[:2] for each in free[2]] == ghosts
     assert found["object"][0][2][-1] == ["kept", "", 60, 40], "mode Object keeps all that is free"
     assert [bar[2][-1] for bar in found["objects"]] == [["kept", "", 60, 40], ["kept", "", 0, 50]], "of each pool"
+    assert found["group"][2] == [["kept", "", 0, 10]], "objects of one group tell the same promise"
     # What is rebuilt into a pool already is drawn there; what is kept back for it is not drawn once more.
     assert ["coming", "s/in", 50, 7] in found["landed"][0][2]
     assert [bar[0] for bar in found["landed"]] == ["pool", "pool", "kept"]

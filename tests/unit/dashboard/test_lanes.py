@@ -11,7 +11,7 @@ from tonnage.clock import VirtualClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.lanes import MOST_LANES, MOST_STEPS
 from tonnage.dashboard.wire.rows import VolumeRow
-from tonnage.objects.codec import convert
+from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Event
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
@@ -157,6 +157,33 @@ def test_what_the_scheduler_remembers_is_told_with_the_pod_it_is_for(story: Stor
     story.remember(SchedulerMemory())
     assert story.told() == [(0.2, "created"), (0.7, "decided"), (0.7, "reserved"), (4.0, "released")]
     assert story.lane().steps[2].text == "20Gi of fast on a is kept back: waits"
+
+
+def test_a_promise_that_every_object_of_a_group_tells_is_one_step_of_the_claims_class(story: Story):
+    story.at(
+        0, storage_class("fast", group="disks"), storage_class("slow", group="disks"), capacity("slow", "a", "1Ti")
+    )
+    story.at(0.2, claim("data", "20Gi", class_name="slow"), story.pod())
+    held = [
+        HeldCapacity(
+            Reservation.LEDGER, f"kube-system/{name}-a", "u", "default/db-0", ["default/data"], 20 << 30, START, "w"
+        )
+        for name in ("fast", "slow")
+    ]
+    story.remember(SchedulerMemory(held=held))
+    story.to(4)
+    story.remember(SchedulerMemory())
+    assert [each.text for each in story.lane().steps[1:]] == [
+        "20Gi of slow on a is kept back: w",
+        "20Gi of slow on a is no longer kept back",
+    ]
+
+
+def test_nothing_happens_to_a_pod_before_it_is_created(story: Story):
+    story.at(0.8, claim("data"), story.pod())
+    early = to_doc(event("e1", "FailedScheduling", "no room", seconds=0))
+    story.hear(convert(Event, {**early, "eventTime": stamp(0).replace("Z", ".300000Z")}))
+    assert [kind for _, kind in story.told()] == ["created", "refused"]
 
 
 def test_a_decision_that_is_heard_of_late_stands_before_what_follows_from_it(story: Story):

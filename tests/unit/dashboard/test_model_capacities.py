@@ -89,6 +89,15 @@ def test_what_is_promised_of_a_class_counts_in_the_others_of_its_group(cluster: 
     assert row(cluster, "slow-a").reserved[0].storage_class == "fast"
 
 
+def test_a_promise_that_every_object_of_a_group_tells_is_counted_once(cluster: ShownCluster):
+    cluster.put(storage_class("fast", group="disks"), storage_class("slow", group="disks"))
+    cluster.put(capacity("fast", "a", "100Gi"), capacity("slow", "a", "100Gi"))
+    remember(cluster, held(Reservation.LEDGER, 20 * GI), held(Reservation.LEDGER, 20 * GI, "slow-a"))
+    for name in ("fast-a", "slow-a"):
+        assert [(each.bytes, each.storage_class) for each in row(cluster, name).reserved] == [(20 * GI, "")]
+        assert row(cluster, name).left == 80 * GI
+
+
 def made_on(node_name: str, seconds: float):
     name = f"pv-{node_name}"
     return volume(name, on=node_name, claim=f"default/{name}", metadata={"creationTimestamp": stamp(seconds)}), claim(

@@ -77,6 +77,15 @@ def test_pools_seen_from_inside_go_before_what_capacity_objects_tell():
     assert (found.used, found.free) == (80 * GI, 120 * GI)
 
 
+def test_classes_of_one_group_promise_the_same_bytes():
+    cluster = rows(
+        nodes={"a": NodeRow(name="a")},
+        classes={name: ClassRow(driver="d", group="disks") for name in ("pools", "pools-2")},
+        capacities={f"ns/{name}": capacity("a", 50, reserved=(kept(10),), of=name) for name in ("pools", "pools-2")},
+    )
+    assert storage_of_nodes(cluster)[0]["a"].promised == 10 * GI
+
+
 def test_an_object_reserved_whole_leaves_nothing_free():
     cluster = rows(
         nodes={"a": NodeRow(name="a")}, capacities={"ns/c": capacity("a", 50, reserved=(kept(0, "Object"),))}

@@ -79,11 +79,19 @@ class CapacityBook:
         return capacity_rows.row_of(found, nodes, self._held_of(found), stale)
 
     def _held_of(self, capacity: CSIStorageCapacity) -> list[tuple[HeldCapacity, str]]:
+        """What is kept back of it, with the class where another's object of its group tells it, each once.
+
+        The scheduler keeps a promise on every object of a group: it is one promise all the same.
+        """
         found = [(each, "") for each in self.held.get(capacity.key, ())]
-        if self.held:
-            for other in capacity_rows.sharing(self._objects, capacity):
-                of_class = self._objects.capacities[other].storage_class_name
-                found += [(each, of_class) for each in self.held.get(other, ())]
+        if not self.held:
+            return found
+        told = {(each.uid, *each.claims) for each, _ in found}
+        for other in capacity_rows.sharing(self._objects, capacity):
+            of_class = self._objects.capacities[other].storage_class_name
+            news = [each for each in self.held.get(other, ()) if (each.uid, *each.claims) not in told]
+            found += [(each, of_class) for each in news]
+            told |= {(each.uid, *each.claims) for each in news}
         return found
 
     def _forget(self, key: Key) -> None:

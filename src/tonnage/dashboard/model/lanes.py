@@ -103,6 +103,8 @@ def _is_same(step: Step, known: Step, is_by_another: bool) -> bool:
 
 
 def _comes_first(step: Step, other: Step) -> bool:
+    if "created" in (step.kind, other.kind):  # nothing happens to a pod before, whoever's clock says so
+        return step.kind == "created"
     if _is_coarse(step) != _is_coarse(other) and step.at.replace(microsecond=0) == other.at.replace(microsecond=0):
         return _rank(step) < _rank(other)  # an object tells the second alone, an Event the very moment within it
     return (step.at, _rank(step)) < (other.at, _rank(other))
@@ -161,7 +163,7 @@ class Lanes:
             pod = self._objects.pods.get(each.pod)
             if known.get(each.uid) != each.node and pod is not None and pod.uid == each.uid:
                 self._add(pod, (self._decision(each, now),), now)
-        had, has = _by_holder(before.held), _by_holder(memory.held)
+        had, has = self._by_holder(before.held), self._by_holder(memory.held)
         for holder in has.keys() - had.keys():
             self._held(has[holder], lane_steps.held_step(self._objects, has[holder], now), now)
         for holder in had.keys() - has.keys():
@@ -272,6 +274,16 @@ class Lanes:
         if pod is not None and not pod.is_terminal:
             self._add(pod, (step,), now)
 
+    def _by_holder(self, held: Iterable[HeldCapacity]) -> dict[tuple[str, ...], HeldCapacity]:
+        """What is kept back by who has it and where. Objects of one capacity group tell the same promise: it is told
+        once, of the class that the claim names where one of them is of that class."""
+        found: dict[tuple[str, ...], HeldCapacity] = {}
+        for each in held:
+            holder = (each.mode, lane_steps.pools_of(self._objects, each.capacity), each.pod, *each.claims)
+            if holder not in found or lane_steps.is_of_its_class(self._objects, each):
+                found[holder] = each
+        return found
+
     # -- lanes --------------------------------------------------------------------------------------------------------
 
     def _tell(self, claim: Key, steps: Iterable[Step], now: datetime, *, on: str = "", is_heard: bool = False) -> None:
@@ -367,7 +379,3 @@ class Lanes:
 
 def _runs(pod: Pod) -> bool:
     return pod.status.phase == "Running"
-
-
-def _by_holder(held: Iterable[HeldCapacity]) -> dict[tuple[str, ...], HeldCapacity]:
-    return {(each.mode, each.capacity, each.pod, *each.claims): each for each in held}

@@ -105,10 +105,11 @@ def _free_of_capacities(collections: Collections, found: Mapping[str, NodeStorag
         of_class = classes.get(each.storage_class)
         group = of_class.group if of_class is not None and of_class.group else f"class {each.storage_class}"
         room = sum(each.pools)
-        kept = sum(held.bytes if held.mode != "Object" else room for held in each.reserved)
         mine, theirs = free.setdefault(name, {}), promised.setdefault(name, {})
         mine[group] = max(mine.get(group, 0), room)
-        theirs[group] = theirs.get(group, 0) + kept
+        # Every object of a group tells the same promises: the one that tells the most has them all.
+        kept = sum(held.bytes if held.mode != "Object" else room for held in each.reserved)
+        theirs[group] = max(theirs.get(group, 0), kept)
         storage = found[name]
         storage.is_known = storage.is_known or bool(each.pools)
         storage.stale = storage.stale or each.stale

@@ -70,20 +70,20 @@ export function keysOf(pool) {
 
 /**
  * What is kept back of some capacity objects, each once: classes of one capacity group share their pools, and the row of
- * each tells what is kept back of the others too (`storageClass`).
+ * each tells the same promise, as its own or as that of another (`storageClass`). What is kept back as a whole stays with
+ * every object that is.
  */
 export function entriesOf(told) {
   const all = told.flatMap(([key, each]) => (each.reserved ?? []).map(entry => ({capacity: key, ...entry})));
-  const idOf = entry => `${entry.pod} ${(entry.claims ?? []).join()}`;
-  const own = new Set(all.filter(entry => !entry.storageClass).map(idOf));
-  const seen = new Set();
-  return all.filter(entry => {
-    if (!entry.storageClass) return true;
-    const id = idOf(entry);
-    if (own.has(id) || seen.has(id)) return false;
-    seen.add(id);
-    return true;
-  });
+  const toldBy = new Map(); // a promise → the object that tells it first, as its own if any does
+  for (const entry of [...all.filter(each => !each.storageClass), ...all]) {
+    if (!toldBy.has(idOf(entry))) toldBy.set(idOf(entry), entry.capacity);
+  }
+  return all.filter(entry => (entry.mode === "Object" && !entry.storageClass) || toldBy.get(idOf(entry)) === entry.capacity);
+}
+
+function idOf(entry) {
+  return `${entry.pod} ${(entry.claims ?? []).join()}`;
 }
 
 /** Bars of a capacity object that several nodes share, with the claims of its class that are on no one node. */
