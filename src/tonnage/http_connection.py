@@ -44,6 +44,13 @@ MAX_UNREAD_BYTES: Final = 256 * 1024
 """How much of a stranger's refused body is thrown away before the connection is cut: Go's value."""
 WRITE_BUFFER_BYTES: Final = 256 * 1024
 """What waits for the peer inside the process before a writer has to wait too; the kernel's buffers come on top."""
+_PLAIN: Final = {
+    "Server": "tonnage",  # no versions
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+"""With what is told before anybody knows what was asked: it may repeat what was sent, and is text, whoever shows it."""
 
 _log = logging.getLogger(__name__)
 
@@ -215,6 +222,7 @@ class Connection(web.RequestHandler):
         if self.transport is not None:
             told = f"the URL and the headers are longer than {MAX_HEAD_BYTES} bytes\n".encode()
             head = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            head += "".join(f"{name}: {value}\r\n" for name, value in _PLAIN.items())
             self.transport.write(f"{head}Content-Length: {len(told)}\r\nConnection: close\r\n\r\n".encode() + told)
         self.force_close()
 
@@ -265,6 +273,6 @@ def connection_of(request: web.BaseRequest) -> Connection | None:
 
 
 def _closing(status: int, message: str) -> web.Response:
-    response = web.Response(status=status, text=message + "\n", headers={"Server": "tonnage"})  # no versions
+    response = web.Response(status=status, text=message + "\n", headers=_PLAIN)
     response.force_close()
     return response

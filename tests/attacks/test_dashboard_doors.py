@@ -7,10 +7,12 @@ client would refuse to send it.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 import re
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ import pytest
 
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.questions.asking import MOST_WAITING, Asking, TooManyAsk
 from tonnage.dashboard.server import change_stream
 from tonnage.dashboard.server.access import Access, Refused
 from tonnage.dashboard.server.attempts import AT_ONCE
@@ -147,7 +150,23 @@ async def test_loopback_by_any_name_and_any_port_is_ours(door: Door, host: str) 
         ("127.0.0.1:99999", 400),
         ("127.0.0.1:x", 400),
         ("[::1", 400),
-        ("a, b", 421),
+        ("[::1]evil.example:{port}", 400),
+        ("evil.example[::1]", 400),
+        ("[::1%25evil.example]", 400),
+        ("[fe80::1]", 421),
+        ("[evil.example]", 400),
+        ("127.0.0.1\t.evil.example", 400),
+        ("127.0.0.1%00.evil.example", 400),
+        ("127.0.0.1\\.evil.example", 400),
+        ("127.0.0.1?.evil.example", 400),
+        ("127.0.0.1:80:80", 400),
+        ("127.0.0.1:+80", 400),
+        ("127.0.0.1.", 421),
+        ("127.1", 421),
+        ("2130706433", 421),
+        ("0.0.0.0:{port}", 421),
+        ("localhost.", 421),
+        ("a, b", 400),
         (None, 400),
     ],
 )
@@ -155,6 +174,13 @@ async def test_a_foreign_name_that_leads_to_us_is_refused(door: Door, host: str 
     host = host.replace("{port}", str(door.port)) if host else host
     for path in ("/", "/api/v1/state", "/healthz"):
         assert (await door.ask(path, BEARER, host=host)).code == code
+
+
+async def test_an_absolute_target_is_judged_by_the_host_too(door: Door) -> None:
+    assert (await door.ask(f"http://{door.host}/api/v1/about", BEARER)).code == 200
+    assert (await door.ask("http://evil.example/api/v1/about", BEARER, host="evil.example")).code == 421
+    assert (await door.ask(f"http://{door.host}/api/v1/about", BEARER, host="evil.example")).code == 421
+    assert (await door.ask("http://evil.example/api/v1/about")).code == 401
 
 
 async def test_two_hosts_are_none(door: Door) -> None:
@@ -442,3 +468,46 @@ async def _login_over_tls(door: Door, trusting: ssl.SSLContext, host: str) -> tu
     answer = Answer(await asyncio.wait_for(reader.read(), 20))
     writer.close()
     return answer.code, answer.headers.get("set-cookie", "")
+
+
+# -- questions that cost much -----------------------------------------------------------------------------------------
+
+
+async def test_a_body_that_becomes_much_is_not_read(door: Door) -> None:
+    answer = await door.post("/api/v1/drain-preview", '{"nodes": [' + "[]," * 200_000 + "1]}", BEARER, PAGE)
+    assert (answer.code, b"too many values" in answer.body) == (413, True)
+
+
+async def test_a_packed_body_is_not_unpacked(door: Door) -> None:
+    packed = gzip.compress(b'{"nodes": ["' + b"x" * 10_000_000 + b'"]}').decode("latin-1")
+    answer = await door.post("/api/v1/drain-preview", packed, BEARER, PAGE, "Content-Encoding: gzip")
+    assert (answer.code, b"no JSON" in answer.body) == (400, True)
+
+
+async def test_questions_that_wait_are_bounded() -> None:
+    asking, gate = Asking(), threading.Event()
+    waiting = [asyncio.create_task(asking.answer(lambda limit: gate.wait(20))) for _ in range(MOST_WAITING + 1)]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyAsk):
+        await asking.answer(lambda limit: None)
+    gate.set()
+    assert all(await asyncio.gather(*waiting))
+    assert await asking.answer(lambda limit: "answered") == "answered"
+
+
+async def test_a_method_that_there_is_not_is_told_which_there_are(door: Door) -> None:
+    for method in ("PUT", "PATCH", "TRACE", "OPTIONS", "PROPFIND"):
+        answer = await door.ask("/api/v1/state", BEARER, PAGE, "X-HTTP-Method-Override: GET", method=method)
+        assert (answer.code, answer.headers.get("allow")) == (405, "GET, HEAD"), method
+        assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000])
+async def test_what_is_no_http_is_answered_as_text_that_nobody_runs(door: Door, sent: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+    writer.write(sent)
+    answer = Answer(await asyncio.wait_for(reader.read(), 20))
+    writer.close()
+    assert 400 <= answer.code < 500 and answer.headers["content-type"].startswith("text/plain")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]

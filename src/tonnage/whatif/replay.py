@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from tonnage.clock import VirtualClock
@@ -215,7 +215,11 @@ class Replay:
         self._gone(found)
 
     def advance(self, seconds: float) -> datetime:
-        """Move time on, and let go of what was held until then; the time it is now."""
+        """Move time on, and let go of what was held until then; the time it is now. Raises ReplayError at its end."""
+        try:
+            self.clock.now() + timedelta(seconds=seconds)
+        except OverflowError:
+            raise ReplayError(f"time ends with the year 9999, and {seconds:g} s lead beyond it") from None
         self.clock.advance(seconds)
         self.engine.tick(self.clock.monotonic())
         return self.clock.now()

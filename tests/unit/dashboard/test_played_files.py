@@ -124,6 +124,56 @@ def test_files_are_told_apart_by_what_they_hold():
     assert kind_of(GivenText("README.md", b"- a list\n")) == OTHER
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("\n" * 5_000 + "kind: Node", MANIFESTS),
+        ("# a\n" * 5_000 + "kind: Node", MANIFESTS),
+        (" \t\r\n" * 5_000 + "- advance: 1", STEPS),
+        ("---\n" * 5_000 + "-\n  advance: 1", STEPS),
+        ("\ufeff# a\n\n--- # b\n[{advance: 1}]", STEPS),
+        ("-1: x", MANIFESTS),
+        ("", MANIFESTS),
+    ],
+)
+def test_however_a_file_begins_it_is_told_apart_in_one_pass(text, kind):
+    assert kind_of(GivenText("a.yaml", text.encode())) == kind
+
+
+SCENARIO_OF = "apiVersion: tonnage.dev/v1alpha1\nkind: Scenario\nduration: 1h\nevents:\n"
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a, namespace: shop}
+spec:
+  replicas: 2147483647
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("played_file", "error"),
+    [
+        (SCENARIO_OF + "- {at: 0s, arrive: Deployment/shop/a}", "is a workload of 2,147,483,647 pods"),
+        (SCENARIO_OF + "- {at: 0s, arrive: Deployment/shop/a, replicas: 1000000}", "brings more than can be played"),
+        (SCENARIO_OF + "- {from: 0s, until: 1h, rate: 200/s, arrive: Deployment/shop/a}", "brings more than can be"),
+        (SCENARIO_OF + "- {at: 0s, join: {like: node-1, count: 1000000}}", "brings more than can be played"),
+        ("- advance: 1.0e+300", "step 1: time ends with the year 9999"),
+        ("- advance: 200000000000\n- advance: 200000000000", "step 2: time ends with the year 9999"),
+    ],
+)
+def test_what_would_take_all_memory_or_all_time_is_refused(played_file, error):
+    files = [GivenText("cluster.yaml", DEPLOYMENT.encode()), GivenText("played.yaml", played_file.encode())]
+    with pytest.raises(TonnageError) as told:
+        played(sorted_out_files(files), Asking(), Limit(60))
+    assert error in told.value.message
+
+
 def test_captions_are_the_comments_above_steps():
     steps = GivenText(
         "s.yaml",

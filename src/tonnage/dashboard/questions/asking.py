@@ -23,6 +23,7 @@ from typing import Final, Protocol, TypeVar
 from tonnage.clock import Clock
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.wire.collections import Collections
+from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.scheduler.configuration_file import load_configuration
@@ -35,6 +36,9 @@ from tonnage.whatif.sources import ClusterState
 
 MOST_S: Final = 60.0
 """How long a question may take; who has longer asks the command."""
+
+MOST_WAITING: Final = 32
+"""Questions that may wait for their turn: each keeps the cluster as it was when it was asked."""
 
 _LOOKS_UP_S: Final = 0.5
 """How often work that stands back looks whether it is given up."""
@@ -59,6 +63,15 @@ class AskedCluster(Protocol):
 
 class GivenUp(Exception):
     """Whoever asked is not there any more: the answer is for nobody."""
+
+
+class TooManyAsk(TonnageError):
+    """So many wait for an answer that one more would not have it for long."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{MOST_WAITING} questions wait for an answer already", hint="ask again when some of them are answered"
+        )
 
 
 class Limit:
@@ -117,10 +130,12 @@ class Asking:
         return Creation(self.gates)
 
     async def answer(self, work: Callable[[Limit], T]) -> T:
-        """Work in a thread when it is our turn. Raises what the work raises, OutOfTime among it.
+        """Work in a thread when it is our turn. Raises TooManyAsk, and what the work raises, OutOfTime among it.
 
         A cancellation is told to the work, and waits for it to end: two never work at once.
         """
+        if self._waiting > MOST_WAITING:
+            raise TooManyAsk
         self._waiting += 1
         self._may_go_on.clear()
         try:

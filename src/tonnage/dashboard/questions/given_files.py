@@ -21,8 +21,8 @@ MANIFESTS, STEPS, SCENARIO, CONFIGURATION, OTHER = "manifests", "steps", "scenar
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _CONFIGURATION_KIND: Final = "KubeSchedulerConfiguration"
 _KIND: Final = re.compile(rb"""^\s{0,2}["']?kind["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
-_BEGINNING: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?(?:\s*(?:#[^\n]*|---[^\n]*)?\n)*\s*(-\s|\[)")
-"""A list, after comments and the begin of a document: manifests are maps."""
+_LINE: Final = re.compile(rb"[ \t\r\f\v]*([^\n]*)\n?")
+"""A line from its first mark on. One pass, whatever the file is like: whoever gives it may have written it for us."""
 
 
 @dataclass(slots=True)
@@ -38,12 +38,21 @@ def kind_of(given: GivenText) -> str:
     """What a file holds; empty for one that is none of ours."""
     if not given.name.lower().endswith(_SUFFIXES):
         return OTHER
-    if _BEGINNING.match(given.data):
+    if _is_list(given.data):
         return STEPS
     kinds = set(_KIND.findall(given.data))
     if KIND.encode() in kinds:
         return SCENARIO
     return CONFIGURATION if _CONFIGURATION_KIND.encode() in kinds else MANIFESTS
+
+
+def _is_list(data: bytes) -> bool:
+    """Whether it begins with a list, after comments and the begin of a document: manifests are maps."""
+    for line in _LINE.finditer(data.removeprefix(b"\xef\xbb\xbf")):
+        said = line[1]
+        if said and not said.startswith((b"#", b"---")):
+            return said[:1] == b"[" or said.split(None, 1)[0] == b"-"
+    return False
 
 
 def sorted_out(files: Iterable[GivenText]) -> GivenFiles:

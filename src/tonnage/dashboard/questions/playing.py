@@ -31,6 +31,8 @@ from tonnage.whatif.sources import from_files
 from tonnage.whatif.volume_report import claim_sentences
 
 BEGIN: Final = "the cluster at the beginning"
+MOST_COMING: Final = 100_000
+"""Pods and nodes that a scenario may bring: some hundred MiB of them."""
 _TOLD: Final = 12
 """Decisions of one frame of a scenario that are told one by one."""
 _TAIL: Final = "the rest is left out: time was over"
@@ -195,6 +197,7 @@ def _simulate(
         updates_attach_limits=asking.gates.MutableCSINodeAllocatableCount,
         is_stopped=limit.check,
         on_sample=shots.take,
+        most=MOST_COMING,
     )
     takes_any_pod = asking.takes_any_pod if given.config is None else False
     player.play(Run("default", configuration.profiles, seed, takes_any_pod))

@@ -19,10 +19,10 @@ import hashlib
 import hmac
 import ipaddress
 import math
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -31,16 +31,18 @@ from tonnage.dashboard.server.attempts import Attempts
 
 ASKED_BY: Final = "X-Tonnage-Dashboard"
 """The header of every request of the page that is not a plain GET. Its value does not matter."""
+_HOST: Final = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s\[\]:/?#@\\%]+))(?::(?P<port>[0-9]{0,5}))?")
 WILDCARDS: Final = ("0.0.0.0", "::", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(Exception):
-    """A request that is not answered, with the code and the sentence for it, and when to ask again."""
+    """A request that is not answered, with the code and the sentence for it, and when to ask again or otherwise how."""
 
     code: int
     message: str
     retry_after_s: float = 0.0
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Access:
@@ -148,15 +150,16 @@ def _is_address(host: str) -> bool:
 
 
 def _host_of(request: web.BaseRequest) -> tuple[str, int | None]:
-    """Name and port of the Host header. Raises Refused for one that is none."""
+    """Name and port of the Host header. Raises Refused for one that is none.
+
+    Nothing is read into it that is not written: what is beside an address in brackets is no part of that address.
+    """
     told = request.headers.getall("Host", [])
-    try:
-        at = urlsplit(f"//{told[0]}" if len(told) == 1 else "")
-        if at.path or at.query or at.fragment or at.username is not None:
-            raise ValueError
-        return (at.hostname or "").lower(), at.port
-    except ValueError:
-        raise Refused(400, "the Host header is none") from None
+    found = _HOST.fullmatch(told[0]) if len(told) == 1 else None
+    port = int(found["port"]) if found is not None and found["port"] else None
+    if found is None or (port is not None and port > 65535):
+        raise Refused(400, "the Host header is none")
+    return (found["name"] or found["address"]).lower(), port
 
 
 def _cookies(request: web.BaseRequest, name: str) -> Iterator[bytes]:

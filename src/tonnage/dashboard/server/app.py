@@ -15,6 +15,7 @@ from typing import Final
 from aiohttp import web
 
 from tonnage import logs
+from tonnage.dashboard.questions.asking import TooManyAsk
 from tonnage.dashboard.server.access import Access, Refused
 from tonnage.dashboard.server.page_files import page_files
 from tonnage.dashboard.server.router import BEGUN, Asked, Router, json_answer
@@ -24,6 +25,8 @@ from tonnage.http_connection import connection_of
 
 MAX_LOGIN_BYTES: Final = 4 * 1024
 """What somebody may send who has not shown the token yet."""
+LOGIN_S: Final = 10.0
+"""How long that may take: there is only so much room for those whom nobody knows."""
 
 _log = logs.logger("tonnage.dashboard")
 
@@ -44,8 +47,12 @@ class App:
             answer = await self._answer(request)
         except Refused as exc:
             answer = json_answer({"error": exc.message}, status=exc.code)
+            answer.headers.update(exc.headers)
             if exc.retry_after_s:
                 answer.headers["Retry-After"] = str(int(exc.retry_after_s))
+        except TooManyAsk as exc:
+            answer = json_answer({"error": exc.message, "hint": exc.hint or ""}, status=503)
+            answer.headers["Retry-After"] = "5"
         except TonnageError as exc:
             answer = json_answer({"error": exc.message, "hint": exc.hint or ""}, status=422)
         except Exception:
@@ -79,7 +86,7 @@ class App:
         return await answer(asked)
 
     async def _login(self, asked: Asked) -> web.StreamResponse:
-        shown = await asked.json(max_bytes=MAX_LOGIN_BYTES)
+        shown = await asked.json(max_bytes=MAX_LOGIN_BYTES, within_s=LOGIN_S)
         token = shown.get("token") if isinstance(shown, dict) else None
         if not isinstance(token, str) or not self._access.is_token(token):
             raise Refused(401, "this is not the token of this dashboard: open the address that it printed at its start")

@@ -21,11 +21,17 @@ from aiohttp import ClientPayloadError, web
 from tonnage.dashboard.server.access import Refused
 from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
 from tonnage.http_connection import BadBody
+from tonnage.objects.texts.decode_budget import MAX_REQUEST_VALUES, Budget, BudgetExceeded, Limits
+from tonnage.objects.texts.json_text import read_json
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """A replay file with a dump of a cluster may be large; more than this is refused."""
 BODY_S: Final = 60.0
 """How long a body may take to come."""
+_LIMITS: Final = Limits(MAX_REQUEST_VALUES, MAX_BODY_BYTES)
+"""A few bytes can stand for a lot of memory; what is asked here is a few long texts, or some thousand names."""
+_AT_ONCE_BYTES: Final = 256 * 1024
+"""Larger ones are read beside the loop, which has others to serve."""
 BEGUN: Final = web.RequestKey("tonnage.answer", web.StreamResponse)
 """Where a request keeps the answer that was begun before its handler returned."""
 
@@ -41,29 +47,35 @@ class Asked:
     def query(self) -> dict[str, str]:
         return dict(self.request.query)
 
-    async def json(self, *, max_bytes: int = MAX_BODY_BYTES) -> Any:
-        """The body. Raises Refused for one that is too large, too slow, or no JSON."""
+    async def json(self, *, max_bytes: int = MAX_BODY_BYTES, within_s: float = BODY_S) -> Any:
+        """The body. Raises Refused for one that is too large, too slow, of too many values, or no JSON."""
         body = bytearray()
         try:
-            async with asyncio.timeout(BODY_S):
+            async with asyncio.timeout(within_s):
                 async for chunk in self.request.content.iter_chunked(64 * 1024):
                     body += chunk
                     if len(body) > max_bytes:
                         raise Refused(413, f"the body is larger than {max_bytes // 1024} KiB")
         except TimeoutError:
-            raise Refused(408, f"the body did not come within {BODY_S:g} s") from None
+            raise Refused(408, f"the body did not come within {within_s:g} s") from None
         except (BadBody, web.RequestPayloadError, ClientPayloadError) as exc:
             raise Refused(400, "the body breaks off") from exc
-        try:
-            return msgspec.json.decode(bytes(body))
-        except (msgspec.DecodeError, ValueError, RecursionError) as exc:
-            raise Refused(400, f"the body is no JSON: {exc}") from exc
+        return _read(bytes(body)) if len(body) < _AT_ONCE_BYTES else await asyncio.to_thread(_read, bytes(body))
 
     async def prepare(self, answer: web.StreamResponse) -> None:
         """Begin an answer that is sent piece by piece: its headers are complete, and go out now."""
         answer.headers.update(SECURITY_HEADERS)
         self.request[BEGUN] = answer
         await answer.prepare(self.request)
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return read_json(body, Budget(_LIMITS))
+    except BudgetExceeded as exc:
+        raise Refused(400 if exc.is_depth else 413, f"the body is not read: {exc.message}") from exc
+    except (msgspec.DecodeError, ValueError, RecursionError) as exc:
+        raise Refused(400, f"the body is no JSON: {exc}") from exc
 
 
 Answer = Callable[[Asked], Awaitable[web.StreamResponse]]
@@ -100,7 +112,8 @@ class Router:
                 return answer, Asked(request, {name: unquote(value) for name, value in found.groupdict().items()})
             methods.add(method)
         if methods:
-            raise Refused(405, f"{request.method} {raw}: only {', '.join(sorted(methods))} is answered")
+            allowed = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+            raise Refused(405, f"{request.method} {raw}: only {allowed} is answered", headers={"Allow": allowed})
         raise Refused(404, f"there is nothing at {raw}")
 
 

@@ -7,6 +7,7 @@ same in every run of a seed, whatever is decided.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,7 @@ from tonnage.whatif.simulate.scenario import (
     NodeEvent,
     Scenario,
 )
+from tonnage.whatif.simulate.scenario_reading import MOST_ARRIVALS
 from tonnage.whatif.simulate.world import World, WorldSettings
 from tonnage.whatif.sources import ClusterState
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, pods_of, workload_name
@@ -81,6 +83,7 @@ class Player:
         updates_attach_limits: bool = True,
         is_stopped: Callable[[], bool] = lambda: False,
         on_sample: Callable[[Measures], object] = lambda measures: None,
+        most: int = sys.maxsize,
     ) -> None:
         self.state = state
         self.scenario = scenario
@@ -89,6 +92,8 @@ class Player:
         self.is_stopped = is_stopped
         self.on_sample = on_sample
         """Called after each sample, with the run as it is then."""
+        self.most = most
+        """How many pods and nodes may come altogether: each of them is kept in memory."""
         self.warnings: list[str] = []
         self._make_creation = make_creation
         self._namespace = namespace
@@ -205,6 +210,7 @@ class Play:
         """The workload of each pod that came, by uid."""
         self._daemons = {each.key: each for each in state.workloads if isinstance(each, DaemonSet)}
         self._last_s = 0.0
+        self._coming = 0
         for event in self._scenario.events:
             self._note(event)
 
@@ -241,6 +247,7 @@ class Play:
         self._last_s = max(self._last_s, event.at_s)
         at = self.world.agenda.at
         if isinstance(event, Join):
+            self._count(event.field, len(event.names))
             at(event.at_s, partial(self._join, event))
         elif isinstance(event, Apply):
             at(event.at_s, partial(self._apply, event))
@@ -256,11 +263,25 @@ class Play:
         if event.rate_per_s is not None and event.until_s is not None:
             at_s = event.at_s
             while (at_s := at_s + self._arrivals.expovariate(event.rate_per_s)) <= event.until_s:
+                self._count(event.field, 1)
                 self._note_arrival(at_s, workload, event.lifetime)
             return
         wanted = event.replicas if event.replicas is not None else self._expander.missing(workload)
+        if wanted > MOST_ARRIVALS:
+            hint = f"at most {MOST_ARRIVALS:,} are simulated; write replicas: NUMBER beside it"
+            raise BrokenScenario(self._scenario.file, event.field, f"is a workload of {wanted:,} pods", hint)
+        self._count(event.field, wanted)
         for number in range(wanted):
             self._note_arrival(event.at_s + number * event.every_s, workload, event.lifetime)
+
+    def _count(self, field: str, more: int) -> None:
+        """Take note that so many more are to come. Raises BrokenScenario when those are too many."""
+        self._coming += more
+        if self._coming > self._player.most:
+            hint = (
+                f"at most {self._player.most:,} pods and nodes may come here; the command plays more: tonnage simulate"
+            )
+            raise BrokenScenario(self._scenario.file, field, "brings more than can be played", hint)
 
     def _note_arrival(self, at_s: float, workload: Workload, lifetime: Lifetime) -> None:
         self._last_s = max(self._last_s, at_s)
@@ -364,6 +385,8 @@ class Play:
         like = next(each for each in objects if isinstance(each, Node) and each.name == event.like)
         own, volumes = own_objects(like, objects), volumes_on(like, objects)
         for name in event.names:
+            if self._player.is_stopped():
+                return
             self.nodes.join(copy_of(own, name, volumes))
             node = self.world.get(Node, name)
             for daemons in self._daemons.values() if node is not None else ():

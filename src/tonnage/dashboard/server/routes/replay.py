@@ -50,8 +50,7 @@ def add(router: Router, asking: Asking) -> None:
             files = await asyncio.to_thread(files_of, name)
         else:
             files = _files(said.get("files"))
-        given = sorted_out(files)
-        return json_answer(await asking.answer(lambda limit: played(given, asking, limit, seed=seed)))
+        return json_answer(await asking.answer(lambda limit: played(sorted_out(files), asking, limit, seed=seed)))
 
     router.get("/api/v1/examples", listed)
     router.post("/api/v1/replay", replay)
