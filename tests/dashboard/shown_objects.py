@@ -24,6 +24,7 @@ HOSTILE = (
     "\u202egnp.tcefni\u202c \u2066right\u2069",
     "javascript:alert(1)",
     "constructor",
+    "__proto__",
     "%3Cscript%3E/../..#?&",
     "\x1b[2J\x00 \u200b",
     "${7*7}{{7*7}}",

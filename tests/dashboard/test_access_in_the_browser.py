@@ -103,3 +103,16 @@ async def test_a_server_that_comes_back_with_another_token_asks_for_it(open_wind
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("status")).to_have_text("live", timeout=20_000)
         await page.context.close()
+
+
+async def test_the_printed_address_may_be_pasted_over_a_page_that_is_open(serve, open_window, shown_cluster):
+    address = await serve(shown_cluster)
+    window = await open_window(address.partition("#")[0])
+    window.expected += ["401"]
+    page = window.page
+    await expect(page.get_by_label("Token")).to_be_visible()
+    for _ in ("at the form", "when logged in"):
+        await page.evaluate("address => { location.href = address }", address)  # a new fragment, and no new page
+        await expect(page).not_to_have_url(address)
+        await expect(page.get_by_role("status")).to_have_text("live")
+        assert TOKEN not in page.url

@@ -15,6 +15,7 @@ from shown_objects import HOSTILE, hostile_objects, ordinary_objects
 
 from tonnage.dashboard.wire.rows import NoticeRow
 from tonnage.faults import Fault, FaultFile
+from tonnage.testing.builders import node
 
 ABOUT = {"explain": ["shop", "db-0"], "pod": ["shop", "db-0"]}
 """What a view is opened with that shows one thing."""
@@ -150,3 +151,26 @@ async def test_an_address_that_names_no_view_shows_the_map(window):
         await expect(window.page).to_have_title("Pending · Tonnage")
         await window.page.evaluate("fragment => { location.hash = fragment }", fragment)
         await expect(window.page).to_have_title("Map · Tonnage")
+
+
+async def test_names_that_every_object_inherits_are_names_like_others(serve, open_window, shown_cluster):
+    """A node may be called constructor; a zone, which is a label's value, toString."""
+    shown_cluster.put(*ordinary_objects())
+    shown_cluster.put(node("constructor", labels={"topology.kubernetes.io/zone": "toString"}))
+    window = await open_window(await serve(shown_cluster))
+    await expect(window.page.get_by_role("main")).to_contain_text("toString")
+    await go(window, "explain", "shop", "db-1")
+    await window.page.get_by_role("button", name="constructor").first.click()
+    await expect(window.page.locator(".node-panel h3")).to_contain_text("constructor")
+    await go(window, "what-if", "constructor")
+    await expect(window.page.get_by_role("main")).to_contain_text("nothing is changed")
+
+
+async def test_an_address_cannot_lead_to_another_path_of_the_server(window):
+    asked: list[str] = []
+    window.page.on("request", lambda each: asked.append(each.url))
+    for fragment in ("#/pod/../state", "#/pod/%2e%2e/state", "#/explain/./..", "#/explain/..%2f../state"):
+        await window.page.evaluate("fragment => { location.hash = fragment }", fragment)
+        await settled(window.page)
+    window.expected += ["422"]
+    assert not [each for each in asked if each.endswith("/state")]

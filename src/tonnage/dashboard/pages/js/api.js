@@ -25,9 +25,14 @@ export async function ask(path, {method = "GET", body, signal} = {}) {
   return told;
 }
 
+/** The token in the address's fragment; null when there is none. */
+export function givenToken() {
+  return new URLSearchParams(location.hash.slice(1)).get("token");
+}
+
 /** Log in with the token of the address's fragment, or the one of this tab; false when there is none that is right. */
 export async function login() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  const given = givenToken();
   if (given !== null) history.replaceState(null, "", location.pathname + location.search);
   for (const token of [given, sessionStorage.getItem(TOKEN)]) {
     if (!token) continue;

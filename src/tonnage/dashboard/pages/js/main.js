@@ -5,7 +5,7 @@
 // A view is a module in views/ with `title` and `open(main, context, ...rest)`, which shows it in `main` and gives back a
 // function that closes it. `context` is {state, about, go}.
 
-import {ask, follow, login, loginWith, Refusal} from "./api.js";
+import {ask, follow, givenToken, login, loginWith, Refusal} from "./api.js";
 import {el, keyed, replace, set} from "./dom.js";
 import {State} from "./state.js";
 import * as explain from "./views/explain.js";
@@ -41,7 +41,8 @@ function go(where) {
 function whereTo() {
   try {
     const [name, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-    if (Object.hasOwn(VIEWS, name)) return [name, rest];
+    // A browser would take "." and ".." out of the paths that are asked for: nothing has such a name.
+    if (Object.hasOwn(VIEWS, name) && !rest.some(each => each === "." || each === "..")) return [name, rest];
   } catch (error) {
     if (!(error instanceof URIError)) throw error; // somebody's address, broken off within an escape
   }
@@ -154,5 +155,9 @@ async function start() {
 }
 
 state.onChange(changed => changed.notices && showNotices());
-window.addEventListener("hashchange", () => isIn && show());
+window.addEventListener("hashchange", () => {
+  // The printed address, pasted where a page of ours is open already: it is taken as if it had been opened anew.
+  if (givenToken() !== null) location.reload();
+  else if (isIn) show();
+});
 start();

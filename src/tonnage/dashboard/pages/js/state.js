@@ -23,7 +23,7 @@ export class State {
       (changed[name] ??= new Set()).add(key);
       const before = this[name].get(key);
       if (before === undefined) (undo.gone[name] ??= []).push(key);
-      else (undo.set[name] ??= {})[key] = before;
+      else (undo.set[name] ??= Object.create(null))[key] = before;
     };
     if (message.state) {
       for (const name of COLLECTIONS) {

@@ -4,6 +4,7 @@
 import {el, replace} from "../dom.js";
 import {clockTime} from "../format.js";
 import {link, named} from "../links.js";
+import {own} from "../own.js";
 import {ageOf} from "../since.js";
 import {amounts, bytesOf} from "./amounts.js";
 import {GRADES} from "./words.js";
@@ -43,7 +44,7 @@ function scores(node, weights) {
   const rows = Object.entries(node.scores)
     .sort((one, other) => other[1] - one[1])
     .map(([plugin, weighted]) => {
-      const weight = weights[plugin] ?? 1;
+      const weight = own(weights, plugin) ?? 1;
       const bar = el("span", {class: "score-bar", "aria-hidden": "true"});
       bar.style.setProperty("width", `${(100 * weighted) / most}%`);
       return el(

@@ -1,5 +1,7 @@
 // An explanation in words: why this node won, and what plugins are called in little room.
 
+import {own} from "../own.js";
+
 const SHORT = {
   ImageLocality: "Images",
   InterPodAffinity: "Pod affinity",
@@ -13,7 +15,7 @@ const SHORT = {
 
 /** A plugin's name for the head of a column. */
 export function shortName(plugin) {
-  return SHORT[plugin] ?? plugin;
+  return own(SHORT, plugin) ?? plugin;
 }
 
 /** Which plugins' scores differ from node to node, and which are alike everywhere and decided nothing. */

@@ -4,6 +4,7 @@
 //   film.goTo(3); film.goTo(1);         // back by the undo messages that State.apply gives
 //   film.marks()                        // what this frame changed, for the map
 
+import {own} from "../own.js";
 import {State} from "../state.js";
 
 export class Film {
@@ -44,7 +45,7 @@ export class Film {
     if (this.at === 0) return marks;
     const before = this.undos.at(-1).set.volumes ?? {};
     for (const [key, row] of Object.entries(message.set?.volumes ?? {})) {
-      const was = before[key];
+      const was = own(before, key);
       if (was && was.node === row.node && was.state === row.state && was.target === row.target) continue;
       marks.claims.set(key, was ? "changed in this step" : "new in this step");
       if (was?.node && row.node && was.node !== row.node) marks.moves.push({key, from: was.node, to: row.node});

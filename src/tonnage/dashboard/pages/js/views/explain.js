@@ -11,6 +11,7 @@ import {showNode} from "../explain/node_detail.js";
 import {offersSection} from "../explain/offers.js";
 import {refusedSection} from "../explain/refused.js";
 import {hrefs, named} from "../links.js";
+import {own} from "../own.js";
 import {keepAges} from "../since.js";
 
 export const title = "Explanation";
@@ -96,7 +97,7 @@ function showBody(body, told) {
   const search = el("input", {type: "search", placeholder: "search nodes", "aria-label": "Show nodes with this in their name"});
   const found = el("span", {class: "search-told", role: "status"});
   const choose = name => {
-    showNode(panel, byName.get(name), told.answer.volumes[name], {weights: told.weights, chosen: told.answer.node});
+    showNode(panel, byName.get(name), own(told.answer.volumes, name), {weights: told.weights, chosen: told.answer.node});
     sections.forEach(section => section.mark(name));
     panel.dataset.node = name;
   };

@@ -6,6 +6,7 @@ import {el, replace} from "../dom.js";
 import {clockTime} from "../format.js";
 import {keepAsking} from "../keep_asking.js";
 import {hrefs, link, named} from "../links.js";
+import {own} from "../own.js";
 import {claimCard, heldWords} from "../pod/claims.js";
 import {eventsPart, stepsPart} from "../pod/story.js";
 import {ageOf, keepAges} from "../since.js";
@@ -89,7 +90,7 @@ export function open(main, {state}, namespace, name) {
 
 function badgesOf(answer) {
   if (!answer.uid) return el("span", {class: "badge is-bad"}, "✕ gone");
-  const tone = {Running: "is-good", Succeeded: "is-good", Failed: "is-bad"}[answer.phase] ?? "";
+  const tone = own({Running: "is-good", Succeeded: "is-good", Failed: "is-bad"}, answer.phase) ?? "";
   return [
     el("span", {class: `badge ${tone}`}, answer.phase),
     answer.terminating ? el("span", {class: "badge is-bad"}, "being deleted") : null,
