@@ -22,7 +22,7 @@ import numpy as np
 
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
-from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
 from tonnage.scheduling.cluster.event_rows import row_about
@@ -98,6 +98,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def events(self) -> Iterable[EventHint]:
         if self._limits_change:  # a node without a CSINode has no limits
             yield ClusterEvent(EventResource.CSI_NODE, ActionType.DELETE), self._limits_gone
+        if self._needs_drivers:  # upstream lets pods sleep
+            yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE | ActionType.DELETE), _driver_may_be_missing
         yield from (
             (NODE_ADD, None),  # its CSINode may be known before it, and upstream lets a pod sleep that it would take
             (ClusterEvent(EventResource.CSI_NODE, ActionType.ADD), None),
@@ -360,6 +362,12 @@ def _volumes_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hi
     if not old.spec.node_name and not old.status.nominated_node_name:
         return NO_HELP
     return QUEUE if any(map(_may_count, old.spec.volumes)) else NO_HELP
+
+
+def _driver_may_be_missing(pod: PodInfo, event: ClusterEvent, old: CSIDriver, new: CSIDriver | None) -> Hint:
+    """Nodes where a driver is not registered were refused for that, and are no longer."""
+    is_needed = new is not None and new.spec.prevent_pod_scheduling_if_missing
+    return QUEUE if old.spec.prevent_pod_scheduling_if_missing and not is_needed else NO_HELP
 
 
 @for_mounted_claims

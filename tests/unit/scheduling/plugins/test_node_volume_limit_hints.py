@@ -17,6 +17,7 @@ from tonnage.testing.storage_builders import (
     attachment,
     claim,
     csi_node,
+    driver,
     pod_with,
 )
 
@@ -119,3 +120,12 @@ def test_a_volume_that_is_detached_wakes_pods_that_name_claims():
     assert not woken(gone, None, ephemeral("waiting"))
     assert woken(gone, None, ephemeral("waiting"), gates=MUTABLE)
     assert not woken(gone, None, pod("waiting"))
+
+
+def test_a_driver_that_may_be_missing_from_now_on_wakes_those_who_were_told_that_it_was():
+    needed, not_needed = driver(preventPodSchedulingIfMissing=True), driver()
+    assert woken(needed, not_needed, gates=ON)
+    assert woken(needed, None, gates=ON)
+    assert not woken(not_needed, needed, gates=ON)
+    assert not woken(needed, needed, gates=ON)
+    assert not woken(needed, not_needed, gates=OFF)

@@ -201,3 +201,11 @@ def test_all_objects_at_once_are_seen_to_fit_as_each_is(objects: list[tuple[Size
     assert all(one or not of_all for of_all, one in zip(seen, one_by_one, strict=True))
     if sum(group) + sum(sum(of) + sum(promised) for of, promised in objects) < 1 << 50:
         assert seen == one_by_one
+
+
+def test_a_pool_that_lacks_bytes_takes_none_from_the_others() -> None:
+    """A driver that has given away more than it has may say so of one pool."""
+    pools: Sizes = (8, 7, 5, -28)
+    assert fits_beside_one(pools, (2,), (6, 5)) and fits_beside_one(pools[:3], (2,), (6, 5))
+    reading = reading_of([(pools, (6, 5))])
+    assert reading.fits(slice(0, 1), (2,)).tolist() == [reading.fits_one(0, (2,))] == [True]

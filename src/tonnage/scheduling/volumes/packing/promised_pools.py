@@ -96,7 +96,7 @@ def fits_beside_one(
         return bool(pools) and pools[0] >= UNBOUNDED
     if pools[0] >= UNBOUNDED or pools[0] >= sum(sizes) + sum(promised):
         return True
-    if len(pools) == 1 or sum(pools) < sum(sizes) + sum(promised):
+    if len(pools) == 1 or _free_bytes(pools) < sum(sizes) + sum(promised):
         return False
     if has_room_to_spare(pools, descending(sizes + promised)):
         return True
@@ -127,12 +127,17 @@ def is_seen_to_fit(pools: Sequence[int], sizes: Sizes, promised: Sizes) -> bool:
     """
     if not has_room_to_spare(pools, promised):
         return False
-    left = sum([pool for pool in pools if pool > 0]) - sum(promised)
+    left = _free_bytes(pools) - sum(promised)
     for size in sizes:
         if size and left <= sum([min(pool, size - 1) for pool in pools if pool > 0]):
             return False
         left -= size
     return True
+
+
+def _free_bytes(pools: Sequence[int]) -> int:
+    """Of all pools; one that lacks bytes takes nothing from the others."""
+    return sum([pool for pool in pools if pool > 0])
 
 
 def grade_one(
