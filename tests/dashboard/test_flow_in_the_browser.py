@@ -80,7 +80,7 @@ async def test_a_pods_page_tells_its_story_and_follows_it(window, shown_cluster)
     page = window.page
     await window.go("pod/shop/db-0")
     await expect(page.locator(".pod-state")).to_contain_text("where the scheduler has sent it")
-    await expect(page.locator(".pod-memory")).to_contain_text("keeps back 1 GiB of kube-system/c (mode Ledger)")
+    await expect(page.locator(".pod-memory")).to_contain_text("keeps back 1Gi of kube-system/c (mode Ledger)")
     await expect(page.locator(".pod-claims")).to_contain_text("✖ device is busy")
     await expect(page.locator(".story-step")).to_have_count(2)
     await expect(page.locator(".story-step").nth(1)).to_contain_text("+1.5 s")

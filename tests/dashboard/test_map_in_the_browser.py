@@ -91,7 +91,7 @@ async def test_blocks_to_scale_reservations_cordons_and_volumes_on_their_way(
     first = NodeRow(name="n-1", zone="a", pools=(pool(100, 55, "shop/a", "shop/b"),), slots=slots)
     put_nodes(shown_cluster, first, NodeRow(name="n-2", zone="a", pools=(pool(100, 100),)))
 
-    # 30 GiB and 15 GiB of 100 GiB, and 10 GiB hatched.
+    # 30Gi and 15Gi of 100Gi, and 10Gi hatched.
     one = cell(page, "n-1")
     bar = await width(one.locator(".bar"))
     assert abs(await width(one.locator('[data-claim="shop/a"]')) / bar - 0.30) < 0.01
@@ -101,12 +101,12 @@ async def test_blocks_to_scale_reservations_cordons_and_volumes_on_their_way(
     assert "repeating-linear-gradient" in await kept.evaluate("each => getComputedStyle(each).backgroundImage")
     await kept.hover()
     tip = page.get_by_role("tooltip")
-    for words in ("10 GiB kept back for pod shop/db-0", "claims: shop/new", "since ", "its pod is being bound"):
+    for words in ("10Gi kept back for pod shop/db-0", "claims: shop/new", "since ", "its pod is being bound"):
         await expect(tip).to_contain_text(words)
     await expect(one.get_by_text("d.example.com 2 of 2 attached, full")).to_be_visible()
     await expect(one).to_have_accessible_name(
-        "n-1, zone a, 45 % full, 55 GiB free, 2 claims; no attach slot: d.example.com: 2 of 2 are used; "
-        "room kept back: 10 GiB are kept back"
+        "n-1, zone a, 45 % full, 55Gi free, 2 claims; no attach slot: d.example.com: 2 of 2 are used; "
+        "room kept back: 10Gi are kept back"
     )
 
     # A node is cordoned, another is not ready: in words and shape.
@@ -114,7 +114,7 @@ async def test_blocks_to_scale_reservations_cordons_and_volumes_on_their_way(
     await expect(cell(page, "n-2").locator('[data-sign="cordoned"]')).to_have_text("‖ cordoned")
     put_nodes(shown_cluster, NodeRow(name="n-3", zone="b", ready=False, reason="no word of it", pools=(pool(9, 9),)))
     await expect(page.get_by_role("gridcell", name="n-3, zone b", exact=False)).to_have_accessible_name(
-        "n-3, zone b, 0 % full, 9 GiB free, 0 claims; not ready: no word of it"
+        "n-3, zone b, 0 % full, 9Gi free, 0 claims; not ready: no word of it"
     )
 
     # A volume on its way: it leaves one node, is a ghost on the other, and an arrow goes from one to the other.
@@ -187,7 +187,7 @@ async def test_search_keys_zoom_collapse_and_choices(window: Window, shown_clust
     await expect(page.locator('.map[data-level="cells"]')).to_be_visible()
     await expect(cell(page, "n-0")).to_be_focused()
     await page.keyboard.press("ArrowRight")
-    await expect(cell(page, "n-2")).to_have_accessible_name("n-2, zone a, 50 % full, 5 GiB free, 0 claims")
+    await expect(cell(page, "n-2")).to_have_accessible_name("n-2, zone a, 50 % full, 5Gi free, 0 claims")
     await expect(
         page.get_by_role("gridcell", name="20 nodes, n-1 to n-39, 50 % full on average; no trouble")
     ).to_have_count(1)
@@ -241,17 +241,17 @@ async def test_only_what_is_known_is_drawn_and_names_are_harmless_on_a_small_scr
     window: Window = await open_window(await serve(shown_cluster), viewport={"width": 360, "height": 740})
     page = window.page
 
-    # Claims as one strip of 40 GiB, free room as a bar of 20 GiB beside it.
+    # Claims as one strip of 40Gi, free room as a bar of 20Gi beside it.
     one = cell(page, "n-1")
     claims, free = one.locator('.bar[data-kind="claims"]'), one.locator('.bar[data-kind="free"]')
     assert abs(await width(free) / await width(claims) - 0.5) < 0.01
-    await expect(one.locator(".cell-sums")).to_contain_text("66 % full · 20 GiB free")
+    await expect(one.locator(".cell-sums")).to_contain_text("66 % full · 20Gi free")
     # What two nodes share is drawn once, with the claim that is in it.
     await expect(page.locator(".shared-capacity")).to_have_count(1)
     await expect(page.locator(".shared-capacity .block")).to_have_attribute("data-claim", "shop/z")
-    await expect(page.locator(".loose summary")).to_have_text("1 claim waiting for a node, 3 GiB")
+    await expect(page.locator(".loose summary")).to_have_text("1 claim waiting for a node, 3Gi")
     await page.locator(".loose summary").click()
-    await page.get_by_role("button", name="shop/late, 3 GiB, waiting for a node").click()
+    await page.get_by_role("button", name="shop/late, 3Gi, waiting for a node").click()
     panel = page.get_by_role("complementary", name="Details")
     await expect(panel).to_contain_text("waiting for a node")
     await panel.get_by_role("button", name="Close details").click()

@@ -69,7 +69,7 @@ async def test_layout_bars_arrangement_and_facts(window: Window):
     assert found["none"] is None
     assert found["letters"] == ["F", "FL", "FA", "–", "A", "A2", "A3", "A4", "A5"]
     assert found["ninth"] == [0, 1]
-    assert found["bytes"] == ["0 B", "1023 B", "1.5 KiB", "1023 GiB", "5 GiB"]
+    assert found["bytes"] == ["0", "1023 bytes", "1.5Ki", "1023Gi", "5Gi"]
 
     for seed in (1, 7, 42):
         assert await found_by(window, "facts", seed) == ""

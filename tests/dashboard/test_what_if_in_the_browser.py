@@ -30,11 +30,11 @@ async def test_a_drain_is_previewed_with_the_map_before_and_after(serve: Serve, 
     await expect(chosen).to_have_count(2)
     await page.get_by_role("button", name="Leave out mill-3").click()
     await page.get_by_role("button", name="Preview the drain").click()
-    verdict = "it does not hold: 1 pod is stuck; 2 pods move, 1 is lost, 80 GiB rebuilt"
+    verdict = "it does not hold: 1 pod is stuck; 2 pods move, 1 is lost, 80Gi rebuilt"
     await expect(page.locator(".verdict")).to_contain_text(verdict)
     await expect(page.get_by_role("region", name="Stuck")).to_contain_text("mill/search-0")
     moves = page.get_by_role("region", name="Moves")
-    await expect(moves.get_by_role("row").filter(has_text="mill/db-0")).to_contain_text("data-db-0 80 GiB rebuilt")
+    await expect(moves.get_by_role("row").filter(has_text="mill/db-0")).to_contain_text("data-db-0 80Gi rebuilt")
     # After: drained and cordoned, and the volume lies on mill-2.
     after, before = page.get_by_role("grid", name="after"), page.get_by_role("grid", name="before")
     await expect(after.locator("[data-node=mill-1]")).to_have_attribute("aria-label", contains("cordoned", "drained"))

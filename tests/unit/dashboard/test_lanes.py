@@ -9,8 +9,9 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.model.lanes import MOST_LANES, MOST_STEPS
-from tonnage.dashboard.wire.rows import VolumeRow
+from tonnage.dashboard.model.lane import MOST_STEPS
+from tonnage.dashboard.model.lanes import MOST_LANES
+from tonnage.dashboard.wire.rows import CapacityRow, VolumeRow
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Event
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
@@ -78,7 +79,7 @@ class Story:
             self.cluster.model.heard(each)
         self.cluster.settle()
 
-    def remember(self, memory: SchedulerMemory) -> None:
+    def remember(self, memory: SchedulerMemory | None) -> None:
         self.cluster.model.tick(self.clock.now())
         self.cluster.model.remember(memory)
         self.cluster.settle()
@@ -192,6 +193,74 @@ def test_a_decision_that_is_heard_of_late_stands_before_what_follows_from_it(sto
     story.to(0.9)
     story.remember(SchedulerMemory(pods=[AssumedPod("default/db-0", "default-db-0", "a")]))
     assert story.told() == [(0.2, "created"), (0.4, "decided"), (0.4, "provisioning")]
+
+
+def promise(name: str, seconds: float = 0) -> HeldCapacity:
+    since = START + timedelta(seconds=seconds)
+    return HeldCapacity(
+        Reservation.LEDGER, f"kube-system/{name}", "u", "default/db-0", ["default/data"], 20 << 30, since, "waits"
+    )
+
+
+def test_a_scheduler_that_cannot_be_asked_for_a_while_has_let_nothing_go(story: Story):
+    story.at(0.2, claim("data", "20Gi"), story.pod())
+    known = SchedulerMemory(held=[promise("fast-a")], pods=[AssumedPod("default/db-0", "default-db-0", "a")])
+    for second, memory in enumerate((known, None, None, known), start=1):
+        story.to(second)
+        story.remember(memory)
+        kept = story.cluster.collections.of(CapacityRow)["kube-system/fast-a"].reserved
+        assert len(kept) == (0 if memory is None else 1)
+    assert [kind for _, kind in story.told()] == ["created", "decided", "reserved"]
+    story.remember(None)
+    story.to(9)
+    story.remember(SchedulerMemory())
+    assert story.told()[-1] == (9.0, "released")
+
+
+def test_times_of_a_lane_never_go_back_though_some_are_told_in_whole_seconds(story: Story):
+    story.at(0.2, claim("data"), story.pod())
+    story.at(0.98, claim("data", selected_node="a"))
+    story.to(1.6)  # promised in the first second, and heard of in the next
+    story.remember(SchedulerMemory(held=[promise("fast-a")], pods=[AssumedPod("default/db-0", "default-db-0", "a")]))
+    story.to(2.7)
+    story.hear(event("e1", "BackOff", "Back-off pulling image", seconds=2))
+    kinds = [step.kind for step in story.lane().steps]
+    assert kinds == ["created", "decided", "reserved", "provisioning", "event"]
+    times = [step.at for step in story.lane().steps]
+    assert times == sorted(times)
+
+
+def test_a_refusal_that_is_told_late_does_not_keep_the_lane_of_a_running_pod_open(story: Story):
+    story.at(0.2, story.pod(on="a"), claim("data", volume="pv"), volume("pv", on="a", claim="default/data"))
+    story.at(1, attachment("att", "pv", "a", attached=False))
+    story.at(2, attachment("att", "pv", "a"))
+    story.at(3, story.pod(on="a", status={"phase": "Running"}))
+    story.hear(event("e1", "FailedAttachVolume", "waits for its detachment", seconds=20))
+    assert story.told()[-1] == (20.0, "attach-failed")
+    assert story.lane().done
+
+
+def test_an_event_happened_when_it_says_not_when_it_was_written_down(story: Story):
+    story.at(0.2, story.pod())
+    told = event("e1", "BackOff", "Back-off pulling image", seconds=5)
+    late = convert(
+        Event,
+        {
+            **to_doc(told),
+            "lastTimestamp": None,
+            "eventTime": "2026-01-01T12:00:05.250000Z",
+            "metadata": {"name": "e1", "namespace": "default", "uid": "e1", "creationTimestamp": stamp(9)},
+        },
+    )
+    story.hear(late)
+    assert story.told()[-1] == (5.2, "event")
+
+
+def test_a_volume_that_was_made_for_the_pod_before_is_no_step_of_this_one(story: Story):
+    before = volume("pv", on="a", claim="default/data", metadata={"creationTimestamp": stamp(0)})
+    story.at(0.5, before, claim("data", volume="pv"))
+    story.at(1.5, pod_with("db-0", "data", metadata={"creationTimestamp": stamp(1)}))
+    assert [kind for _, kind in story.told()] == ["created"]
 
 
 def test_an_event_says_what_objects_do_not(story: Story):

@@ -48,16 +48,16 @@ def kept(gi: int, mode: str = "Ledger") -> ReservedRow:
     return ReservedRow(mode=mode, pod="shop/db-0", bytes=gi * GI, since=NOON, why="its claims are not bound")
 
 
-def test_a_node_is_as_full_as_its_volumes_and_promises():
+def test_a_node_is_as_full_as_its_volumes_and_promises_are_told_besides():
     cluster = rows(
         nodes={"a": NodeRow(name="a")},
         capacities={"ns/c": capacity("a", 50, 20, reserved=(kept(10),))},
         volumes={"ns/v": VolumeRow(bytes=30 * GI, node="a", state="bound")},
     )
     found, shared = storage_of_nodes(cluster)
-    # 30 of volumes, 50 + 20 free, 10 of them promised: (30 + 10) / 100.
+    # 30 of volumes, 50 + 20 free, 10 of them promised: 30 / 100 is used, as the page has it.
     assert (found["a"].used, found["a"].free, found["a"].promised) == (30 * GI, 70 * GI, 10 * GI)
-    assert found["a"].fill_ratio == 0.4
+    assert found["a"].fill_ratio == 0.3
     assert shared == []
 
 

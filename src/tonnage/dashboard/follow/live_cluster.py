@@ -214,10 +214,10 @@ class LiveCluster(ShownCluster):
     async def _ask(self) -> None:
         while True:
             try:
-                memory = await self.memory() or SchedulerMemory()
+                memory = await self.memory()
                 self.collections.remove("notices", "scheduler")
             except TonnageError as exc:
-                memory = SchedulerMemory()
+                memory = None
                 text = f"the scheduler cannot be asked: {exc.message}; what it keeps back and has decided is not shown"
                 hint = exc.hint or (_LET_IN if isinstance(exc, NotLetIn) else "")
                 self.collections.put("notices", "scheduler", NoticeRow(text=text, hint=hint))

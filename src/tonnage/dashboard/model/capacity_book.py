@@ -44,11 +44,6 @@ class CapacityBook:
             found.add(heapq.heappop(self._later)[1])
         return found
 
-    def sharing(self, key: Key) -> Iterable[Key]:
-        """Objects of other classes that draw from the same pools."""
-        found = self._objects.capacities.get(key)
-        return capacity_rows.sharing(self._objects, found) if found is not None else ()
-
     def look_at(self, keys: Iterable[Key], now: datetime) -> set[Key]:
         """Take these objects as they are now; gives them and those whose rows change with them."""
         touched = set(keys)
@@ -76,23 +71,17 @@ class CapacityBook:
         missing = self._missing.get(key)
         if not stale and missing and self._following.get(self._driver[key]):
             stale = stale_figures.lagging(missing)
-        return capacity_rows.row_of(found, nodes, self._held_of(found), stale)
+        held = [(each, self._other_class(each, found)) for each in self.held.get(key, ())]
+        return capacity_rows.row_of(found, nodes, held, stale)
 
-    def _held_of(self, capacity: CSIStorageCapacity) -> list[tuple[HeldCapacity, str]]:
-        """What is kept back of it, with the class where another's object of its group tells it, each once.
+    def _other_class(self, held: HeldCapacity, capacity: CSIStorageCapacity) -> str:
+        """The class that something is kept back for, where that is not the object's own.
 
-        The scheduler keeps a promise on every object of a group: it is one promise all the same.
+        The scheduler tells what it keeps back object by object: of classes that share their pools, every one is charged
+        until its own figures are told anew.
         """
-        found = [(each, "") for each in self.held.get(capacity.key, ())]
-        if not self.held:
-            return found
-        told = {(each.uid, *each.claims) for each, _ in found}
-        for other in capacity_rows.sharing(self._objects, capacity):
-            of_class = self._objects.capacities[other].storage_class_name
-            news = [each for each in self.held.get(other, ()) if (each.uid, *each.claims) not in told]
-            found += [(each, of_class) for each in news]
-            told |= {(each.uid, *each.claims) for each in news}
-        return found
+        classes = capacity_rows.classes_of(self._objects, held)
+        return "" if not classes or capacity.storage_class_name in classes else min(classes)
 
     def _forget(self, key: Key) -> None:
         for node in self._reach.pop(key, ())[: capacity_rows.MOST_NODES]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tonnage.dashboard.model.known_objects import KnownObjects, topology_key
+from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.model.selected_labels import labels_of_topology
 from tonnage.dashboard.wire.rows import CapacityRow, ReservedRow
-from tonnage.objects.meta import Key
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
@@ -22,7 +21,7 @@ MOST_NODES: Final = 64
 def row_of(
     capacity: CSIStorageCapacity, nodes: Sequence[str], held: Sequence[tuple[HeldCapacity, str]], stale: str
 ) -> CapacityRow:
-    """`nodes` are those it reaches, sorted; `held` is what is kept back, with the class if it is another's object."""
+    """`nodes` are those it reaches, sorted; `held` is what is kept back, with the class it is for if another's."""
     pools = told_pools(capacity)
     free = capacity.capacity if capacity.capacity is not None else capacity.maximum_volume_size
     return CapacityRow(
@@ -75,12 +74,6 @@ def reached(objects: KnownObjects, topology: LabelSelector | None) -> list[str]:
         return []
 
 
-def sharing(objects: KnownObjects, capacity: CSIStorageCapacity) -> Iterator[Key]:
-    """Objects of other classes that draw from the same pools: of the same capacity group, driver and topology."""
-    of_class = objects.classes.get(capacity.storage_class_name)
-    if of_class is None or not of_class.capacity_group or capacity.node_topology is None:
-        return
-    for name in sorted(objects.classes_of_driver[of_class.provisioner]):
-        if name == of_class.name or objects.classes[name].capacity_group != of_class.capacity_group:
-            continue
-        yield from sorted(objects.capacities_by_topology[topology_key(name, capacity)])
+def classes_of(objects: KnownObjects, held: HeldCapacity) -> set[str]:
+    """Classes of the claims that something is kept back for, as far as they are known."""
+    return {found.class_name for each in held.claims if (found := objects.claims.get(each)) is not None}

@@ -54,6 +54,8 @@ class ClusterModel:
         self._book = CapacityBook(self.objects, self._volume_objects_on)
         self._errors: dict[str, str] = {}
         self._held_since: dict[Key, datetime] = {}
+        self._held_for = Index()
+        """Capacity objects by claim that something of them is kept back for."""
         self.lanes = Lanes(self.objects, self._home)
 
     def tick(self, now: datetime) -> None:
@@ -69,19 +71,24 @@ class ClusterModel:
         if known is not None:
             self._note(known, None)
 
-    def remember(self, memory: SchedulerMemory) -> None:
-        """What the scheduler knows now, instead of what it knew before."""
+    def remember(self, memory: SchedulerMemory | None) -> None:
+        """What the scheduler knows now, instead of what it knew before; None when it cannot be asked.
+
+        What it keeps back is not known then, and not shown. Nothing has happened by that: lanes go on when it is back.
+        """
+        is_asked, memory = memory is not None, memory or SchedulerMemory()
         held: dict[Key, list[HeldCapacity]] = {}
         since: dict[Key, datetime] = {}
+        self._held_for = Index()
         for each in memory.held:
             held.setdefault(each.capacity, []).append(each)
             for claim in each.claims:
+                self._held_for.mark(claim, each.capacity, is_there=True)
                 since[claim] = max(since.get(claim, each.since), each.since)
         book = self._book
         for key in book.held.keys() | held.keys():
             if book.held.get(key) != held.get(key):
                 self._touched.capacities.add(key)
-                self._touched.capacities.update(book.sharing(key))
         self._touched.volumes |= {claim for claim, _ in since.items() ^ self._held_since.items()}
         assumed = {each.uid: each for each in memory.pods}
         for uid in {uid for uid, _ in assumed.items() ^ self._assumed.items()}:
@@ -90,7 +97,8 @@ class ClusterModel:
                     self._touched.pods.add(told.pod)
                     self._touched.nodes.add(told.node)
                     self._assumed_on.mark(told.node, told.pod, is_there=not was)
-        self.lanes.remembered(self.memory, memory, self.now)
+        if is_asked:
+            self.lanes.remembered(memory, self.now)
         self._assumed, self._held_since, book.held, self.memory = assumed, since, held, memory
 
     def look_into(self, contents: DriverContents) -> None:
@@ -166,6 +174,8 @@ class ClusterModel:
             self._touched.nodes.update(self._nodes_with(each))
             if each is not None and (told := self._assumed.get(each.uid)) is not None:
                 self._touched.nodes.add(told.node)
+            if isinstance(each, PersistentVolumeClaim):
+                self._touched.capacities |= self._held_for[each.key]
         if isinstance(old, PersistentVolumeClaim) and (new is None or new.uid != old.uid):
             self._errors.pop(old.uid, None)
 

@@ -14,7 +14,6 @@ from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.requirements import Requirement
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 
 KINDS: Final[tuple[type[Object], ...]] = (
@@ -94,8 +93,6 @@ class KnownObjects:
         self.capacities_by_label = Index()
         """By one label that a node must have to be reached; those that ask for none stand at None."""
         self.capacities_of_class = Index()
-        self.capacities_by_topology = Index()
-        """By class and by what the topology asks for: equal ones reach the same nodes."""
         self.classes_of_driver = Index()
 
     def put(self, new: Object) -> Object | None:
@@ -158,12 +155,5 @@ class KnownObjects:
                 if found.node_topology is not None:
                     labels = labels_of_topology(found.node_topology)
                     yield from ((self.capacities_by_label, label) for label in labels or (None,))
-                    yield self.capacities_by_topology, topology_key(found.storage_class_name, found)
             case StorageClass():
                 yield self.classes_of_driver, found.provisioner
-
-
-def topology_key(class_name: str, capacity: CSIStorageCapacity) -> tuple[str, tuple[Requirement, ...]]:
-    """Equal for objects of a class that reach the same nodes by the same words."""
-    topology = capacity.node_topology
-    return class_name, topology.requirements() if topology is not None else ()

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage.dashboard.model.capacity_rows import reached
-from tonnage.dashboard.model.known_objects import KnownObjects, topology_key
+from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.model.volume_places import place_of
 from tonnage.dashboard.wire.rows import Step
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
@@ -218,22 +218,6 @@ def attachment_steps(
 # -- the scheduler's memory, and Events -------------------------------------------------------------------------------
 
 
-def pools_of(objects: KnownObjects, capacity: Key) -> str:
-    """Which pools an object tells of: the same for all that share them (a capacity group on one topology)."""
-    found = objects.capacities.get(capacity)
-    of_class = objects.classes.get(found.storage_class_name) if found is not None else None
-    if found is None or of_class is None or not of_class.capacity_group:
-        return capacity
-    return f"{of_class.provisioner} {of_class.capacity_group} {topology_key('', found)}"
-
-
-def is_of_its_class(objects: KnownObjects, held: HeldCapacity) -> bool:
-    """Whether it is kept back of the class that its claim names."""
-    capacity = objects.capacities.get(held.capacity)
-    claim = objects.claims.get(held.claims[0]) if held.claims else None
-    return capacity is not None and claim is not None and claim.class_name == capacity.storage_class_name
-
-
 def held_step(objects: KnownObjects, held: HeldCapacity, now: datetime, *, is_over: bool = False) -> Step:
     """Capacity that is kept back for a pod, or that is not any more."""
     capacity = objects.capacities.get(held.capacity)
@@ -254,8 +238,9 @@ def held_step(objects: KnownObjects, held: HeldCapacity, now: datetime, *, is_ov
 def event_at(event: Event) -> datetime | None:
     """When an Event last happened."""
     series = event.series.last_observed_time if event.series is not None else None
-    times = (series, event.last_timestamp, event.event_time, event.first_timestamp, event.metadata.creation_timestamp)
-    found = max((at for at in times if at is not None), default=None)
+    times = (series, event.last_timestamp, event.event_time, event.first_timestamp)
+    # Written down it may be seconds later, by who has much to tell: that counts where nothing else is told.
+    found = max((at for at in times if at is not None), default=event.metadata.creation_timestamp)
     return datetime.combine(found.date(), found.timetz()) if found is not None else None
 
 

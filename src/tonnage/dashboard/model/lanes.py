@@ -2,7 +2,7 @@
 
     lanes = Lanes(objects, home=where_its_volume_is)
     lanes.changed(old, new, now)            # also of claims, volumes and attachments: told to the pods that use them
-    lanes.remembered(before, memory, now)   # what the scheduler has decided and keeps back
+    lanes.remembered(memory, now)           # what the scheduler has decided and keeps back
     lanes.heard(event, now)
     for uid, row in lanes.take(now): …
 
@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from tonnage.dashboard.model import lane_steps
+from tonnage.dashboard.model.capacity_rows import classes_of, reached
 from tonnage.dashboard.model.known_objects import KnownObjects
+from tonnage.dashboard.model.lane import MOST_STEPS, Lane
 from tonnage.dashboard.model.volume_rows import claim_of, volume_of
 from tonnage.dashboard.wire.rows import LaneRow, Step
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
@@ -30,102 +33,12 @@ from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
 
 MOST_LANES: Final = 500
-MOST_STEPS: Final = 60
 MOST_WAITING: Final = 1000
 """Events that are kept for pods that are not known yet."""
 LATELY: Final = timedelta(seconds=60)
 """A pod that started less than this ago is shown with its lane from the beginning."""
-SAME: Final = timedelta(seconds=15)
-"""An object and an Event that say the same within this are one step."""
 
-_ONCE: Final = frozenset(("created", "bound", "started", "succeeded", "failed", "terminating", "deleted"))
-"""What happens to a pod once."""
-_LEAST: Final = ("event", "refused", "released", "detached")
-"""What is left out first of a lane that grows too long."""
 _FOLLOWS_DECISION: Final = frozenset(("nominated", "provisioning", "rebuilding", "bound"))
-_UNDER_WAY: Final = frozenset(("rebuilding", "attaching", "terminating", "attach-failed"))
-
-
-@dataclass(slots=True)
-class Lane:
-    pod: Key
-    uid: str
-    has_claims: bool
-    steps: list[Step] = field(default_factory=list)
-    state: str = ""
-    """As the pod is now: its phase, or "gone"."""
-    heard: set[Step] = field(default_factory=set)
-    """Those of the steps that an Event told."""
-
-    @property
-    def is_done(self) -> bool:
-        if self.state in ("gone", "Failed", "Succeeded"):
-            return True
-        return self.state == "Running" and not (self.steps and self.steps[-1].kind in _UNDER_WAY)
-
-    @property
-    def last_at(self) -> datetime:
-        return self.steps[-1].at
-
-    def add(self, step: Step, *, is_heard: bool = False) -> bool:
-        """Put a step where its time says; False when it is told already."""
-        if any(_is_same(step, known, is_heard != (known in self.heard)) for known in self.steps):
-            return False
-        if is_heard:
-            self.heard.add(step)
-        at = len(self.steps)
-        while at and _comes_first(step, self.steps[at - 1]):
-            at -= 1
-        if at and step.kind == "refused" and _last_refusal(self.steps[:at]) == step.text:
-            return False
-        self.steps.insert(at, step)
-        if len(self.steps) > MOST_STEPS:
-            least = (number for number, each in enumerate(self.steps[:-1]) if number and each.kind in _LEAST)
-            self.heard.discard(self.steps.pop(next(least, 1)))
-        return True
-
-
-def _is_same(step: Step, known: Step, is_by_another: bool) -> bool:
-    """Whether two steps are one; `is_by_another`: an object tells one of them, an Event the other."""
-    if step.kind != known.kind:
-        return False
-    if step.kind in _ONCE:
-        return True
-    is_about_same = step.claim == known.claim or (is_by_another and not (step.claim and known.claim))
-    if not is_about_same:
-        return False
-    if step.text == known.text and step.at == known.at:
-        return True
-    if is_by_another and step.kind != "event" and (not step.node or not known.node or step.node == known.node):
-        return abs(step.at - known.at) <= SAME and (step.kind != "refused" or step.text == known.text)
-    # Made, and then bound to: one thing.
-    return step.kind == "provisioned" and step.text.startswith("bound to ")
-
-
-def _comes_first(step: Step, other: Step) -> bool:
-    if "created" in (step.kind, other.kind):  # nothing happens to a pod before, whoever's clock says so
-        return step.kind == "created"
-    if _is_coarse(step) != _is_coarse(other) and step.at.replace(microsecond=0) == other.at.replace(microsecond=0):
-        return _rank(step) < _rank(other)  # an object tells the second alone, an Event the very moment within it
-    return (step.at, _rank(step)) < (other.at, _rank(other))
-
-
-def _is_coarse(step: Step) -> bool:
-    return step.at.microsecond == 0
-
-
-def _rank(step: Step) -> int:
-    return lane_steps.ORDER.index(step.kind) if step.kind in lane_steps.ORDER else len(lane_steps.ORDER)
-
-
-def _last_refusal(steps: list[Step]) -> str:
-    """The last refusal, unless the pod has come further since."""
-    for each in reversed(steps):
-        if each.kind == "refused":
-            return each.text
-        if each.kind in ("decided", "bound", "nominated"):
-            return ""
-    return ""
 
 
 class Lanes:
@@ -137,6 +50,7 @@ class Lanes:
         self._lanes: dict[str, Lane] = {}
         self._first_seen: dict[str, tuple[Pod, datetime]] = {}  # pods that came since the last take, and when
         self._changed: set[str] = set()
+        self._memory = SchedulerMemory()
         self._waiting: OrderedDict[str, list[tuple[Step, bool]]] = OrderedDict()
         """Steps of pods and claims that are not known yet, by uid, and whether an Event told them."""
         self._heard: OrderedDict[str, datetime] = OrderedDict()  # Events by uid, when they last happened
@@ -156,14 +70,15 @@ class Lanes:
             case VolumeAttachment():
                 self._attachment(old, new, now)  # type: ignore[arg-type]
 
-    def remembered(self, before: SchedulerMemory, memory: SchedulerMemory, now: datetime) -> None:
-        """What the scheduler knows, and what it knew before."""
+    def remembered(self, memory: SchedulerMemory, now: datetime) -> None:
+        """What the scheduler knows; what it knew when it last said so is known."""
+        before, self._memory = self._memory, memory
         known = {each.uid: each.node for each in before.pods}
         for each in memory.pods:
             pod = self._objects.pods.get(each.pod)
             if known.get(each.uid) != each.node and pod is not None and pod.uid == each.uid:
                 self._add(pod, (self._decision(each, now),), now)
-        had, has = self._by_holder(before.held), self._by_holder(memory.held)
+        had, has = self._promises(before.held), self._promises(memory.held)
         for holder in has.keys() - had.keys():
             self._held(has[holder], lane_steps.held_step(self._objects, has[holder], now), now)
         for holder in had.keys() - has.keys():
@@ -217,7 +132,7 @@ class Lanes:
         changed, self._changed = self._changed, set()
         for uid in sorted(changed):
             lane = self._lanes.get(uid)
-            yield uid, None if lane is None else LaneRow(pod=lane.pod, steps=tuple(lane.steps), done=lane.is_done)
+            yield uid, None if lane is None else LaneRow(pod=lane.pod, steps=lane.told(), done=lane.is_done)
 
     # -- what changed -------------------------------------------------------------------------------------------------
 
@@ -261,27 +176,38 @@ class Lanes:
 
     def _decision(self, sent: AssumedPod, now: datetime) -> Step:
         """The scheduler has sent a pod to a node. It is asked now and then: what follows from it may be seen before."""
-        lane, at = self._lanes.get(sent.uid), now
+        at = self._before_what_follows(sent.uid, sent.node, now)
+        return Step(at=at, kind="decided", text=f"sent to {sent.node}", node=sent.node, source=lane_steps.SCHEDULER)
+
+    def _before_what_follows(self, uid: str, node: str, at: datetime) -> datetime:
+        """`at`, or when something was seen that follows from sending a pod to a node, whichever is earlier."""
+        lane = self._lanes.get(uid)
         for step in reversed(lane.steps) if lane is not None else ():
             if step.kind in ("refused", "decided"):
                 break
-            if step.node == sent.node and step.kind in _FOLLOWS_DECISION:
+            if step.node == node and step.kind in _FOLLOWS_DECISION:
                 at = min(at, step.at)
-        return Step(at=at, kind="decided", text=f"sent to {sent.node}", node=sent.node, source=lane_steps.SCHEDULER)
+        return at
 
     def _held(self, held: HeldCapacity, step: Step, now: datetime) -> None:
         pod = self._objects.pods.get(held.pod)
         if pod is not None and not pod.is_terminal:
+            if step.kind == "reserved" and step.node:
+                at = max(held.since, self._before_what_follows(pod.uid, step.node, step.at))
+                step = msgspec.structs.replace(step, at=at)
             self._add(pod, (step,), now)
 
-    def _by_holder(self, held: Iterable[HeldCapacity]) -> dict[tuple[str, ...], HeldCapacity]:
-        """What is kept back by who has it and where. Objects of one capacity group tell the same promise: it is told
-        once, of the class that the claim names where one of them is of that class."""
-        found: dict[tuple[str, ...], HeldCapacity] = {}
-        for each in held:
-            holder = (each.mode, lane_steps.pools_of(self._objects, each.capacity), each.pod, *each.claims)
-            if holder not in found or lane_steps.is_of_its_class(self._objects, each):
-                found[holder] = each
+    def _promises(self, held: Iterable[HeldCapacity]) -> dict[tuple[object, ...], HeldCapacity]:
+        """What is kept back for whom and where, each once: a promise is charged to every object of the same pools."""
+        found: dict[tuple[object, ...], HeldCapacity] = {}
+        for each in sorted(held, key=lambda one: one.capacity):
+            capacity = self._objects.capacities.get(each.capacity)
+            where = reached(self._objects, capacity.node_topology) if capacity is not None else [each.capacity]
+            classes = classes_of(self._objects, each)
+            is_own = capacity is not None and capacity.storage_class_name in classes
+            promise = (each.mode, each.pod, *each.claims, *where)
+            if is_own or promise not in found:
+                found[promise] = each
         return found
 
     # -- lanes --------------------------------------------------------------------------------------------------------
@@ -344,7 +270,9 @@ class Lanes:
         if volume is None or not claim.is_bound:
             yield from lane_steps.claim_steps(self._objects, None, claim, "", now)
         else:
-            yield from lane_steps.volume_steps(self._objects, None, volume, claim, now)
+            made, began = volume.metadata.creation_timestamp, pod.metadata.creation_timestamp
+            if made is None or began is None or made >= began:  # what was made before was made for another pod
+                yield from lane_steps.volume_steps(self._objects, None, volume, claim, now)
             moves = lane_steps.claim_steps(self._objects, None, claim, self._home(claim.key), now)
             yield from (step for step in moves if step.kind == "rebuilding")
         for key in sorted(self._objects.attachments_of_volume[volume.name]) if volume is not None else ():

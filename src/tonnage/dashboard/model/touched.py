@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.dashboard.model.capacity_rows import sharing
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
@@ -59,8 +58,6 @@ class Touched:
                 self.places.add(found.name)
             case CSIStorageCapacity():
                 self.capacities.add(found.key)
-                for each in (old, new):
-                    self._sharing(each)  # type: ignore[arg-type]
             case None:
                 pass
             case _:  # a ReplicaSet or a Job: whose pods they are
@@ -162,7 +159,3 @@ class Touched:
                 self.volume(volume.name)
         for name in self._objects.classes_of_driver[found.name]:
             self.volumes |= self._objects.claims_of_class[name]
-
-    def _sharing(self, capacity: CSIStorageCapacity | None) -> None:
-        if capacity is not None:
-            self.capacities.update(sharing(self._objects, capacity))

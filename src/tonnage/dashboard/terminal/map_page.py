@@ -12,11 +12,12 @@ from typing import Final
 
 from rich.text import Text
 
+from tonnage.dashboard.terminal.amounts import bytes_text, count_text, percent_text
 from tonnage.dashboard.terminal.lines import Line, cell, heading, matches, plain, row
 from tonnage.dashboard.terminal.storage_of_nodes import NodeStorage, Shared, storage_of_nodes
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import CapacityRow, VolumeRow
-from tonnage.whatif.html.amounts import bytes_text, time_text
+from tonnage.whatif.html.amounts import time_text
 
 USED, PROMISED, FREE = "█", "▒", "░"
 SORTS: Final = ("name", "fullness", "trouble")
@@ -59,7 +60,7 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
         free, size = sum(each.free for each in known), sum(each.size for each in known)
         found.append(
             heading(
-                f"{'zone ' + zone if zone else 'no zone'}   {len(members)} node{'' if len(members) == 1 else 's'}   "
+                f"{'zone ' + zone if zone else 'no zone'}   {count_text(len(members), 'node')}   "
                 f"{bytes_text(free)} free of {bytes_text(size)}"
             )
         )
@@ -105,7 +106,7 @@ def _node_text(each: NodeStorage, width: int) -> Text:
     bar_width = max(min(width - name_width - tail_width - 2, _MOST_BAR), 8)
     slots = ", ".join(f"{slot.used}/{slot.limit}" for slot in each.node.slots if slot.limit is not None)
     told = f"{bytes_text(each.free)} of {bytes_text(each.size)} free" if each.is_known else "free room not known"
-    percent = f"{round(each.fill_ratio * 100):3}%" if each.is_known else "  ?%"
+    percent = f"{percent_text(each.fill_ratio) if each.is_known and each.size > 0 else '?%':>4}"
     parts = [cell(each.node.name, name_width, "bold" if each.trouble else "")]
     parts.append(bar(each.used, each.promised, each.free, bar_width) if each.is_known else cell("", bar_width))
     parts += [cell(percent, 4), cell(told, 21), cell(slots, 6)]
@@ -122,7 +123,7 @@ def _shared_lines(shared: Sequence[Shared], search: str) -> Iterator[Line]:
     yield heading("room that several nodes share")
     for each in wanted:
         capacity = each.capacity
-        reach = f"{capacity.node_count} nodes" if capacity.node_count else "no node"
+        reach = count_text(capacity.node_count, "node") if capacity.node_count else "no node"
         yield plain(f"{capacity.storage_class}   {bytes_text(sum(capacity.pools))} free   {reach}   {each.key}")
 
 
@@ -134,7 +135,11 @@ def node_lines(collections: Collections, name: str, *, now: datetime) -> list[Li
         return [plain(f"{name} is not there any more", "dim")]
     node, volumes = each.node, collections.of(VolumeRow)
     state = each.trouble or "takes pods"
-    found = [heading(f"{name}   {'zone ' + node.zone if node.zone else 'no zone'}   {state}   {node.pods} pods")]
+    found = [
+        heading(
+            f"{name}   {'zone ' + node.zone if node.zone else 'no zone'}   {state}   {count_text(node.pods, 'pod')}"
+        )
+    ]
     found += [plain(why, "red") for why in (node.reason, each.stale) if why]
     for number, pool in enumerate(node.pools):
         used = pool.size - pool.free
@@ -145,7 +150,8 @@ def node_lines(collections: Collections, name: str, *, now: datetime) -> list[Li
     for slot in node.slots:
         limit = f"of {slot.limit}" if slot.limit is not None else "without a limit"
         found.append(plain(f"{slot.driver}: {slot.used} {limit} attach slots used"))
-    found.append(heading(f"{len(each.volumes)} claims and volumes"))
+    what = "claim or volume" if len(each.volumes) == 1 else "claims and volumes"
+    found.append(heading(f"{len(each.volumes):,} {what}"))
     found += [_volume_line(volumes[key], key) for key in sorted(each.volumes)]
     if each.coming:
         found.append(heading("on their way here"))

@@ -80,7 +80,7 @@ def _waiting_lines(collections: Collections, search: str) -> list[Line]:
     }
     if not waiting:
         return [plain("no pod is pending", "green")]
-    found = [heading(f"{len(waiting):,} pods wait; working out why")]
+    found = [heading(f"{len(waiting):,} pod{' waits' if len(waiting) == 1 else 's wait'}; working out why")]
     for key, pod in waiting.items():
         found.append(Line(row(cell(key, 34), plain(pod.message, "dim").text), key))
     return found

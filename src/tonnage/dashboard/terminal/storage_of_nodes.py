@@ -1,17 +1,21 @@
 """How full each node's storage is, from rows: bytes used, promised and free.
 
 Pools that are seen from inside tell it exactly. Elsewhere a node has used what its volumes take, and has free what its
-capacity objects say; classes that share their pools (`group`) are counted once, by the one that has the most. An object
-that reaches several nodes is nobody's alone: it is told by itself (`Shared`).
+capacity objects say; classes that share their pools (by `group`, or because they tell the same pools of one driver) are
+counted once, by the one that has the most. An object that reaches several nodes is nobody's alone: it is told by itself
+(`Shared`). The map of the page counts alike (pages/js/map/facts.js), which a test in the browser holds both to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import CapacityRow, ClassRow, NodeRow, VolumeRow
+
+NEARLY_FULL: Final = 0.95
 
 
 @dataclass(slots=True)
@@ -34,8 +38,13 @@ class NodeStorage:
 
     @property
     def fill_ratio(self) -> float:
-        """0 to 1 of what is used and promised; 0 where nothing is known."""
-        return min((self.used + self.promised) / self.size, 1.0) if self.size else 0.0
+        """0 to 1 of what is used, as the page has it; 0 where nothing is known."""
+        return min(max(self.used / self.size, 0.0), 1.0) if self.size > 0 else 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """Full, or nearly so, from the same share on as on the page."""
+        return self.is_known and self.size > 0 and self.fill_ratio >= NEARLY_FULL
 
     @property
     def is_reserved_whole(self) -> bool:
@@ -54,7 +63,8 @@ class NodeStorage:
                 ("cordoned", node.cordoned),
                 ("stale", bool(self.stale)),
                 ("slots full", any(each.limit is not None and each.used >= each.limit for each in node.slots)),
-                ("full", self.is_known and self.free == 0),
+                ("full", self.is_full and self.free == 0),
+                ("nearly full", self.is_full and self.free > 0),
             )
             if is_so
         ]
@@ -77,7 +87,7 @@ def storage_of_nodes(collections: Collections) -> tuple[dict[str, NodeStorage], 
     for key, volume in volumes.items():
         if volume.node in found:
             found[volume.node].volumes.append(key)
-            if volume.state in ("bound", "released", "moving"):
+            if volume.state != "making":
                 found[volume.node].used += volume.bytes
         if volume.target in found and volume.target != volume.node:
             found[volume.target].coming.append(key)
@@ -87,34 +97,55 @@ def storage_of_nodes(collections: Collections) -> tuple[dict[str, NodeStorage], 
             each.is_known = True
             each.free = sum(pool.free for pool in each.node.pools)
             each.used = sum(pool.size - pool.free for pool in each.node.pools)
-        each.promised = min(each.promised, each.free)
+        each.promised = min(_promised(each, collections), each.free)
     return found, shared
 
 
 def _free_of_capacities(collections: Collections, found: Mapping[str, NodeStorage]) -> list[Shared]:
-    capacities = collections.of(CapacityRow)
-    classes = collections.of(ClassRow)
     shared: list[Shared] = []
-    free: dict[str, dict[str, int]] = {}
-    promised: dict[str, dict[str, int]] = {}
-    for key, each in sorted(capacities.items()):
+    for key, each in sorted(collections.of(CapacityRow).items()):
         if each.node_count != 1 or each.nodes[0] not in found:
             shared.append(Shared(key, each))
             continue
-        name = each.nodes[0]
-        of_class = classes.get(each.storage_class)
-        group = of_class.group if of_class is not None and of_class.group else f"class {each.storage_class}"
-        room = sum(each.pools)
-        mine, theirs = free.setdefault(name, {}), promised.setdefault(name, {})
-        mine[group] = max(mine.get(group, 0), room)
-        # Every object of a group tells the same promises: the one that tells the most has them all.
-        kept = sum(held.bytes if held.mode != "Object" else room for held in each.reserved)
-        theirs[group] = max(theirs.get(group, 0), kept)
-        storage = found[name]
-        storage.is_known = storage.is_known or bool(each.pools)
+        storage = found[each.nodes[0]]
+        storage.is_known = True
         storage.stale = storage.stale or each.stale
         storage.capacities.append(key)
-    for name, rooms in free.items():
-        found[name].free = sum(rooms.values())
-        found[name].promised = sum(min(promised[name][group], room) for group, room in rooms.items())
+    for storage in found.values():
+        storage.free = _room(storage.capacities, collections)
     return shared
+
+
+def _room(keys: Iterable[str], collections: Collections) -> int:
+    """Free bytes of some capacity objects of one node, pools that several of them tell of counted once."""
+    capacities, classes = collections.of(CapacityRow), collections.of(ClassRow)
+    rooms: dict[str, int] = {}
+    for key in keys:
+        each = capacities[key]
+        of_class, pools = classes.get(each.storage_class), key
+        if of_class is not None and of_class.group:
+            pools = f"group {of_class.group}"
+        elif of_class is not None and each.tells_pools:
+            pools = f"{of_class.driver} {each.pools}"
+        rooms[pools] = max(rooms.get(pools, 0), sum(each.pools))
+    return sum(rooms.values())
+
+
+def _promised(storage: NodeStorage, collections: Collections) -> int:
+    """Bytes kept back of a node, each promise once, less what lies in its pools already; of an object that is kept back
+    as a whole (mode Object) all that is free."""
+    capacities, volumes = collections.of(CapacityRow), collections.of(VolumeRow)
+    listed = {key for pool in storage.node.pools for key in (*pool.volumes, *pool.arriving)}
+    whole: list[str] = []
+    promises: dict[tuple[str, ...], int] = {}
+    for key in storage.capacities:
+        told: dict[tuple[str, ...], int] = {}
+        for held in capacities[key].reserved:
+            if held.mode == "Object":
+                whole.append(key)
+                continue
+            made = sum(volumes[claim].bytes for claim in held.claims if claim in listed and claim in volumes)
+            promise = (held.pod, *held.claims)
+            told[promise] = told.get(promise, 0) + max(held.bytes - made, 0)
+        promises.update(told)
+    return sum(promises.values()) + _room(whole, collections)

@@ -81,7 +81,8 @@ class ReservedRow(Row):
     since: datetime
     why: str = ""
     storage_class: str = ""
-    """Another class whose object it is kept back of: classes of one capacity group share their pools."""
+    """The class of its claims where that is not the object's own: classes of one capacity group share their pools, and
+    what is promised of one is kept back of the objects of all, until each is told anew."""
 
 
 class CapacityRow(Row):

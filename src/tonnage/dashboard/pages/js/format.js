@@ -1,10 +1,14 @@
 // Sizes, shares and times as people read them.
 
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+// As `tonnage top` writes them (terminal/amounts.py): the same number is the same text everywhere.
 
-/** 1610612736 → "1.5 GiB": binary units as Kubernetes has them, three digits at most. */
+const UNITS = [" bytes", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/** 1610612736 → "1.5Gi": as Kubernetes writes it, about three digits. */
 export function bytes(amount) {
   if (amount === null || amount === undefined) return "unknown";
+  if (!amount) return "0";
+  if (amount === 1) return "1 byte";
   let worth = Math.abs(amount);
   let unit = 0;
   while (worth >= 1024 && unit < UNITS.length - 1) {
@@ -12,15 +16,16 @@ export function bytes(amount) {
     unit += 1;
   }
   const digits = worth >= 100 || Number.isInteger(worth) ? 0 : worth >= 10 ? 1 : 2;
-  // 0.5 KiB less than a round number must not be shown as the round number of the next unit: digits are cut, not rounded.
+  // Half a Ki less than a round number must not be shown as the round number of the next unit: digits are cut, not rounded.
   const factor = 10 ** digits;
   const shown = Math.floor(worth * factor) / factor;
-  return `${amount < 0 ? "-" : ""}${shown} ${UNITS[unit]}`;
+  return `${amount < 0 ? "-" : ""}${shown}${UNITS[unit]}`;
 }
 
 /** 0.427 → "42 %"; null is "unknown". Never 100 % before it is. */
 export function percent(share) {
-  return share === null || share === undefined ? "unknown" : `${Math.floor(share * 100)} %`;
+  // 0.29 * 100 is a little less than 29 in binary fractions.
+  return share === null || share === undefined ? "unknown" : `${Math.floor(share * 100 + 1e-9)} %`;
 }
 
 let now = () => Date.now();

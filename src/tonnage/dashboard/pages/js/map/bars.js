@@ -69,9 +69,9 @@ export function keysOf(pool) {
 }
 
 /**
- * What is kept back of some capacity objects, each once: classes of one capacity group share their pools, and the row of
- * each tells the same promise, as its own or as that of another (`storageClass`). What is kept back as a whole stays with
- * every object that is.
+ * What is kept back of some capacity objects, each promise once: classes of one capacity group share their pools, and
+ * what is promised of one is kept back of the objects of all (`storageClass` is set in those of the others). What is kept
+ * back as a whole stays with every object that is.
  */
 export function entriesOf(told) {
   const all = told.flatMap(([key, each]) => (each.reserved ?? []).map(entry => ({capacity: key, ...entry})));
@@ -79,11 +79,11 @@ export function entriesOf(told) {
   for (const entry of [...all.filter(each => !each.storageClass), ...all]) {
     if (!toldBy.has(idOf(entry))) toldBy.set(idOf(entry), entry.capacity);
   }
-  return all.filter(entry => (entry.mode === "Object" && !entry.storageClass) || toldBy.get(idOf(entry)) === entry.capacity);
+  return all.filter(entry => entry.mode === "Object" || toldBy.get(idOf(entry)) === entry.capacity);
 }
 
 function idOf(entry) {
-  return `${entry.pod} ${(entry.claims ?? []).join()}`;
+  return `${entry.mode} ${entry.pod} ${(entry.claims ?? []).join()}`;
 }
 
 /** Bars of a capacity object that several nodes share, with the claims of its class that are on no one node. */

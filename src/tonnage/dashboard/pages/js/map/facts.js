@@ -173,9 +173,7 @@ export class Facts {
 
   /** size, used, free, kept in bytes; fullness 0..1, null where nobody tells. */
   sums(row, claims, told) {
-    const entries = entriesOf(told);
-    const listed = new Set(entries.length ? (row.pools ?? []).flatMap(keysOf) : []);
-    const kept = entries.reduce((sum, entry) => sum + stillKept(entry, key => listed.has(key), this.state.volumes), 0);
+    const kept = this.keptOf(row, told);
     if (row.pools?.length) {
       const size = row.pools.reduce((sum, pool) => sum + (pool.size ?? 0), 0);
       const free = row.pools.reduce((sum, pool) => sum + (pool.free ?? 0), 0);
@@ -189,6 +187,17 @@ export class Facts {
     if (!told.length) return {size: null, free: null, used, kept, fullness: null};
     const free = this.freeOf(told);
     return {size: used + free, free, used, kept, fullness: used + free > 0 ? used / (used + free) : null};
+  }
+
+  /** Bytes kept back of a node, each promise once, less what lies in its pools already; of an object that is kept back
+   * as a whole (mode Object) all that is free. */
+  keptOf(row, told) {
+    const entries = entriesOf(told);
+    if (!entries.length) return 0;
+    const listed = new Set((row.pools ?? []).flatMap(keysOf));
+    const whole = told.filter(([key]) => entries.some(entry => entry.mode === "Object" && entry.capacity === key));
+    const promised = entries.filter(entry => entry.mode !== "Object");
+    return promised.reduce((sum, entry) => sum + stillKept(entry, key => listed.has(key), this.state.volumes), this.freeOf(whole));
   }
 
   /** Free bytes of some capacity objects: classes of one group (tonnage.dev/capacity-group) have the same pools, and

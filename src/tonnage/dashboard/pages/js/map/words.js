@@ -2,7 +2,7 @@
 
 import {ago, bytes, clockTime, count, percent} from "../format.js";
 
-/** "node-1, zone a, 42 % full, 12 GiB free; cordoned: it takes no new pods" */
+/** "node-1, zone a, 42 % full, 12Gi free; cordoned: it takes no new pods" */
 export function nodeLabel(fact, mark = "") {
   const full = fact.fullness === null ? "fullness not known" : `${percent(fact.fullness)} full, ${bytes(fact.free)} free`;
   const signs = fact.signs.map(sign => (sign.why ? `${sign.word}: ${sign.why}` : sign.word));
@@ -87,7 +87,7 @@ export function reachWords(row) {
   return "not on one node";
 }
 
-/** What a bar is: "pool 0: 60 GiB of 100 GiB free". */
+/** What a bar is: "pool 0: 60Gi of 100Gi free". */
 export function barWords(bar) {
   if (bar.kind === "pool" && !bar.total) return `${bar.label}: its driver does not serve the node any more`;
   if (bar.kind === "pool") return `${bar.label}: ${bytes(bar.free)} of ${bytes(bar.total)} free`;
