@@ -28,7 +28,11 @@ async def views_of(page: Page) -> list[str]:
 async def go(window: Window, view: str, *about: str) -> None:
     parts = [view, *(about or ABOUT.get(view, ()))]
     await window.page.evaluate("parts => { location.hash = '#/' + parts.map(encodeURIComponent).join('/') }", parts)
-    title = await window.page.evaluate("view => import('/js/main.js').then(main => main.VIEWS[view].title)", view)
+    title = await window.page.evaluate(
+        """([view, ...rest]) => import('/js/main.js').then(({VIEWS}) =>
+            (rest.length && VIEWS[view].titleOf?.(...rest)) || VIEWS[view].title)""",
+        parts,
+    )
     await expect(window.page).to_have_title(f"{title} · Tonnage")
     await settled(window.page)
 
@@ -99,9 +103,9 @@ async def violations(page: Page, view: str, *, only_colours: bool = False) -> li
     result = await Axe().run(page, options={"runOnly": ["color-contrast"]} if only_colours else None)
     assert result.response["passes"]
     return [
-        f"{view}: {each['id']}: {each['help']}: {node['html'][:200]}: {node.get('failureSummary', '')[:300]}"
+        f"{view}: {each['id']}: {each['help']}: {found['html'][:200]}: {found.get('failureSummary', '')[:300]}"
         for each in result.response["violations"]
-        for node in each["nodes"]
+        for found in each["nodes"]
     ]
 
 
@@ -174,3 +178,41 @@ async def test_an_address_cannot_lead_to_another_path_of_the_server(window):
         await settled(window.page)
     window.expected += ["422"]
     assert not [each for each in asked if each.endswith("/state")]
+
+
+async def test_back_leads_to_where_one_was_and_a_new_view_begins_at_its_top(serve, open_window, shown_cluster):
+    shown_cluster.put(*ordinary_objects(), *(node(f"extra-{number}") for number in range(60)))
+    window = await open_window(await serve(shown_cluster), viewport={"width": 700, "height": 500})
+    page = window.page
+    await page.get_by_role("button", name="Detail").click()
+    await expect(page.locator(".cell.detail").first).to_be_visible()
+    await page.evaluate("scrollTo(0, 1234)")
+    await page.wait_for_function("scrollY === 1234")
+    await go(window, "pod")
+    await expect(page).to_have_title("shop/db-0 · Tonnage")
+    assert await page.evaluate("scrollY") == 0
+    await page.go_back()
+    await page.wait_for_function("scrollY === 1234")
+    await expect(page).to_have_title("Map · Tonnage")
+
+
+async def test_the_keyboard_goes_on_in_the_view_that_a_link_led_to(serve, open_window, shown_cluster):
+    shown_cluster.put(*ordinary_objects())
+    window = await open_window(await serve(shown_cluster))
+    await go(window, "pending")
+    link = window.page.get_by_role("link", name="shop/db-1").first
+    await link.focus()
+    await window.page.keyboard.press("Enter")
+    await expect(window.page.locator("#main")).to_be_focused()
+    await window.page.keyboard.press("Tab")
+    assert await window.page.evaluate("document.querySelector('main').contains(document.activeElement)")
+
+
+async def test_what_is_chosen_is_seen_in_windows_high_contrast(serve, open_window, shown_cluster):
+    shown_cluster.put(*ordinary_objects())
+    window = await open_window(await serve(shown_cluster), forced_colors="active")
+    current, other = window.page.locator("nav a[aria-current]"), window.page.locator("nav a:not([aria-current])").first
+    ground = "element => getComputedStyle(element).backgroundColor"
+    await expect(window.page.locator(".block[data-claim]").first).to_be_visible()
+    assert await current.evaluate(ground) != await other.evaluate(ground)
+    assert await window.page.locator(".block[data-claim]").first.evaluate(ground) == "rgb(0, 114, 178)"

@@ -47,6 +47,16 @@ async def test_steps_come_as_marks_with_words_and_the_newest_lane_is_on_top(wind
     await expect(first).to_have_attribute("aria-posinset", "1")
 
 
+async def test_a_long_message_takes_no_room_from_a_name(window, shown_cluster):
+    name = "billing/a-database-with-a-long-name-of-the-billing-department-0"
+    put_lane(shown_cluster, name, step(0, "refused", "0/6 nodes are available: " + "too few of them, " * 30))
+    await window.go("flow")
+    link = window.page.get_by_role("link", name=name)
+    for width in (700, 1280):
+        await window.page.set_viewport_size({"width": width, "height": 800})
+        assert await link.evaluate("element => element.scrollWidth - element.clientWidth") <= 0
+
+
 async def test_lanes_are_filtered_and_only_those_seen_are_drawn(window, shown_cluster):
     page = window.page
     for number in range(500):

@@ -48,6 +48,19 @@ async def test_a_drain_is_previewed_with_the_map_before_and_after(serve: Serve, 
     await expect(page.locator(".as-of")).to_contain_text("has changed since")
 
 
+async def test_the_form_stands_beside_the_map_where_there_is_room(serve: Serve, open_window: Opened):
+    window = await open_window(await serve(cluster_of_files(MILL)), viewport={"width": 2560, "height": 1200})
+    form, shown = window.page.locator(".question"), window.page.locator(".asked-map")
+    for asked in ("what-if/drain", "what-if/fit", "what-if/drain/mill-2"):
+        await window.go(asked)
+        await expect(shown.locator(".cell").first).to_be_visible()
+        if asked.endswith("mill-2"):
+            await expect(window.page.locator(".verdict")).to_be_visible()
+        beside, left = await shown.bounding_box(), await form.bounding_box()
+        assert beside is not None and left is not None
+        assert beside["y"] == left["y"] and beside["x"] > left["x"] + left["width"]
+
+
 async def test_what_the_command_would_refuse_is_told_with_its_hint(serve: Serve, open_window: Opened):
     window = await open_window(await serve(cluster_of_files(MILL)))
     window.expected.append("422")

@@ -47,7 +47,9 @@ def row(cluster: ShownCluster, name: str = "fast-a") -> CapacityRow:
 
 
 def held(mode: Reservation, number_bytes: int, name: str = "fast-a") -> HeldCapacity:
-    return HeldCapacity(mode, f"kube-system/{name}", "u", "shop/db-0", ["shop/data"], number_bytes, START, "waits")
+    return HeldCapacity(
+        mode, f"kube-system/{name}", f"uid-{name}", "shop/db-0", ["shop/data"], number_bytes, START, "waits"
+    )
 
 
 def remember(cluster: ShownCluster, *found: HeldCapacity) -> None:

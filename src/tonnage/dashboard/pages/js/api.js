@@ -33,7 +33,7 @@ export function givenToken() {
 /** Log in with the token of the address's fragment, or the one of this tab; false when there is none that is right. */
 export async function login() {
   const given = givenToken();
-  if (given !== null) history.replaceState(null, "", location.pathname + location.search);
+  if (given !== null) history.replaceState(history.state, "", location.pathname + location.search);
   for (const token of [given, sessionStorage.getItem(TOKEN)]) {
     if (!token) continue;
     if (await loginWith(token)) return true;

@@ -3,10 +3,12 @@
 //   #/map   #/pending   #/flow   #/pod/NAMESPACE/NAME   #/what-if   #/replay   #/faults
 //
 // A view is a module in views/ with `title` and `open(main, context, ...rest)`, which shows it in `main` and gives back a
-// function that closes it. `context` is {state, about, go}.
+// function that closes it. `context` is {state, about, go}. `titleOf(...rest)` is what a window is called that shows one
+// thing, such as a pod.
 
 import {ask, follow, givenToken, login, loginWith, Refusal} from "./api.js";
 import {el, keyed, replace, set} from "./dom.js";
+import {keepPlaces} from "./places.js";
 import {State} from "./state.js";
 import * as explain from "./views/explain.js";
 import * as faults from "./views/faults.js";
@@ -52,11 +54,14 @@ function whereTo() {
 function show() {
   const [name, rest] = whereTo();
   const view = VIEWS[name];
+  const hadFocus = main.contains(document.activeElement);
   close();
   replace(main);
-  document.title = `${view.title} · Tonnage`;
+  document.title = `${(rest.length && view.titleOf?.(...rest)) || view.title} · Tonnage`;
   close = view.open(main, {state, about, go}, ...rest) ?? (() => {});
   showNavigation(name);
+  // What had the focus is gone with its view: the keyboard goes on in the new one, not at the top of the page.
+  if (hadFocus && document.activeElement === document.body) main.focus({preventScroll: true});
 }
 
 const links = el("ul", {});
@@ -155,7 +160,7 @@ async function start() {
 }
 
 state.onChange(changed => changed.notices && showNotices());
-window.addEventListener("hashchange", () => {
+keepPlaces(main, () => {
   // The printed address, pasted where a page of ours is open already: it is taken as if it had been opened anew.
   if (givenToken() !== null) location.reload();
   else if (isIn) show();

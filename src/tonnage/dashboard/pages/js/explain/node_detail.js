@@ -30,7 +30,7 @@ function verdict(node) {
   if (node.passedOver) return el("p", {}, "Fits, and ", el("bdi", {}, node.passedOver));
   if (node.feasible) return el("p", {class: "fits"}, "✓ fits");
   return [
-    el("p", {class: "refused"}, "✕ refused by ", el("b", {}, el("bdi", {}, node.rejectedBy || "nobody in particular")), node.unresolvable ? "; no pod's going would help" : ""),
+    el("p", {class: "refused"}, "✕ refused by ", el("b", {}, el("bdi", {}, node.rejectedBy || "a filter")), node.unresolvable ? "; preemption would not help" : ""),
     el("ul", {class: "reasons"}, node.reasons.map(reason => el("li", {}, el("bdi", {}, reason)))),
     node.nearestMiss ? el("p", {class: "miss"}, "nearest miss: ", el("bdi", {}, node.nearestMiss)) : null,
     (node.heldBy ?? []).map(holder =>

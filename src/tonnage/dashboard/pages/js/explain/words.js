@@ -48,5 +48,5 @@ export function whyChosen(chosen, nodes) {
 export const GRADES = {
   guaranteed: "guaranteed: whichever pools the driver takes, in whatever order",
   possible: "possible: only if the driver picks the right pools",
-  none: "none: no way to share the pools out",
+  none: "none: the claims cannot all be put into these pools",
 };

@@ -52,7 +52,7 @@ function marks(lane, width) {
   const items = hidden > 0 ? [el("li", {class: "lane-more"}, `${hidden} earlier`)] : [];
   shown.forEach((mark, number) => items.push(markItem(mark, hidden > 0 || number > 0)));
   const last = lane.steps?.at(-1);
-  if (!lane.done && last) items.push(el("li", {class: "lane-open"}, el("span", {class: "lane-line is-open", "aria-hidden": "true"}), "for ", ageOf(last.at)));
+  if (!lane.done && last) items.push(el("li", {class: "lane-open"}, el("span", {class: "lane-line is-open", "aria-hidden": "true"}), el("span", {class: "lane-open-words"}, "for ", ageOf(last.at))));
   return items;
 }
 

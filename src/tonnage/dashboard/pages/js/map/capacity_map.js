@@ -185,7 +185,8 @@ export class CapacityMap {
   lay() {
     const width = this.stage.clientWidth;
     const {least, gap, header} = LEVELS[this.level];
-    const columns = columnsOf(width, Math.min(least, width), gap);
+    const most = this.level === "cells" ? Infinity : Math.max(1, ...this.groups.map(group => (group.isCollapsed ? 0 : group.names.length)));
+    const columns = columnsOf(width, Math.min(least, width), gap, most);
     this.heights = new Map();
     const heightFor = name => {
       const height = heightOf(this.facts.of(name), this.level);

@@ -7,9 +7,9 @@
 // A row is {kind: "header" | "shared" | "nodes", group, names, top, height, index}. Rows of nodes are as high as the highest node
 // in them; a group's rows follow each other, and a group that is collapsed has its header alone.
 
-/** How many columns of at least `least` pixels fit, and how wide they are then. */
-export function columnsOf(width, least, gap) {
-  const perRow = Math.max(1, Math.floor((width + gap) / (least + gap)));
+/** How many columns of at least `least` pixels fit, and how wide they are then: no more columns than `most` nodes fill. */
+export function columnsOf(width, least, gap, most = Infinity) {
+  const perRow = Math.max(1, Math.min(most, Math.floor((width + gap) / (least + gap))));
   return {perRow, width: Math.max(1, (width - gap * (perRow - 1)) / perRow)};
 }
 

@@ -22,7 +22,7 @@ export function claimCard(claim) {
   const row = claim.row ?? {};
   const facts = [];
   const fact = (word, ...said) => facts.push(el("div", {}, el("dt", {}, word), el("dd", {}, said)));
-  fact("state", STATES[row.state ?? "waiting"] ?? row.state, claim.phase ? el("span", {class: "badge"}, claim.phase) : null);
+  fact("state", STATES[row.state ?? "waiting"] ?? row.state, claim.phase && claim.phase.toLowerCase() !== row.state ? el("span", {class: "badge"}, claim.phase) : null);
   fact("size", bytes(row.bytes ?? claim.requested), claim.requested && row.bytes && row.bytes !== claim.requested ? `, ${bytes(claim.requested)} asked for` : "");
   if (row.storageClass) fact("class", named(row.storageClass), row.driver ? [" of ", named(row.driver)] : "");
   if (row.volume) fact("volume", named(row.volume));

@@ -6,6 +6,8 @@ import {clockTime, count} from "../format.js";
 import {link, named} from "../links.js";
 import {ageOf, span} from "../since.js";
 
+const SOURCES = {api: "the API", scheduler: "the scheduler"};
+
 /** The steps of its lane, the oldest first. */
 export function stepsPart(steps, isDone) {
   if (!steps.length) return el("p", {class: "quiet"}, "No step of it has been seen since this dashboard began to look.");
@@ -25,8 +27,8 @@ export function stepsPart(steps, isDone) {
         times > 1 ? el("span", {class: "badge"}, `${count(times, "time")}, last ${clockTime(last.at)}`) : null,
         step.node ? [" ", link("node", step.node)] : null,
         step.claim ? [" ", link("claim", step.claim)] : null,
-        el("p", {}, el("bdi", {}, step.text)),
-        el("p", {class: "quiet"}, el("time", {datetime: step.at}, clockTime(step.at)), step.source ? [", says ", named(step.source)] : ""),
+        step.text === word ? null : el("p", {}, el("bdi", {}, step.text)),
+        el("p", {class: "quiet"}, el("time", {datetime: step.at}, clockTime(step.at)), step.source ? [", told by ", SOURCES[step.source] ?? named(step.source)] : ""),
       ),
     );
   });

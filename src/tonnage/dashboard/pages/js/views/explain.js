@@ -15,6 +15,7 @@ import {own} from "../own.js";
 import {keepAges} from "../since.js";
 
 export const title = "Explanation";
+export const titleOf = (namespace, name) => (name ? `Why ${namespace}/${name}` : "");
 export const isListed = () => false;
 
 /** Show the explanation of a pod in `main`; the function that is given back closes it. */

@@ -33,7 +33,7 @@ class FaultsView {
     this.held = el("ul", {class: "held", "aria-label": "What goes wrong now"});
     this.none = el("p", {class: "quiet"}, "Nothing is made to go wrong.");
     this.told = el("div", {});
-    this.list = el("div", {});
+    this.list = el("div", {class: "fault-kinds"});
     this.kind = el("select", {id: "fault-kind", onchange: () => this.drawForm()});
     this.meaning = el("p", {class: "meaning", id: "fault-meaning"});
     this.value = el("input", {id: "fault-value", type: "number", min: 0, step: "any"});

@@ -12,6 +12,7 @@ import {eventsPart, stepsPart} from "../pod/story.js";
 import {ageOf, keepAges} from "../since.js";
 
 export const title = "Pod";
+export const titleOf = (namespace, name) => (name ? `${namespace}/${name}` : "");
 export const isListed = () => false;
 
 /** Show a pod's page in `main`; the function that is given back closes it. */
@@ -110,7 +111,7 @@ function statePart(answer) {
   if (answer.workload) fact("of", named(answer.workload));
   if (answer.created) fact("created", ageOf(answer.created), ` ago, ${clockTime(answer.created)}`);
   if (answer.terminating) fact("deleted at", clockTime(answer.terminating));
-  fact("asks for", Object.entries(answer.requests).map(([name, amount]) => `${amount} ${name}`).join(", ") || "nothing in particular");
+  fact("requests", Object.entries(answer.requests).map(([name, amount]) => `${amount} ${name}`).join(", ") || "none");
   if (Object.keys(answer.nodeSelector).length) fact("wants", named(Object.entries(answer.nodeSelector).map(([name, value]) => `${name}=${value}`).join(", ")));
   if (answer.gates.length) fact("held back by", named(answer.gates.join(", ")));
   fact("scheduler", named(answer.scheduler));

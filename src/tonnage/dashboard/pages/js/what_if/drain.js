@@ -12,7 +12,7 @@ import {NodePicker} from "./node_picker.js";
 export function openDrain(place, {state}, names = "") {
   const chosen = names.split(",").filter(Boolean);
   const answerPlace = el("div", {class: "answer"});
-  const mapPlace = el("div", {});
+  const mapPlace = el("div", {class: "asked-map"});
   const button = el("button", {type: "submit", class: "main"}, "Preview the drain");
   const oneByOne = el("input", {type: "checkbox", id: "one-by-one"});
   let chooser = null;
@@ -20,7 +20,7 @@ export function openDrain(place, {state}, names = "") {
   const question = new Question(state, answerPlace, () => preview());
 
   const picker = new NodePicker(state, chosen, nodes => {
-    history.replaceState(null, "", `#/what-if/drain/${nodes.map(encodeURIComponent).join(",")}`);
+    history.replaceState(history.state, "", `#/what-if/drain/${nodes.map(encodeURIComponent).join(",")}`);
     button.disabled = !nodes.length;
     markChosen();
     if (plan) forget();
@@ -36,7 +36,7 @@ export function openDrain(place, {state}, names = "") {
     plan?.close();
     plan = null;
     const inner = el("div", {class: "map-place"});
-    replace(mapPlace, el("p", {class: "quiet"}, "Choose nodes on the map, or by their names."), inner);
+    replace(mapPlace, inner);
     chooser = drawMap(inner, state, {storageKey: "what-if", label: "Nodes to choose from", onNode: node => picker.toggle(node)});
     markChosen();
   }
@@ -72,10 +72,11 @@ export function openDrain(place, {state}, names = "") {
       },
     },
     picker.element,
+    el("p", {class: "quiet"}, "By their names, or by a click on the map."),
     el("p", {class: "line"}, oneByOne, el("label", {for: "one-by-one"}, "one after the other, each back before the next")),
     el("p", {class: "actions"}, button),
   );
-  replace(place, el("div", {class: "asked"}, form, answerPlace), mapPlace);
+  replace(place, el("div", {class: "asked"}, form, answerPlace, mapPlace));
   choose();
   if (chosen.length) preview();
   return () => {
