@@ -229,3 +229,27 @@ def test_pools_tell_volumes_snapshots_and_what_nobody_knows():
     assert (pool.free, pool.other, pool.snapshots, pool.unknown) == (55 * GI, 15 * GI, 7 * GI, 3 * GI)
     assert pool.volumes == ("default/data", "pv")
     assert (rows(cluster)["default/data"].node, rows(cluster)["default/data"].pool) == ("a", 0)
+
+
+def test_nodes_that_are_there_and_do_not_reach_a_volume_are_not_told_as_if_they_did():
+    asked = [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["a", "b", "left"]},
+        {"key": "disk", "operator": "In", "values": ["ssd"]},
+    ]
+    affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": asked}]}}}
+    cluster = cluster_of(node("a"), node("b", labels={"disk": "ssd"}), volume("pv", spec=affinity))
+    assert (rows(cluster)["pv"].node, rows(cluster)["pv"].nodes) == ("b", ())
+    cluster.put(node("b"))
+    row = rows(cluster)["pv"]
+    assert (row.node, row.nodes, row.why) == ("left", (), "its node left is gone")
+    cluster.put(node("left"))
+    row = rows(cluster)["pv"]
+    assert (row.node, row.nodes, row.why) == ("", (), "no node that there is reaches it")
+
+
+def test_a_volume_without_a_claim_is_where_its_driver_has_it():
+    cluster = cluster_of(node("a"), node("b"), volume("pv", on="b", driver=DRIVER_NAME, handle="vol-1"))
+    content = Content(Place("a", 1), GI)
+    cluster.look_into(DriverContents(DRIVER_NAME, {"a": (9 * GI, 9 * GI), "b": (9 * GI,)}, {"vol-1": content}))
+    assert (rows(cluster)["pv"].node, rows(cluster)["pv"].pool) == ("a", 1)
+    assert rows(cluster, "nodes")["a"].pools[1].volumes == ("pv",)

@@ -14,7 +14,8 @@ MOST_NODES: Final = 16
 
 
 class VolumePlace(NamedTuple):
-    """`node` is the only one that reaches it, also one that is gone; `nodes` are those of several that do."""
+    """`node` is the only one that reaches it, or that it names and that does not any more, also one that is gone;
+    `nodes` are those of several that do."""
 
     node: str = ""
     nodes: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ def place_of(objects: KnownObjects, volume: PersistentVolume) -> VolumePlace:
     if required is None:
         return VolumePlace(zones=_labelled_zones(volume))
     admitted: set[str] = set()
-    named: set[str] = set()
+    named: set[tuple[str, str]] = set()
     zones: set[str] = set()
     is_wide = False
     for term in required.node_selector_terms:
@@ -46,10 +47,13 @@ def place_of(objects: KnownObjects, volume: PersistentVolume) -> VolumePlace:
             continue
         candidates = {name for value in listed[0].values for name in objects.nodes_by_label[listed[0].key, value]}
         admitted.update(name for name in candidates if term.matches(name, objects.nodes[name].metadata.labels))
-        named.update(value for each in listed if names_a_node(each.key) for value in each.values)
+        named.update((each.key, value) for each in listed if names_a_node(each.key) for value in each.values)
     if is_wide:
         return VolumePlace(zones=tuple(sorted(zones)), is_confined=True)
-    found = sorted(admitted) or sorted(named)
+    found = sorted(admitted)
+    if not found:  # by its names: where it was left, but none that is there and does not reach it
+        gone = {name for key, name in named if not objects.nodes_by_label[key, name]}
+        found = sorted({name for _, name in named} if len(named) == 1 else gone)
     return VolumePlace(
         found[0] if len(found) == 1 else "",
         tuple(found[:MOST_NODES]) if len(found) > 1 else (),

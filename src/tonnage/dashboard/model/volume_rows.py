@@ -94,7 +94,7 @@ def _volume_row(objects: KnownObjects, volume: PersistentVolume, besides: Beside
         driver=volume.spec.csi.driver if volume.spec.csi is not None else "",
         bytes=volume.size.value(),
         state="available" if owner is None else "released",
-        node=place.node or (content.place.node if content is not None else ""),
+        node=content.place.node if content is not None else place.node,
         nodes=place.nodes,
         zones=place.zones,
         pool=content.place.pool if content is not None else -1,
