@@ -125,7 +125,10 @@ class ClusterQuestion:
         return found
 
     def scheduler(self) -> Endpoint | None:
-        """The scheduler that was named, else the one of the `tonnage up` in whose folder the kubeconfig lies."""
+        """The scheduler that was named, else the one of the `tonnage up` in whose folder the kubeconfig lies.
+
+        A context that leads to another server has another scheduler.
+        """
         url, ca_file = self.scheduler_endpoint, self.scheduler_ca_file
         if url is not None:
             if not url.startswith(("http://", "https://")):
@@ -137,7 +140,8 @@ class ClusterQuestion:
         if self.kubeconfig_file is None:
             return None
         try:
-            return read_endpoints(self.kubeconfig_file.absolute().parent).get("scheduler")
+            found = read_endpoints(self.kubeconfig_file.absolute().parent)
+            return found.get("scheduler") if self._is_served_by(found.get("apiserver")) is not False else None
         except NotOurs as exc:
             say("warning", f"the scheduler is not asked: {exc.message}; name it with --scheduler-endpoint")
             return None
@@ -152,11 +156,29 @@ class ClusterQuestion:
         if folder is None or not (folder / ENDPOINTS_FILE_NAME).exists():
             return None
         try:
-            served = read_endpoints(folder).get("apiserver")
+            return folder if self._is_served_from(folder) else None
         except TonnageError:  # somebody else's, or broken: then it is not known to be that cluster
             return None
-        is_its_server = served is not None and served.url.rstrip("/") == self.connection.cluster.server.rstrip("/")
-        return folder if is_its_server else None
+
+    def require_folder(self, folder: Path) -> Path:
+        """The folder of a `tonnage up` that was named. Raises TonnageError when this is another cluster than that one:
+        what lies in the folder would be told of the wrong one, and what is made to go wrong would go wrong elsewhere.
+        """
+        if not self._is_served_from(folder):
+            raise TonnageError(
+                f"{folder} is not the folder of the cluster at {self.connection.cluster.server}",
+                hint="leave --data-dir out, or name the kubeconfig of that folder's cluster",
+            )
+        return folder
+
+    def _is_served_from(self, folder: Path) -> bool:
+        return self._is_served_by(read_endpoints(folder).get("apiserver")) is True
+
+    def _is_served_by(self, apiserver: Endpoint | None) -> bool | None:
+        """Whether this is the server that is asked; None where none is told."""
+        if apiserver is None:
+            return None
+        return apiserver.url.rstrip("/") == self.connection.cluster.server.rstrip("/")
 
     def scheduler_user(self) -> User:
         """Who asks a scheduler that was named: the token's owner, else the kubeconfig's user. Raises UsageError.

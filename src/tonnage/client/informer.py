@@ -148,6 +148,14 @@ class Informer(Cache[T]):
         self.start()
         await self._fetched.wait()
 
+    def forget(self) -> None:
+        """Know nothing any more: handlers hear that all of it is deleted. What comes next is the whole state.
+
+        For whoever was refused, and must not go on showing what it knew.
+        """
+        self._resource_version = ""
+        self.replace(())
+
     async def __aenter__(self) -> Self:
         self.start()
         return self

@@ -7,11 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tonnage.apiserver.server import Settings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import Impersonation
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
+from tonnage.dashboard.follow import live_cluster
 from tonnage.dashboard.follow.live_cluster import LiveCluster
 from tonnage.dashboard.wire.rows import LaneRow, NodeRow, NoticeRow, PodRow, VolumeRow
 from tonnage.errors import Forbidden
@@ -109,5 +112,34 @@ async def test_a_server_that_goes_is_told_and_when_it_is_back_rows_follow_it_aga
         await eventually_async(lambda: "server" not in cluster.collections.of(NoticeRow))
         await client.create(node("b"))
         await eventually_async(lambda: "b" in cluster.collections.of(NodeRow))
+        await cluster.__aexit__(None, None, None)
+        await client.close()
+
+
+@pytest.mark.slow
+async def test_what_may_not_be_read_any_more_is_not_shown_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(live_cluster, "FORGET_S", 0.0)
+    monkeypatch.setattr(live_cluster, "ASK_S", 0.3)
+    async with serve(Settings(data_dir=tmp_path, port=0)) as server, connected(server.kubeconfig) as admin:
+        port = int(server.url.rpartition(":")[2])
+        await post(admin, "/api/v1/namespaces", metadata={"name": "shop"})
+        await admin.create(claim("data", namespace="shop", metadata={"uid": "", "resourceVersion": ""}))
+        await admin.create(pod_with("db-0", "data", namespace="shop"))
+        await allow_in_shop(admin, "anna")
+        client = await connected(server.kubeconfig, user="anna").__aenter__()
+        cluster = await LiveCluster(client, namespace="shop").__aenter__()
+        pods, lanes = cluster.collections.of(PodRow), cluster.collections.of(LaneRow)
+        await eventually_async(lambda: "shop/db-0" in pods and bool(lanes))
+        await admin.raw("DELETE", f"{ROLES}/rolebindings/look")
+    async with serve(Settings(data_dir=tmp_path, port=port)), connected(server.kubeconfig) as admin:
+        await eventually_async(lambda: not pods and not lanes and not cluster.collections.of(VolumeRow))
+        assert not list(cluster.objects())
+        assert cluster.collections.of(NoticeRow)["pods"].text.startswith(
+            "Pod objects may not be read in namespace shop"
+        )
+        await admin.raw("DELETE", f"{ROLES}/roles/look")
+        await allow_in_shop(admin, "anna")
+        await eventually_async(lambda: "shop/db-0" in pods and bool(lanes), within_s=60)
+        assert [step.kind for lane in lanes.values() for step in lane.steps] == ["created"]  # it was never deleted
         await cluster.__aexit__(None, None, None)
         await client.close()

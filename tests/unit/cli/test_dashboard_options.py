@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli import cli
+from tonnage.endpoints import write_endpoints
 from tonnage.errors import TonnageError
 
 KUBECONFIG = """
@@ -63,3 +64,14 @@ def test_flags_that_do_not_go_together_are_told(words, message, kubeconfig, monk
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
     result = CliRunner().invoke(cli, words)
     assert (result.exit_code, message in result.output) == (2, True), result.output
+
+
+def test_the_folder_of_another_cluster_is_refused(kubeconfig, tmp_path):
+    """Its faults would go wrong on a cluster that nobody looks at."""
+    folder = tmp_path / "cluster"
+    folder.mkdir(mode=0o700)
+    error = told("dashboard", "--kubeconfig", kubeconfig, "--data-dir", str(folder), "--port", "0")
+    assert error.message == f"{folder} is not the folder of the cluster at https://127.0.0.1:1"
+    write_endpoints(folder, {"apiserver": "https://127.0.0.1:2"}, {})
+    error = told("dashboard", "--kubeconfig", kubeconfig, "--data-dir", str(folder), "--port", "0")
+    assert error.message == f"{folder} is not the folder of the cluster at https://127.0.0.1:1"

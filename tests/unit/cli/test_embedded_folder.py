@@ -41,3 +41,10 @@ def test_the_folder_of_a_kubeconfig_counts_for_its_own_server_alone(kubeconfig: 
     write_endpoints(kubeconfig.parent, {"apiserver": "https://127.0.0.1:6443"}, {})
     assert question(kubeconfig).embedded_folder == kubeconfig.parent
     assert question(kubeconfig, "production").embedded_folder is None
+
+
+def test_the_scheduler_of_the_folder_is_asked_about_its_own_cluster_alone(kubeconfig: Path):
+    write_endpoints(kubeconfig.parent, {"apiserver": "https://127.0.0.1:6443", "scheduler": "http://127.0.0.1:1"}, {})
+    asked = question(kubeconfig).scheduler()
+    assert asked is not None and asked.url == "http://127.0.0.1:1"
+    assert question(kubeconfig, "production").scheduler() is None

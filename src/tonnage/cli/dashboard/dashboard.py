@@ -96,6 +96,7 @@ def dashboard(
     asking = Asking(cluster.config_file, cluster.gates)
     for note in asking.configuration.notes:
         say("note", note)
+    folder = cluster.embedded_folder if data_dir is None else cluster.require_folder(data_dir)
     scheduler = cluster.scheduler()
     if scheduler is None and data_dir is not None:
         scheduler = read_endpoints(data_dir).get("scheduler")
@@ -105,7 +106,7 @@ def dashboard(
         scheduler=scheduler,
         scheduler_user=cluster.scheduler_user(),
         namespace=cluster.given_namespace,
-        data_dir=data_dir or cluster.embedded_folder,
+        data_dir=folder,
         allowed_hosts=allowed_hosts,
         asking=asking,
     )
@@ -119,7 +120,7 @@ def _token(path: Path) -> str:
     if len(token) < 16 or not token.isascii() or not token.isprintable() or " " in token:
         raise TonnageError(
             f"{path} holds no token: at least 16 printable characters in one line",
-            hint="python3 -c 'import secrets; print(secrets.token_urlsafe())' makes one",
+            hint="python3 -c 'import secrets; print(secrets.token_urlsafe())' makes one",  # our own words
         )
     return token
 

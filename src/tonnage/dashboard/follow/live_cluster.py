@@ -6,9 +6,9 @@ knows. Nothing is written.
         cluster.collections.follow()        # for whoever shows it
 
 A kind that the user may not read, or that the server has not, is told as a notice and counts as none, so that somebody
-with few rights sees what those allow; it is asked for again and again, ever more seldom. Changes are settled together,
-`SETTLE_S` apart at most. With a namespace, of what lives in namespaces that one alone is read, but for capacity: that
-is in the namespaces of drivers, whoever uses it.
+with few rights sees what those allow; it is asked for again and again, ever more seldom. What could be read before a
+right was taken away is forgotten. Changes are settled together, `SETTLE_S` apart at most. With a namespace, of what
+lives in namespaces that one alone is read, but for capacity: that is in the namespaces of drivers, whoever uses it.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ ASK_S: Final = 1.0
 """How often the scheduler is asked, and how often it is looked at what cannot be read."""
 AGAIN_S: Final = 0.2
 """How soon it is asked again when a pod that waits has news: it may have decided, and what it decides is soon done."""
+FORGET_S: Final = 10.0
+"""How long a kind is refused before what is known of it is forgotten: a server that starts refuses for a moment too."""
 _LOOK_S: Final = 0.05
 _NEEDED: Final = frozenset(kind.cls for kind in READ_KINDS if kind.is_needed)
 _LET_IN: Final = "let the user of the kubeconfig get the nonResourceURLs /debug/*"
@@ -74,6 +76,8 @@ class LiveCluster(ShownCluster):
         self._has_news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._told: set[str] = set()
+        self._refused_since_s: dict[type[Object], float] = {}
+        self._is_forgetting = False
         self._events_failed: dict[str, TonnageError | None] = {}
         # Every pod, those that have ended too: how they ended is part of their story.
         kinds: Sequence[type[Object]] = (*(kind.cls for kind in READ_KINDS), *NOT_READ_BY_DECISIONS)
@@ -169,7 +173,10 @@ class LiveCluster(ShownCluster):
 
     def _remove(self, old: Object) -> None:
         self.model.tick(self.clock.now())
-        self.model.remove(old)
+        if self._is_forgetting:
+            self.model.forget(old)
+        else:
+            self.model.remove(old)
         self._is_touched.set()
 
     def _heard(self, event: Event) -> None:
@@ -190,6 +197,7 @@ class LiveCluster(ShownCluster):
     async def _tell(self) -> None:
         while True:
             self._tell_notices()
+            self._forget_refused()
             self._is_touched.set()  # figures become old by time alone
             await self.clock.sleep(ASK_S)
 
@@ -210,6 +218,17 @@ class LiveCluster(ShownCluster):
         for topic, notice in found.items():
             self.collections.put("notices", topic, notice)
         self._told = set(found)
+
+    def _forget_refused(self) -> None:
+        """What was read once and may not be read any more is not shown any more, nor asked about."""
+        now_s = self.clock.monotonic()
+        for each in self.informers:
+            if not is_refused(reading_of(each, "")):
+                self._refused_since_s.pop(each.cls, None)
+            elif now_s - self._refused_since_s.setdefault(each.cls, now_s) >= FORGET_S and len(each):
+                self._is_forgetting = True
+                each.forget()
+                self._is_forgetting = False
 
     async def _ask(self) -> None:
         while True:

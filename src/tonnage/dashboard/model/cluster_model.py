@@ -27,7 +27,7 @@ from tonnage.dashboard.model.volume_rows import Besides
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import ClassRow, Row, VolumeRow
 from tonnage.faults import Fault
-from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
@@ -70,6 +70,14 @@ class ClusterModel:
         known = self.objects.remove(old)
         if known is not None:
             self._note(known, None)
+
+    def forget(self, old: Object) -> None:
+        """An object may not be read any more. That is nothing that happened to it: no lane tells of it."""
+        known = self.objects.remove(old)
+        if known is not None:
+            self._note(known, None, is_told=False)
+        if isinstance(old, Pod):
+            self.lanes.forget()
 
     def remember(self, memory: SchedulerMemory | None) -> None:
         """What the scheduler knows now, instead of what it knew before; None when it cannot be asked.
@@ -167,9 +175,10 @@ class ClusterModel:
 
     # -- settling -----------------------------------------------------------------------------------------------------
 
-    def _note(self, old: Object | None, new: Object | None) -> None:
+    def _note(self, old: Object | None, new: Object | None, *, is_told: bool = True) -> None:
         self._touched.changed(old, new)
-        self.lanes.changed(old, new, self.now)
+        if is_told:
+            self.lanes.changed(old, new, self.now)
         for each in (old, new):
             self._touched.nodes.update(self._nodes_with(each))
             if each is not None and (told := self._assumed.get(each.uid)) is not None:

@@ -134,6 +134,14 @@ class Lanes:
             lane = self._lanes.get(uid)
             yield uid, None if lane is None else LaneRow(pod=lane.pod, steps=lane.told(), done=lane.is_done)
 
+    def forget(self) -> None:
+        """Know of no pod any more, nor of what happened to any."""
+        self._changed.update(self._lanes)
+        self._lanes.clear()
+        self._first_seen.clear()
+        self._waiting.clear()
+        self._heard.clear()
+
     # -- what changed -------------------------------------------------------------------------------------------------
 
     def _pod(self, old: Pod | None, new: Pod | None, now: datetime) -> None:
