@@ -14,6 +14,7 @@ from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.csi.errors import Code
 from tonnage.errors import TonnageError
+from tonnage.node.mounts import pod_volumes
 from tonnage.node.pods import worker
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.eventually import eventually_async
@@ -111,6 +112,24 @@ async def test_a_burst_that_does_not_end_is_no_reason_to_say_nothing(monkeypatch
         await _ready_driver(stage)
         await stage.volume("data")
         await stage.pod("db", "data")
+        await eventually_async(lambda: _is_creating(stage, "db"))
+
+
+async def test_a_pod_that_waits_is_said_to_be_created_when_no_others_are_written_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing happens to it meanwhile: that it waits is all there is to say."""
+    is_busy = True
+    monkeypatch.setattr(Client, "is_writing", property(lambda _: is_busy))
+    monkeypatch.setattr(worker, "_CREATING_S", 0.05)
+    monkeypatch.setattr(worker, "_CREATING_IN_A_BURST_S", 3600.0)
+    monkeypatch.setattr(pod_volumes, "_LOOK_AGAIN_S", 3600.0)
+    async with node_stage() as stage:
+        await _ready_driver(stage)
+        await stage.volume("data")
+        uid = (await stage.pod("db", "data")).uid
+        await eventually_async(lambda: _is(uid in stage.program.kubelets["node-1"].worker._progress))
+        is_busy = False
         await eventually_async(lambda: _is_creating(stage, "db"))
 
 

@@ -112,7 +112,7 @@ class PodWorker:
         plan = plan_mounts(pod, self._lookup)
         progress.volumes_to_mount = plan.volumes_to_mount
         if plan.problems or not all(map(self._mounter.is_mounted, plan.volumes_to_mount)):
-            async with self._said_to_be_created(pod, progress) as left_s:
+            async with self._said_to_be_created(pod, progress) as is_said:
                 outcome = await self._pod_mounter.mount(pod, progress, plan)
             latest = self._index.pod(pod.uid)
             if latest is None or latest.metadata.is_terminating or latest.is_terminal:
@@ -122,22 +122,22 @@ class PodWorker:
                 await self._reject(pod, outcome.reason, outcome.rejection)
                 return 0.0
             if outcome.again_s is not None:
-                return min(outcome.again_s, left_s) if left_s > 0 else outcome.again_s
+                return outcome.again_s if is_said else min(outcome.again_s, self._look_again_s(progress))
         again_s = await self._start_pod(pod, progress)
         for to_mount in plan.volumes_to_mount:
             await self._expander.expand(pod, to_mount)
         return again_s
 
     @asynccontextmanager
-    async def _said_to_be_created(self, pod: Pod, progress: PodProgress) -> AsyncIterator[float]:
+    async def _said_to_be_created(self, pod: Pod, progress: PodProgress) -> AsyncIterator[bool]:
         """Say that the pod is being created, if that was not said and the block ends too late for a pod that is new.
 
-        Yields what is left of that time; 0.0 when it has been said.
+        Yields whether it has been said before the block.
         """
         left_s = self._unsaid_for_s(progress)
         if pod.status.start_time is not None or left_s <= 0:
             await self._say_creating(pod, progress)
-            yield 0.0
+            yield True
             return
         is_due = False
 
@@ -152,7 +152,7 @@ class PodWorker:
         failure: BaseException | None = None
         saying = asyncio.create_task(say_later(), name=f"creating {pod.key}")
         try:
-            yield left_s
+            yield False
         finally:
             if not is_due:
                 saying.cancel()
@@ -167,6 +167,10 @@ class PodWorker:
         """How long it may still take until it is to be said that a pod is being created."""
         patience_s = max(_CREATING_S, _CREATING_IN_A_BURST_S) if self._client.is_writing else _CREATING_S
         return progress.since_s + patience_s - self._clock.monotonic()
+
+    def _look_again_s(self, progress: PodProgress) -> float:
+        """When to look at a pod of which that is still to be said: others may be written of until then, or not."""
+        return min(max(self._unsaid_for_s(progress), 0.0), _CREATING_S)
 
     async def _say_creating(self, pod: Pod, progress: PodProgress) -> None:
         now = self._clock.now()
