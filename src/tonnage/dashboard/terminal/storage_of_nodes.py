@@ -136,16 +136,14 @@ def _promised(storage: NodeStorage, collections: Collections) -> int:
     as a whole (mode Object) all that is free."""
     capacities, volumes = collections.of(CapacityRow), collections.of(VolumeRow)
     listed = {key for pool in storage.node.pools for key in (*pool.volumes, *pool.arriving)}
-    whole: list[str] = []
-    promises: dict[tuple[str, ...], int] = {}
-    for key in storage.capacities:
-        told: dict[tuple[str, ...], int] = {}
-        for held in capacities[key].reserved:
-            if held.mode == "Object":
-                whole.append(key)
-                continue
+    told = [(key, held) for key in storage.capacities for held in capacities[key].reserved]
+    promised = [(key, held) for key, held in told if held.mode != "Object"]
+    told_by: dict[tuple[str, ...], str] = {}  # a promise: the object that tells it first, as its own if any does
+    for key, held in (*(each for each in promised if not each[1].storage_class), *promised):
+        told_by.setdefault((held.pod, *held.claims), key)
+    kept = _room({key for key, held in told if held.mode == "Object"}, collections)
+    for key, held in promised:
+        if told_by[held.pod, *held.claims] == key:
             made = sum(volumes[claim].bytes for claim in held.claims if claim in listed and claim in volumes)
-            promise = (held.pod, *held.claims)
-            told[promise] = told.get(promise, 0) + max(held.bytes - made, 0)
-        promises.update(told)
-    return sum(promises.values()) + _room(whole, collections)
+            kept += max(held.bytes - made, 0)
+    return kept
