@@ -72,6 +72,12 @@ def test_top_shows_a_live_cluster_follows_it_and_leaves_the_terminal_with_q(clus
     assert terminal.wait_exit() == 0
 
 
+def test_a_terminal_that_cannot_be_drawn_on_is_refused(cluster):
+    terminal = Terminal("/usr/bin/env", "TERM=dumb", sys.executable, "-m", "tonnage", "top", "--kubeconfig", "none")
+    terminal.wait_for("error: tonnage top cannot draw on this terminal: TERM is dumb")
+    assert terminal.wait_exit() == 1
+
+
 def test_without_a_terminal_it_says_so(cluster):
     result = CliRunner().invoke(cli, ["top", "--kubeconfig", str(cluster.kubeconfig)])
     assert isinstance(result.exception, TonnageError)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.terminal.app import Top
 from tonnage.dashboard.terminal.lines_view import LinesView
 from tonnage.dashboard.terminal.live_questions import LiveQuestions
+from tonnage.dashboard.terminal.plain_characters import in_ascii, is_ascii_alone
 from tonnage.dashboard.wire.rows import NodeRow, NoticeRow
 from tonnage.testing.builders import node, pod
+from tonnage.testing.storage_builders import capacity, storage_class
 
 
 class Screen:
@@ -103,3 +107,57 @@ async def test_what_cannot_be_read_is_told_above_the_page():
     cluster.collections.put("notices", "pods", NoticeRow(text="pods is forbidden"))
     async with screen_of(cluster) as screen:
         assert "pods: pods is forbidden" in await screen.text()
+
+
+async def test_a_question_mark_tells_the_keys_and_what_signs_mean():
+    async with screen_of(cluster_of_nodes(3)) as screen:
+        shown = await screen.press("question_mark")
+        assert "sort the map by name, fullness, trouble" in shown and "kept back: promised to a pod" in shown
+        assert "kept back: promised" not in await screen.press("escape")
+        await screen.press("question_mark")
+        assert "no zone" in await screen.press("m")
+
+
+async def test_back_from_a_node_the_cursor_is_on_it_again():
+    async with screen_of(cluster_of_nodes(100)) as screen:
+        await screen.press(*["down"] * 60, "enter")
+        assert "node-61" in await screen.press("escape")
+        assert screen.app.query_one(LinesView).key == "node-61"
+
+
+async def test_a_locale_without_utf_8_gets_ascii_alone(monkeypatch):
+    monkeypatch.setenv("LC_ALL", "C")
+    cluster = cluster_of_nodes(2)
+    cluster.put(node("knoten-ü", unschedulable=True), storage_class(), capacity("fast", "node-1", "100Gi"))
+    async with screen_of(cluster) as screen:
+        for keys in (["m"], ["enter"], ["question_mark"], ["p"], ["f"]):
+            assert (await screen.press(*keys)).isascii()
+        shown = await screen.press("m")
+        assert "knoten-?" in shown and "! cordoned" in shown and "....." in shown
+
+
+@pytest.mark.parametrize(
+    ("environ", "is_so"),
+    [
+        ({}, False),
+        ({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, True),  # Python's own addition
+        ({"LANG": "C.UTF-8"}, False),
+        ({"LANG": "en_GB.utf8"}, False),
+        ({"LANG": "en_GB.UTF-8", "LC_ALL": "POSIX"}, True),
+        ({"LANG": "de_DE.ISO-8859-1"}, True),
+        ({"LANG": "C", "LC_CTYPE": "de_DE.UTF-8"}, False),
+    ],
+)
+def test_characters_are_those_of_the_locale(environ: dict[str, str], is_so: bool):
+    assert is_ascii_alone(environ) is is_so
+    assert in_ascii("a█→日") == "a#>??"
+
+
+async def test_a_narrow_terminal_keeps_names_and_what_is_wrong():
+    cluster = ShownCluster(clock=SystemClock())
+    cluster.put(node("storage-rack-7-shelf-12", unschedulable=True))
+    async with screen_of(cluster, size=(60, 20)) as screen:
+        shown = await screen.text()
+        assert "storage-rack-7-shel" in shown and "cordoned" in shown
+    async with screen_of(cluster, size=(200, 60)) as screen:
+        assert "storage-rack-7-shelf-12" in await screen.text()

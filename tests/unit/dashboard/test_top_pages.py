@@ -165,7 +165,7 @@ def test_the_flow_tells_the_newest_first_with_the_time_between_steps():
 
     cluster = rows(lanes={"u1": lane("ns/old", 0), "u2": lane("ns/new", 60)})
     shown = texts(flow_lines(cluster, width=80))
-    assert shown[0] == "12:01:02 ns/new                 decided node-2 +2s ← created"
+    assert shown[0] == "12:01:02 ns/new decided node-2 +2s ← created"
     assert shown[1].split()[1] == "ns/old"
     assert texts(lane_lines(cluster, "u1"))[2].split() == ["12:00:02", "+2s", "decided", "node-2"]
 

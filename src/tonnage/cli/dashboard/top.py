@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 
 import click
@@ -20,12 +21,19 @@ def top(cluster: ClusterQuestion) -> None:
     """Show a cluster's storage in a terminal as it changes: pools, claims, who waits and why, what happens.
 
     What `tonnage dashboard` shows, for a terminal of 80 columns and more, also over ssh. It reads with the rights of
-    the kubeconfig's user and writes nothing. Keys are shown at the bottom; q leaves.
+    the kubeconfig's user and writes nothing. Keys are shown at the bottom; ? tells more of them, q leaves. NO_COLOR is
+    heeded, and a locale without UTF-8.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TonnageError(
             "tonnage top needs a terminal, and this is none",
             hint="for scripts there are tonnage explain --pending -o json, and the dashboard's JSON",
+        )
+    kind = os.environ.get("TERM", "")
+    if kind in ("", "dumb", "unknown"):
+        raise TonnageError(
+            f"tonnage top cannot draw on this terminal: TERM is {kind or 'not set'}",
+            hint="set TERM to what the terminal is, such as xterm-256color; tonnage explain --pending needs none",
         )
     # Logs would be written over the screen; what a person should know stands there as a notice.
     logging.getLogger().addHandler(logging.NullHandler())

@@ -4,6 +4,7 @@
     enter, escape                   more of the line under the cursor, and back
     /                               search; an empty search shows all again
     s                               sort the map by name, fullness, trouble
+    ?                               what keys do and signs mean
     q                               leave
 
 Rows change as often as the cluster does; the page is drawn anew twice a second at most, so that a slow line over ssh is
@@ -13,6 +14,8 @@ not filled with what nobody reads.
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Protocol
 
@@ -23,10 +26,12 @@ from textual.widgets import Footer, Input, Static
 
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.terminal.flow_page import flow_lines, lane_lines
+from tonnage.dashboard.terminal.help_page import help_lines
 from tonnage.dashboard.terminal.lines import Line, plain
 from tonnage.dashboard.terminal.lines_view import LinesView
 from tonnage.dashboard.terminal.map_page import SORTS, map_lines, node_lines
 from tonnage.dashboard.terminal.pending_page import explanation_lines, pending_lines
+from tonnage.dashboard.terminal.plain_characters import in_ascii, is_ascii_alone
 from tonnage.dashboard.wire.rows import NoticeRow, PodRow
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key
@@ -35,6 +40,8 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.pending.pending import PendingAnswer
 
 DRAW_S: Final = 0.5
+REST: Final = 4
+"""How many times as long as it took to draw nothing is drawn: four fifths of the time are left for keys."""
 ASK_S: Final = 3.0
 """How often it is worked out why pods wait, while somebody looks at that."""
 
@@ -56,7 +63,7 @@ class Top(App[None]):
     #head { height: 1; background: $panel; }
     #notice { height: auto; max-height: 3; color: $warning; }
     #search { display: none; height: 1; border: none; padding: 0; }
-    LinesView { height: 1fr; }
+    LinesView { height: 1fr; overflow-x: hidden; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "page('map')", "map"),
@@ -64,6 +71,7 @@ class Top(App[None]):
         Binding("f", "page('flow')", "flow"),
         Binding("slash", "search", "search", key_display="/"),
         Binding("s", "sort", "sort"),
+        Binding("question_mark", "help", "help", key_display="?"),
         Binding("escape", "leave", "back"),
         Binding("q", "quit", "quit"),
     ]
@@ -79,17 +87,20 @@ class Top(App[None]):
         self._pending: PendingAnswer | None = None
         self._explained: list[Line] = []
         self._drawn: tuple[object, ...] = ()
+        self._helps = False
+        self._rests_until = 0.0
+        self.is_ascii_alone = is_ascii_alone(os.environ)
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")
         yield Static(id="notice")
-        yield LinesView()
+        yield LinesView(is_ascii_alone=self.is_ascii_alone)
         yield Input(id="search", placeholder="search; enter ends, escape clears")
-        yield Footer(show_command_palette=False)
+        yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
         self.query_one(LinesView).focus()
-        self.set_interval(DRAW_S, self._draw)
+        self.set_interval(DRAW_S, self._draw_in_time)
         self.run_worker(self._ask(), name="why pods wait")
         self._draw(from_top=True)
 
@@ -98,19 +109,27 @@ class Top(App[None]):
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
-    def _draw(self, *, from_top: bool = False) -> None:
+    def _draw_in_time(self) -> None:
+        """What changed, unless drawing has just taken long: keys are answered before thousands of nodes are counted."""
+        if time.monotonic() >= self._rests_until:
+            self._draw()
+
+    def _draw(self, *, from_top: bool = False, at: str = "") -> None:
         width = self.size.width
         state = (self._cluster.collections.revision, self._page, self._opened, self._search, self._sort, width,
-                 id(self._pending), id(self._explained))  # fmt: skip
+                 id(self._pending), id(self._explained), self._helps)  # fmt: skip
         if state == self._drawn and not from_top:
             return
         self._drawn = state
+        began = time.monotonic()
         self.query_one("#head", Static).update(self._head(width))
         notices = self._cluster.collections.of(NoticeRow)
         told = "\n".join(f"{name}: {row.text}" for name, row in sorted(notices.items())[:2])
-        self.query_one("#notice", Static).update(Text(printable(told) if told else ""))
+        self.query_one("#notice", Static).update(Text("\n".join(map(self._shown, told.splitlines()))))
         self.query_one("#notice").display = bool(told)
-        self.query_one(LinesView).show(self._lines(width), from_top=from_top)
+        self.query_one(LinesView).show(self._lines(width), from_top=from_top, at=at)
+        ended = time.monotonic()
+        self._rests_until = ended + REST * (ended - began)
 
     def _head(self, width: int) -> Text:
         waiting = sum(not pod.node and pod.phase == "Pending" for pod in self._cluster.collections.of(PodRow).values())
@@ -118,13 +137,18 @@ class Top(App[None]):
         parts = f" {self._page}   {nodes} nodes, {waiting} pods wait"
         parts += f"   sorted by {self._sort}" if self._page == "map" and not self._opened else ""
         parts += f"   /{self._search}" if self._search else ""
-        head = Text(printable(parts), style="bold")
-        right = printable(self._title)
+        head = Text(self._shown(" what keys do and signs mean" if self._helps else parts), style="bold")
+        right = self._shown(self._title)
         if head.cell_len + len(right) + 2 <= width:
             head.append(right.rjust(width - head.cell_len - 1))
         return head
 
+    def _shown(self, text: str) -> str:
+        return in_ascii(printable(text)) if self.is_ascii_alone else printable(text)
+
     def _lines(self, width: int) -> list[Line]:
+        if self._helps:
+            return help_lines()
         rows = self._cluster.collections
         if self._opened:
             opened: dict[str, Callable[[], list[Line]]] = {
@@ -162,7 +186,7 @@ class Top(App[None]):
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     def on_lines_view_opened(self, message: LinesView.Opened) -> None:
-        if self._opened:
+        if self._opened or self._helps:
             return
         self._opened = message.key
         if self._page == "pending":
@@ -170,20 +194,26 @@ class Top(App[None]):
             self.run_worker(self._explain(message.key), name="explanation", exclusive=False)
         self._draw(from_top=True)
 
+    def action_help(self) -> None:
+        self._helps = not self._helps
+        self._draw(from_top=True)
+
     def action_page(self, page: str) -> None:
-        self._page, self._opened = page, ""
+        self._page, self._opened, self._helps = page, "", False
         self._draw(from_top=True)
 
     def action_leave(self) -> None:
-        field = self.query_one("#search", Input)
+        field, came_from = self.query_one("#search", Input), self._opened
         if field.display:
             field.value = ""
             self._end_search()
+        elif self._helps:
+            self._helps, came_from = False, ""
         elif self._opened:
             self._opened = ""
         else:
             self._search = ""
-        self._draw(from_top=True)
+        self._draw(from_top=True, at=came_from)
 
     def action_sort(self) -> None:
         self._sort = SORTS[(SORTS.index(self._sort) + 1) % len(SORTS)]
@@ -209,4 +239,4 @@ class Top(App[None]):
     def check_action(self, action: str, parameters: tuple[Any, ...]) -> bool | None:
         """While a search is typed, letters are letters."""
         is_typed = isinstance(self.focused, Input)
-        return not (is_typed and action in ("page", "sort", "search", "quit"))
+        return not (is_typed and action in ("page", "sort", "search", "help", "quit"))

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rich.text import Text
 
-from tonnage.dashboard.terminal.lines import Line, cell, heading, matches, plain, row
+from tonnage.dashboard.terminal.lines import Line, cell, heading, local_time, matches, name_width, plain, row
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import LaneRow, Step
 from tonnage.whatif.html.amounts import time_text
@@ -23,13 +25,13 @@ def flow_lines(collections: Collections, *, width: int, search: str = "") -> lis
     found.sort(key=lambda each: each[1].steps[-1].at, reverse=True)
     if not found:
         return [plain("nothing has happened yet" if not search else f"nothing is called {search}", "dim")]
-    return [Line(_lane(lane, width), uid) for uid, lane in found]
+    longest = name_width((lane.pod for _, lane in found), width // 2)
+    return [Line(partial(_lane, lane, width, longest), uid) for uid, lane in found]
 
 
-def _lane(lane: LaneRow, width: int) -> Text:
-    name_width = 22 if width < 100 else 34
+def _lane(lane: LaneRow, width: int, name_width: int) -> Text:
     told = cell(_steps(lane.steps), max(width - name_width - 10, 10), "dim" if lane.done else "")
-    return row(cell(f"{lane.steps[-1].at:%H:%M:%S}", 8), cell(lane.pod, name_width, "bold"), told)
+    return row(cell(local_time(lane.steps[-1].at), 8), cell(lane.pod, name_width, "bold"), told)
 
 
 def _steps(steps: tuple[Step, ...]) -> str:
@@ -53,7 +55,7 @@ def lane_lines(collections: Collections, uid: str) -> list[Line]:
         gap = (step.at - lane.steps[number - 1].at).total_seconds() if number else 0.0
         after = f"+{time_text(max(gap, 0))}" if number else ""
         found.append(
-            Line(row(cell(f"{step.at:%H:%M:%S}", 8), cell(after, 8, "dim"), cell(step.kind, 12, "bold"), _told(step)))
+            Line(row(cell(local_time(step.at), 8), cell(after, 8, "dim"), cell(step.kind, 12, "bold"), _told(step)))
         )
     return found
 

@@ -6,7 +6,8 @@ beside it; widths are counted in cells, since a character may take two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -17,12 +18,21 @@ from tonnage.printable import printable
 MORE: Final = "…"
 
 
-@dataclass(frozen=True, slots=True)
 class Line:
-    """One line; `key` is what Enter opens, empty for a heading."""
+    """One line; `key` is what Enter opens, empty for a heading. Its text is made when it is seen: of thousands of
+    lines a screen shows a few."""
 
-    text: Text
-    key: str = ""
+    __slots__ = ("_text", "key")
+
+    def __init__(self, text: Text | Callable[[], Text], key: str = "") -> None:
+        self._text = text
+        self.key = key
+
+    @property
+    def text(self) -> Text:
+        if not isinstance(self._text, Text):
+            self._text = self._text()
+        return self._text
 
     @property
     def can_be_opened(self) -> bool:
@@ -43,6 +53,16 @@ def cell(content: str, width: int, style: str = "") -> Text:
     if cell_len(shown) > width:
         shown = set_cell_size(shown, max(width - 1, 0)) + MORE if width else ""
     return Text(set_cell_size(shown, width), style=style)
+
+
+def name_width(names: Iterable[str], most: int) -> int:
+    """How wide a column of names is: as the longest of them, to `most` cells."""
+    return min(max((cell_len(printable(each)) for each in names), default=0), most)
+
+
+def local_time(at: datetime) -> str:
+    """The time of day where the terminal is, as the dashboard shows it."""
+    return f"{at.astimezone():%H:%M:%S}"
 
 
 def row(*cells: Text) -> Text:

@@ -17,6 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tonnage.dashboard.terminal.lines import Line
+from tonnage.dashboard.terminal.plain_characters import in_ascii
 
 
 class LinesView(ScrollView, can_focus=True):
@@ -29,7 +30,7 @@ class LinesView(ScrollView, can_focus=True):
         Binding("pagedown", "page(1)", "page down", show=False),
         Binding("home,g", "edge(-1)", "first", show=False),
         Binding("end,G", "edge(1)", "last", show=False),
-        Binding("enter", "open", "open"),
+        Binding("enter", "open", "open", key_display="enter"),
     ]
 
     class Opened(Message):
@@ -39,8 +40,9 @@ class LinesView(ScrollView, can_focus=True):
             super().__init__()
             self.key = key
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_ascii_alone: bool = False) -> None:
         super().__init__()
+        self.is_ascii_alone = is_ascii_alone
         self._lines: Sequence[Line] = ()
         self.cursor = 0
 
@@ -49,13 +51,17 @@ class LinesView(ScrollView, can_focus=True):
         """What the cursor is on; empty for a heading."""
         return self._lines[self.cursor].key if self._lines else ""
 
-    def show(self, lines: Sequence[Line], *, from_top: bool = False) -> None:
-        """Show these lines instead; with `from_top` as a new page."""
+    def show(self, lines: Sequence[Line], *, from_top: bool = False, at: str = "") -> None:
+        """Show these lines instead; with `from_top` as a new page, with the cursor on `at` if that is among them."""
         before = self.key
         self._lines = lines
         if from_top:
             self.cursor = next((at for at, line in enumerate(lines) if line.can_be_opened), 0)
-            self.scroll_to(0, 0, animate=False)
+            self.virtual_size = Size(self.size.width, len(lines))
+            self.scroll_to(0, 0, animate=False, immediate=True)
+            if at:
+                self.cursor = next((number for number, line in enumerate(lines) if line.key == at), self.cursor)
+                self.call_after_refresh(self._reveal)  # it is known by then how long the page is
         elif before:
             kept = next((at for at, line in enumerate(lines) if line.key == before), None)
             self.cursor = self.cursor if kept is None else kept
@@ -70,6 +76,8 @@ class LinesView(ScrollView, can_focus=True):
             return Strip.blank(width, self.rich_style)
         text = self._lines[number].text
         segments = list(text.render(self.app.console, end=""))
+        if self.is_ascii_alone:
+            segments = [Segment(in_ascii(each.text), each.style) for each in segments]
         strip = Strip(segments).adjust_cell_length(width)
         if number == self.cursor and self.has_focus:
             return Strip([Segment(each.text, (each.style or Style()) + Style(reverse=True)) for each in strip], width)
@@ -90,9 +98,12 @@ class LinesView(ScrollView, can_focus=True):
 
     def _go(self, to: int) -> None:
         self.cursor = max(min(to, len(self._lines) - 1), 0)
+        self._reveal()
+
+    def _reveal(self) -> None:
         top, height = self.scroll_offset.y, self.size.height
         if self.cursor < top:
-            self.scroll_to(0, self.cursor, animate=False)
+            self.scroll_to(0, self.cursor, animate=False, immediate=True)
         elif self.cursor >= top + height:
-            self.scroll_to(0, self.cursor - height + 1, animate=False)
+            self.scroll_to(0, self.cursor - height + 1, animate=False, immediate=True)
         self.refresh()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from rich.text import Text
 
 from tonnage.dashboard.terminal.amounts import bytes_text, count_text, percent_text
-from tonnage.dashboard.terminal.lines import Line, cell, heading, matches, plain, row
+from tonnage.dashboard.terminal.lines import Line, cell, heading, local_time, matches, name_width, plain, row
 from tonnage.dashboard.terminal.storage_of_nodes import NodeStorage, Shared, storage_of_nodes
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import CapacityRow, VolumeRow
@@ -22,6 +23,8 @@ from tonnage.whatif.html.amounts import time_text
 USED, PROMISED, FREE = "█", "▒", "░"
 SORTS: Final = ("name", "fullness", "trouble")
 _MOST_BAR: Final = 40
+_SIGN_WIDTH: Final = 20
+"""For what is wrong with a node, in words."""
 
 
 def bar(used: int, promised: int, free: int, width: int) -> Text:
@@ -54,6 +57,7 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
     if not by_zone:
         return [plain(f"nothing is called {search}", "dim")]
     found: list[Line] = []
+    longest = name_width((each.node.name for members in by_zone.values() for each in members), max(width // 3, 10))
     for zone in sorted(by_zone):
         members = sorted(by_zone[zone], key=lambda each: _rank(each, sort))
         known = [each for each in members if each.is_known]
@@ -64,7 +68,7 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
                 f"{bytes_text(free)} free of {bytes_text(size)}"
             )
         )
-        found += [Line(_node_text(each, width), each.node.name) for each in members]
+        found += [Line(partial(_node_text, each, width, longest), each.node.name) for each in members]
     found += _shared_lines(shared, search)
     return found
 
@@ -100,16 +104,17 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
     return parts
 
 
-def _node_text(each: NodeStorage, width: int) -> Text:
-    name_width = 14 if width < 100 else 24
-    tail_width = 50 if width < 100 else 60
-    bar_width = max(min(width - name_width - tail_width - 2, _MOST_BAR), 8)
+def _node_text(each: NodeStorage, width: int, name_width: int) -> Text:
+    """Name, bar, figures, slots, and what is wrong: on a narrow terminal the sizes go before what is wrong does."""
+    is_narrow = width < 72
+    told_width = 0 if is_narrow else 21
+    bar_width = max(min(width - name_width - told_width - 6 - 5 - _SIGN_WIDTH, _MOST_BAR), 8)
     slots = ", ".join(f"{slot.used}/{slot.limit}" for slot in each.node.slots if slot.limit is not None)
     told = f"{bytes_text(each.free)} of {bytes_text(each.size)} free" if each.is_known else "free room not known"
     percent = f"{percent_text(each.fill_ratio) if each.is_known and each.size > 0 else '?%':>4}"
     parts = [cell(each.node.name, name_width, "bold" if each.trouble else "")]
     parts.append(bar(each.used, each.promised, each.free, bar_width) if each.is_known else cell("", bar_width))
-    parts += [cell(percent, 4), cell(told, 21), cell(slots, 6)]
+    parts += [cell(percent, 4), *(() if is_narrow else (cell(told, told_width),)), cell(slots, 6)]
     rest = max(width - sum(part.cell_len + 1 for part in parts), 0)
     mark = ("▲ " + each.trouble) if each.trouble else ("→ " + str(len(each.coming)) + " coming" if each.coming else "")
     parts.append(cell(mark, rest, "red" if each.trouble else "cyan"))
@@ -167,7 +172,7 @@ def _capacity_lines(key: str, collections: Collections, now: datetime) -> Iterat
     yield plain(f"class {capacity.storage_class}: {pools} free{age}")
     for held in capacity.reserved:
         amount = "all of it" if held.mode == "Object" else bytes_text(held.bytes)
-        yield plain(f"  {amount} kept back for {held.pod} since {held.since:%H:%M:%S}: {held.why}", "yellow")
+        yield plain(f"  {amount} kept back for {held.pod} since {local_time(held.since)}: {held.why}", "yellow")
 
 
 def _volume_line(volume: VolumeRow, key: str) -> Line:
