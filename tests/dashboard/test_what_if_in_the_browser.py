@@ -111,3 +111,38 @@ async def test_hostile_names_are_text_in_answers_and_do_not_break_the_page(serve
     await expect(page.locator(".verdict")).to_contain_text("it holds")
     widths = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert widths[0] <= widths[1], "nothing is wider than the window"
+
+
+AFTER = """async ([message, answer]) => {
+    const {State} = await import("/js/state.js");
+    const {afterDrain} = await import("/js/what_if/after.js");
+    const state = new State();
+    state.apply(message);
+    const told = JSON.stringify([...state.capacities, ...state.nodes]);
+    const after = afterDrain(state, answer).state;
+    if (told !== JSON.stringify([...state.capacities, ...state.nodes])) throw new Error("it was changed");
+    return [Object.fromEntries(after.capacities), Object.fromEntries(after.nodes)];
+}"""
+
+
+async def test_what_is_free_after_a_drain_stands_in_the_order_of_the_pools_and_what_is_left_follows(window):
+    def room(node, *pools, **more):
+        told = {"storageClass": "fast", "nodes": [node], "nodeCount": 1, "pools": pools, "tellsPools": True}
+        return {**told, "capacity": sum(pools), "left": sum(pools), "largest": max(pools), **more}
+
+    kept = [{"mode": "Ledger", "pod": "ns/p", "bytes": 10, "since": "2026-01-01T00:00:00Z"}]
+    inside = [{"size": 100, "free": 60, "volumes": ["ns/d"]}, {"size": 100, "free": 100}]
+    rows = {
+        "nodes": {"a": {"name": "a", "pools": inside}, "b": {"name": "b"}},
+        "volumes": {"ns/d": {"claim": "ns/d", "node": "a", "bytes": 40, "state": "bound"}},
+        "capacities": {"k/a": room("a", 60, 100), "k/b": room("b", 80, 100, 90, reserved=kept)},
+    }
+    move = {"pod": "ns/p", "from": "a", "to": "b", "volumes": [{"claim": "d", "action": "rebuild"}]}
+    # The rehearsal does not know in which pool a volume lies, and tells the largest pool first.
+    disks = [{"objects": ["k/a"], "freeBytes": [140, 60]}, {"objects": ["k/b"], "freeBytes": [100, 80, 50]}]
+    answer = {"drained": ["a"], "moves": [move], "preempted": [], "stuck": [], "lost": [], "disksAfter": disks}
+    capacities, nodes = await window.page.evaluate(AFTER, [{"state": True, "set": rows, "gone": {}}, answer])
+    assert [each["free"] for each in nodes["a"]["pools"]] == [100, 100]
+    for key, pools, left in (("k/a", [100, 100], 200), ("k/b", [50, 100, 80], 220)):
+        found = capacities[key]
+        assert (found["pools"], found["capacity"], found["left"], found["largest"]) == (pools, sum(pools), left, 100)

@@ -133,17 +133,43 @@ function intoPool(after, node, key, bytes) {
   after.nodes.set(node, {...row, pools});
 }
 
-/** What is free then, as the rehearsed driver would publish it. */
+/** What is free then, as the rehearsed driver would publish it; where pools are seen from inside, as they would be. */
 function tellDisks(after, disks) {
   for (const disk of disks) {
     for (const key of disk.objects) {
       const row = after.capacities.get(key);
       if (row === undefined) continue;
-      const free = disk.freeBytes.reduce((sum, each) => sum + each, 0);
-      const pools = row.tellsPools ? [...disk.freeBytes] : [free];
-      after.capacities.set(key, {...row, pools, capacity: row.capacity === undefined ? undefined : free});
+      const seen = row.nodeCount === 1 ? after.nodes.get(row.nodes[0])?.pools : undefined;
+      const told = row.tellsPools && seen?.length === row.pools.length ? seen.map(pool => pool.free ?? 0) : undefined;
+      const free = sum(told ?? disk.freeBytes);
+      const pools = told ?? (row.tellsPools ? inOrderOf(row.pools, disk.freeBytes) : [free]);
+      const next = {...row, pools};
+      if (row.capacity !== undefined) next.capacity = free;
+      if (row.tellsPools && row.largest === Math.max(...row.pools)) next.largest = Math.max(...pools);
+      if (row.left !== undefined) next.left = leftOf(row, free);
+      after.capacities.set(key, next);
     }
   }
+}
+
+function sum(numbers) {
+  return numbers.reduce((all, each) => all + each, 0);
+}
+
+/** Free bytes in the order in which the object tells its pools: an answer has the largest first. */
+function inOrderOf(before, free) {
+  if (before.length !== free.length) return [...free];
+  const places = before.map((each, index) => [each, index]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+  const ordered = [...free].sort((a, b) => b - a);
+  const found = [];
+  places.forEach(([, index], rank) => (found[index] = ordered[rank]));
+  return found;
+}
+
+function leftOf(row, free) {
+  const reserved = row.reserved ?? [];
+  if (reserved.some(each => each.mode === "Object")) return 0;
+  return Math.max(0, free - sum(reserved.map(each => each.bytes ?? 0)));
 }
 
 /** A disk when what is promised of it has been made. */
