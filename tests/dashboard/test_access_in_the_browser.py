@@ -5,11 +5,14 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
+from aiohttp import web
 from dashboard_window import TOKEN
 from playwright.async_api import expect
 
 from tonnage.dashboard.server import attempts
 from tonnage.dashboard.server.program import DashboardSettings, shown
+from tonnage.faults import FaultFile
+from tonnage.listener import listening
 from tonnage.testing.builders import node
 
 
@@ -116,3 +119,88 @@ async def test_the_printed_address_may_be_pasted_over_a_page_that_is_open(serve,
         await expect(page).not_to_have_url(address)
         await expect(page.get_by_role("status")).to_have_text("live")
         assert TOKEN not in page.url
+
+
+ATTACKS = """async ({target, address}) => {
+    const told = {};
+    const said = promise => promise.then(answer => `${answer.type} ${answer.status}`, error => error.name);
+    const post = {method: "POST", body: JSON.stringify({kind: "dead"}), credentials: "include"};
+    told.read = await said(fetch(`${target}/api/v1/state`, {credentials: "include"}));
+    told.blind = await said(fetch(`${target}/api/v1/state`, {credentials: "include", mode: "no-cors"}));
+    told.write = await said(fetch(`${target}/api/v1/faults`, {...post, mode: "no-cors"}));
+    told.header = await said(fetch(`${target}/api/v1/faults`, {...post, headers: {"X-Tonnage-Dashboard": "1"}}));
+    told.stream = await new Promise(done => {
+        const source = new EventSource(`${target}/api/v1/changes`, {withCredentials: true});
+        source.onopen = () => done("open");
+        source.onerror = () => { source.close(); done("error"); };
+    });
+    const loaded = (name, attributes) => new Promise(done => {
+        const element = Object.assign(document.createElement(name), attributes);
+        element.onload = () => done("loaded");
+        element.onerror = () => done("error");
+        document.body.append(element);
+    });
+    told.script = await loaded("script", {src: `${target}/js/api.js`, type: "module"});
+    told.image = await loaded("img", {src: `${target}/icon.svg`});
+    const frame = document.createElement("iframe");
+    frame.src = address;
+    const framed = new Promise(done => { frame.onload = done; });
+    document.body.append(frame);
+    await framed;
+    try { told.frame = frame.contentDocument === null ? "closed" : "open"; } catch { told.frame = "closed"; }
+    return told;
+}"""
+
+
+async def test_a_page_of_another_port_of_this_host_gets_nothing_with_the_cookie(
+    serve, open_window, shown_cluster, tmp_path
+):
+    """The same site to a browser, which sends the cookie, Strict or not: what stops it is Origin and Sec-Fetch."""
+    shown_cluster.put(node("node-1"))
+    address = await serve(shown_cluster, data_dir=tmp_path)
+    window = await open_window(address)
+    await expect(window.page.get_by_role("status")).to_have_text("live")
+
+    async def evil(request: web.BaseRequest) -> web.Response:
+        return web.Response(text="<!doctype html><body>evil", content_type="text/html")
+
+    async with listening(evil, host="127.0.0.1", port=0, tls=None, grace_s=0) as listener:
+        page = await window.page.context.new_page()
+        await page.goto(f"http://127.0.0.1:{listener.port}/")
+        target = address.partition("/#")[0]
+        told = await page.evaluate(ATTACKS, {"target": target, "address": target + "/"})
+        assert told.pop("blind") in ("opaque 0", "TypeError") and told.pop("write") in ("opaque 0", "TypeError")
+        assert told == {
+            "read": "TypeError",
+            "header": "TypeError",
+            "stream": "error",
+            "script": "error",
+            "image": "error",
+            "frame": "closed",
+        }
+        await page.close()
+    assert not FaultFile(tmp_path / "faults.json").all()
+
+
+WAYS = """() => new Promise(done => setTimeout(() => done(  // later: what a test evaluates may evaluate itself
+    ["innerHTML", "eval", "policy", "src", "timer"].map(way => {
+        try {
+            if (way === "innerHTML") document.createElement("p").innerHTML = "<b>x</b>";
+            if (way === "eval") eval("window.hit = 1");
+            if (way === "policy") trustedTypes.createPolicy("mine", {createHTML: text => text});
+            if (way === "src") document.createElement("script").src = "/js/main.js";
+            if (way === "timer") setTimeout("window.hit = 1");
+            return `${way} was taken`;
+        } catch (error) {
+            return error.name;
+        }
+    })
+)))"""
+
+
+async def test_no_text_becomes_a_script_whoever_sets_it(window):
+    """Were a view to set markup by mistake: the browser itself refuses it, by Trusted Types and the policy."""
+    await expect(window.page.get_by_role("status")).to_have_text("live")
+    window.expected += ["Content Security", "Trusted"]
+    assert await window.page.evaluate(WAYS) == ["TypeError", "EvalError", "TypeError", "TypeError", "TypeError"]
+    assert await window.page.evaluate("window.hit === undefined")
