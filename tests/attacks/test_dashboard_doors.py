@@ -10,7 +10,9 @@ import asyncio
 import gzip
 import json
 import logging
+import os
 import re
+import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator
@@ -23,7 +25,7 @@ import pytest
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import MOST_WAITING, Asking, TooManyAsk
-from tonnage.dashboard.server import change_stream
+from tonnage.dashboard.server import change_stream, peer_owner
 from tonnage.dashboard.server.access import Access, Refused
 from tonnage.dashboard.server.attempts import AT_ONCE
 from tonnage.dashboard.server.program import DashboardSettings, shown
@@ -236,6 +238,44 @@ async def test_the_cookie_is_for_browsers_alone_and_shows_no_token(door: Door) -
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(parts) and "Secure" not in parts
     assert not any(each.startswith("Domain") for each in parts)
     assert (await door.ask("/api/v1/state", f"Cookie: {name}")).code == 200
+
+
+async def test_a_cookie_that_another_user_of_this_machine_was_sent_is_worth_nothing(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser sends it to every port of 127.0.0.1, whoever listens there."""
+    cookie = await door.cookie()
+    assert (await door.ask("/api/v1/about", cookie)).code == 200
+    value = cookie.partition("=")[2]
+    forged = [f"1001.{value.partition('.')[2]}", f".{value.partition('.')[2]}", value.partition(".")[2]]
+    for each in forged:
+        assert (await door.ask("/api/v1/about", f"Cookie: tonnage-dashboard-{door.port}={each}")).code == 401
+    monkeypatch.setattr(peer_owner, "owner_of", lambda peer, own: "1001")
+    assert (await door.ask("/api/v1/about", cookie)).code == 401
+    assert (await door.ask("/api/v1/about", await door.cookie())).code == 200
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this kernel does not tell whose a connection is")
+@pytest.mark.parametrize(
+    ("family", "host", "listens_at"),
+    [
+        (socket.AF_INET, "127.0.0.1", "127.0.0.1"),
+        (socket.AF_INET6, "::1", "::1"),
+        (socket.AF_INET6, "::ffff:127.0.0.1", "127.0.0.1"),  # a program that knows IPv6 alone
+    ],
+)
+def test_the_kernel_tells_whose_a_connection_is(family: int, host: str, listens_at: str) -> None:
+    try:
+        server = socket.create_server((listens_at, 0), family=socket.AF_INET6 if ":" in listens_at else socket.AF_INET)
+    except OSError as exc:
+        pytest.skip(f"no such address here: {exc}")
+    with server, socket.socket(family, socket.SOCK_STREAM) as client:
+        client.connect((host, server.getsockname()[1]))
+        accepted, peer = server.accept()
+        with accepted:
+            assert peer_owner.owner_of(peer, accepted.getsockname()) == str(os.geteuid())
+            assert peer_owner.owner_of(accepted.getsockname(), ("127.0.0.1", 1)) == ""
+    assert peer_owner.owner_of(("192.0.2.1", 5), ("127.0.0.1", 1)) == ""
 
 
 async def test_cookies_of_other_servers_are_passed_over(door: Door) -> None:

@@ -5,8 +5,9 @@
     Authorization: Bearer …             scripts show the token itself
 
 The cookie is worked out from the token, so that a dashboard that is started again with the same token knows its
-browsers. It is HttpOnly and SameSite=Strict; cookies know no ports, so that its name tells the port. With TLS it is
-Secure, and named so (`__Host-`) that no other server of the same name can set it.
+browsers. It is HttpOnly and SameSite=Strict; cookies know no ports, so that its name tells the port, and on this
+machine it is good for programs of the user alone who logged in (`peer_owner.py`). With TLS it is Secure, and named so
+(`__Host-`) that no other server of the same name can set it.
 
 A page elsewhere must not be able to ask with the browser's cookie: the Host must be a name of ours (a foreign name that
 resolves to 127.0.0.1 is refused), a request with an Origin must come from that very host, and what changes or asks much
@@ -28,6 +29,7 @@ from aiohttp import web
 
 from tonnage.clock import Clock, SystemClock
 from tonnage.dashboard.server.attempts import Attempts
+from tonnage.dashboard.server.peer_owner import PeerOwners
 
 ASKED_BY: Final = "X-Tonnage-Dashboard"
 """The header of every request of the page that is not a plain GET. Its value does not matter."""
@@ -55,7 +57,7 @@ class Access:
         self, token: str, *, hosts: Collection[str] = (), is_secure: bool = False, clock: Clock | None = None
     ) -> None:
         self._token = token
-        self._session = hmac.new(token.encode(), b"tonnage dashboard session", hashlib.sha256).hexdigest()
+        self._owners = PeerOwners()
         self._hosts = {each.lower() for each in hosts}
         self._takes_any_address = any(each in WILDCARDS for each in hosts)
         self._is_secure = is_secure
@@ -93,8 +95,7 @@ class Access:
 
     def check_token(self, request: web.BaseRequest) -> None:
         """Whether whoever asks has shown the token. Raises Refused."""
-        session = self._session.encode()
-        if any(hmac.compare_digest(each, session) for each in _cookies(request, self._cookie_name(request))):
+        if any(self._is_session(each, request) for each in _cookies(request, self._cookie_name(request))):
             return
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(shown.strip()):
@@ -115,12 +116,22 @@ class Access:
         """Give a browser that has shown the token its cookie."""
         answer.set_cookie(
             self._cookie_name(request),
-            self._session,
+            self.session_of(self._owners.of(request)),
             httponly=True,
             samesite="Strict",
             path="/",
             secure=self._is_secure,
         )
+
+    def session_of(self, owner: str) -> str:
+        """The cookie of a user of this machine, or of anybody elsewhere when it is empty."""
+        text = f"tonnage dashboard session {owner}".encode()
+        return f"{owner}.{hmac.new(self._token.encode(), text, hashlib.sha256).hexdigest()}"
+
+    def _is_session(self, shown: bytes, request: web.BaseRequest) -> bool:
+        owner = shown.partition(b".")[0].decode(errors="replace")
+        # Whose it is told to be is believed when the rest is right, and only then is it looked up who shows it.
+        return hmac.compare_digest(shown, self.session_of(owner).encode()) and self._owners.of(request) == owner
 
     def forget(self, request: web.BaseRequest, answer: web.Response) -> None:
         answer.del_cookie(
