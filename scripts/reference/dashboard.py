@@ -33,13 +33,19 @@ CHANGES = """\
 `/api/{version}/state` is one message, and so is each event of `/api/{version}/changes` (server-sent events, `event: change`):
 
 ```json
-{{"revision": 17, "set": {{"nodes": {{"node-1": {{"name": "node-1", "pods": 3}}}}}}, "gone": {{"pods": ["shop/db-0"]}}}}
+{{"revision": 17, "at": "3f2a09c1-17", "set": {{"nodes": {{"node-1": {{"name": "node-1", "pods": 3}}}}}}, "gone": {{"pods": ["shop/db-0"]}}}}
 ```
 
 `set` has rows by collection and key, whole, as they are now; `gone` has keys of rows that are not any more. The first message has
 `"state": true` and every row: what was known before is to be forgotten. A reader that is slow is told of a row once, as it is when it
-next reads; after a cut connection the state comes anew. Fields that have their default are left out. Sizes are bytes, instants
-RFC 3339. Names and messages are the cluster's own, and no markup.
+next reads. Fields that have their default are left out. Sizes are bytes, instants RFC 3339. Names and messages are the cluster's own,
+and no markup.
+
+Whoever has read a message, from `/api/{version}/state` or before a connection was cut, goes on with
+`/api/{version}/changes?since=AT`, the message's `at`: the first event tells what changed since. Where that is not known any more
+(long ago, or the dashboard was started again) the one event is `anew`, and the state is to be read again. An EventSource that
+connects again by itself (`Last-Event-ID`) gets one or the other without being asked. `alive` comes every five seconds
+in which nothing changes: a stream without a word for longer leads nowhere.
 """
 
 _ROUTE = re.compile(r"^(GET|POST|DELETE) +(\S+) +(.+)$")

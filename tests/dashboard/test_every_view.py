@@ -22,14 +22,14 @@ ABOUT = {"explain": ["shop", "db-0"], "pod": ["shop", "db-0"]}
 
 
 async def views_of(page: Page) -> list[str]:
-    return await page.evaluate("import('/js/main.js').then(main => Object.keys(main.VIEWS))")  # type: ignore[no-any-return]
+    return await page.evaluate("import('/js/views.js').then(main => Object.keys(main.VIEWS))")  # type: ignore[no-any-return]
 
 
 async def go(window: Window, view: str, *about: str) -> None:
     parts = [view, *(about or ABOUT.get(view, ()))]
     await window.page.evaluate("parts => { location.hash = '#/' + parts.map(encodeURIComponent).join('/') }", parts)
     title = await window.page.evaluate(
-        """([view, ...rest]) => import('/js/main.js').then(({VIEWS}) =>
+        """([view, ...rest]) => import('/js/views.js').then(({VIEWS}) =>
             (rest.length && VIEWS[view].titleOf?.(...rest)) || VIEWS[view].title)""",
         parts,
     )

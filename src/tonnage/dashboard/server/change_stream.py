@@ -1,33 +1,41 @@
 """Server-sent events: the whole state first, then what changes, until the browser goes.
 
     event: change
-    id: 17
-    data: {"revision": 17, "set": {"nodes": {"node-1": {…}}}, "gone": {"pods": ["shop/db-0"]}}
+    id: 3f2a09c1-17
+    data: {"revision": 17, "at": "3f2a09c1-17", "set": {"nodes": {"node-1": {…}}}, "gone": {"pods": ["shop/db-0"]}}
 
-A browser that lost its connection asks again by itself, and gets the whole state again. Between changes a comment is
-sent now and then, so that both sides notice when the other is gone. A browser that takes nothing for long is cut off,
-and there are only so many streams at once: each keeps a connection, and what changed since it last took.
+Whoever knows a state already, or lost the connection, says what is known (`?since=3f2a09c1-17`) and is told of the rest
+alone; where that is not known any more, the one event is `anew`: the state is to be read again. An EventSource that
+connects again by itself says it in `Last-Event-ID`, and gets the whole state where the rest is not known.
+
+Between changes the event `alive` is sent, so that both sides notice when the other is gone without a word (a machine
+that slept, a proxy that lost one side). A browser that takes nothing for long is cut off, and there are only so many
+streams at once: each keeps a connection, and what changed since it last took.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
+from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
 
 from tonnage.dashboard.server.access import Refused
+from tonnage.dashboard.server.packed_state import takes_gzip
 from tonnage.dashboard.server.router import Answer, Asked
 from tonnage.dashboard.wire.collections import Collections, Follower
 
 GATHER_S: Final = 0.1
 """Between two messages to one browser: ten changes a second are as many as anybody sees."""
-ALIVE_S: Final = 15.0
+ALIVE_S: Final = 5.0
 SEND_S: Final = 30.0
-"""How long a message may take to be taken."""
+"""How long a piece of a message may take to be taken: a slow line takes long for a large one, and is not cut off."""
+PIECE_BYTES: Final = 64 * 1024
 MAX_STREAMS: Final = 100
 """Windows at once."""
+_ALIVE: Final = b"event: alive\ndata: {}\n\n"
 
 
 def change_stream(collections: Collections) -> Answer:
@@ -42,7 +50,7 @@ def change_stream(collections: Collections) -> Answer:
                 "X-Accel-Buffering": "no",
             }
         )
-        gzip = "gzip" in asked.request.headers.get("Accept-Encoding", "")
+        gzip = takes_gzip(asked.request)
         if gzip:
             response.headers["Content-Encoding"] = "gzip"
         packer = zlib.compressobj(4, wbits=31) if gzip else None
@@ -50,18 +58,33 @@ def change_stream(collections: Collections) -> Answer:
             return response
         if len(open_streams) >= MAX_STREAMS:
             raise Refused(503, f"{MAX_STREAMS} windows are open already: close one", retry_after_s=5)
-        follower = collections.follow()
+        since, heard = asked.query.get("since"), asked.request.headers.get("Last-Event-ID")
+        follower = collections.follow(since=heard or since or "") if heard or since is not None else None
+        if follower is None and (heard or since is None):
+            follower = collections.follow()
+
+        async def send(text: bytes) -> None:
+            data = packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH) if packer is not None else text
+            for begin in range(0, len(data), PIECE_BYTES):
+                await asyncio.wait_for(response.write(data[begin : begin + PIECE_BYTES]), SEND_S)
+
+        if follower is None:
+            await asked.prepare(response)
+            with suppress(ConnectionError, TimeoutError):
+                await send(b"event: anew\ndata: {}\n\n")
+            return response
         open_streams.add(follower)
         try:
             await asked.prepare(response)
+            if since is not None:
+                await send(_ALIVE)  # nothing may change for long: the first byte opens the way through proxies
             while True:
                 try:
                     await asyncio.wait_for(follower.changed(), ALIVE_S)
-                    text = b"event: change\nid: %d\ndata: %s\n\n" % (collections.revision, follower.take())
+                    text = b"event: change\nid: %s\ndata: %s\n\n" % (collections.at.encode(), follower.take())
                 except TimeoutError:
-                    text = b": still here\n\n"
-                data = packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH) if packer is not None else text
-                await asyncio.wait_for(response.write(data), SEND_S)
+                    text = _ALIVE
+                await send(text)
                 await asyncio.sleep(GATHER_S)
         except (ConnectionError, TimeoutError):
             return response

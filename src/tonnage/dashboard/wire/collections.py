@@ -8,19 +8,28 @@
 
 A follower that is slow is told of a row once, as it is when it next takes: what waits for it is never more than there
 are rows. A message is one JSON object; "state": true in the first says that what was known before is to be forgotten.
+
+"at" in a message says up to where its reader knows everything. Whoever lost the connection goes on from there: which
+rows changed last is remembered, for a while.
+
+    state.follow(since="3f2a09c1-7")        # None when that is too long ago, or of another start
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from typing import Final, TypeVar, cast
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeVar, cast, overload
 
 import msgspec
 
 from tonnage.dashboard.wire.rows import COLLECTIONS, Row
 
 R = TypeVar("R", bound=Row)
+
+MOST_REMEMBERED: Final = 20_000
+"""Rows of which it is remembered when they last changed."""
 
 _encoder: Final = msgspec.json.Encoder()
 _NAME_OF: Final[dict[type[Row], str]] = {kind: name for name, kind in COLLECTIONS.items()}
@@ -34,6 +43,14 @@ class Collections:
         self._rows: dict[str, dict[str, Row]] = {name: {} for name in COLLECTIONS}
         self._encoded: dict[str, dict[str, msgspec.Raw]] = {name: {} for name in COLLECTIONS}
         self._followers: set[Follower] = set()
+        self._start = secrets.token_hex(4)
+        self._changed_at: dict[tuple[str, str], int] = {}  # those that changed last are last
+        self._forgotten = 0  # changes up to this revision are not remembered any more
+
+    @property
+    def at(self) -> str:
+        """The state as it is now, by name: from there one may go on following."""
+        return f"{self._start}-{self.revision}"
 
     def rows(self, collection: str) -> Mapping[str, Row]:
         return self._rows[collection]
@@ -61,19 +78,54 @@ class Collections:
 
     def state(self) -> bytes:
         """The whole state as one message."""
-        return _encoder.encode({"state": True, "revision": self.revision, "set": self._encoded, "gone": {}})
+        return _encoder.encode(
+            {"state": True, "revision": self.revision, "at": self.at, "set": self._encoded, "gone": {}}
+        )
 
-    def follow(self) -> Follower:
-        """Somebody who is told from now on; `Follower.close` ends it."""
+    @overload
+    def follow(self) -> Follower: ...
+
+    @overload
+    def follow(self, *, since: str) -> Follower | None: ...
+
+    def follow(self, *, since: str | None = None) -> Follower | None:
+        """Somebody who is told from now on, or of what changed since then; `Follower.close` ends it.
+
+        None when it is not known any more what changed since then.
+        """
         follower = Follower(self)
+        if since is not None:
+            changed = self._changed_since(since)
+            if changed is None:
+                return None
+            follower.goes_on(changed)
         self._followers.add(follower)
         return follower
+
+    def _changed_since(self, at: str) -> list[tuple[str, str]] | None:
+        start, _, told = at.partition("-")
+        if start != self._start or not (told.isascii() and told.isdigit() and len(told) <= 20):
+            return None
+        revision = int(told)
+        if not self._forgotten <= revision <= self.revision:
+            return None
+        found = []
+        for changed, changed_at in reversed(self._changed_at.items()):
+            if changed_at <= revision:
+                break
+            found.append(changed)
+        return found
 
     def leave(self, follower: Follower) -> None:
         self._followers.discard(follower)
 
     def _tell(self, collection: str, key: str) -> None:
         self.revision += 1
+        self._changed_at.pop((collection, key), None)
+        self._changed_at[collection, key] = self.revision
+        if len(self._changed_at) > MOST_REMEMBERED:
+            oldest = next(iter(self._changed_at))
+            self._forgotten = self._changed_at.pop(oldest)
         for follower in self._followers:
             follower.note(collection, key)
 
@@ -92,6 +144,13 @@ class Follower:
         if self._knows_state:
             self._changed.setdefault(collection, set()).add(key)
             self._is_changed.set()
+
+    def goes_on(self, changed: Iterable[tuple[str, str]]) -> None:
+        """It knows the state but for these rows."""
+        self._knows_state = True
+        self._is_changed.clear()
+        for collection, key in changed:
+            self.note(collection, key)
 
     async def changed(self) -> None:
         """Return when there is something to take."""
@@ -124,4 +183,4 @@ def difference(collections: Collections, changed: Mapping[str, set[str]]) -> dic
                 gone.setdefault(name, []).append(key)
             else:
                 present.setdefault(name, {})[key] = row
-    return {"revision": collections.revision, "set": present, "gone": gone}
+    return {"revision": collections.revision, "at": collections.at, "set": present, "gone": gone}

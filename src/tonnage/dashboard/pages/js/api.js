@@ -1,6 +1,8 @@
 // Talking to the dashboard's server: login, JSON endpoints, and the stream of changes.
 
 const TOKEN = "tonnage-token"; // kept for this tab, so that a server that was started again knows it
+const ANSWER_MS = 10000; // a request that was swallowed on its way is not waited for
+let given = null; // the address's token, until somebody answered whether it is right
 
 /** A request that was refused: what the server says, and its hint. */
 export class Refusal extends Error {
@@ -32,12 +34,19 @@ export function givenToken() {
 
 /** Log in with the token of the address's fragment, or the one of this tab; false when there is none that is right. */
 export async function login() {
-  const given = givenToken();
-  if (given !== null) history.replaceState(history.state, "", location.pathname + location.search);
-  for (const token of [given, sessionStorage.getItem(TOKEN)]) {
-    if (!token) continue;
-    if (await loginWith(token)) return true;
-    if (token !== given) sessionStorage.removeItem(TOKEN);
+  const shown = givenToken();
+  if (shown !== null) {
+    history.replaceState(history.state, "", location.pathname + location.search);
+    given = shown;
+  }
+  if (given) {
+    if (await loginWith(given)) return true;
+    given = null;
+  }
+  const kept = sessionStorage.getItem(TOKEN);
+  if (kept) {
+    if (await loginWith(kept)) return true;
+    sessionStorage.removeItem(TOKEN);
   }
   return isKnown();
 }
@@ -45,7 +54,7 @@ export async function login() {
 /** Log in with this token. */
 export async function loginWith(token) {
   try {
-    await ask("/login", {method: "POST", body: {token}});
+    await ask("/login", {method: "POST", body: {token}, signal: AbortSignal.timeout(ANSWER_MS)});
   } catch (error) {
     if (error instanceof Refusal && error.status === 401) return false;
     throw error;
@@ -56,7 +65,7 @@ export async function loginWith(token) {
 
 async function isKnown() {
   try {
-    await ask("/api/v1/about");
+    await ask("/api/v1/about", {signal: AbortSignal.timeout(ANSWER_MS)});
     return true;
   } catch (error) {
     if (error instanceof Refusal && error.status === 401) return false;
@@ -64,34 +73,93 @@ async function isKnown() {
   }
 }
 
+const SILENT_MS = 30000; // the server says something every five seconds
+const STATE_MS = 120000; // a large state over a slow line
+
 /**
- * Follow the cluster's changes. `onMessage` is given each message, `onStatus` "live", "away" or "refused". A connection
- * that is lost is opened again, with pauses that grow to ten seconds; a server that was started again is logged in to.
+ * Follow the cluster: its state, then its changes. `onMessage` is given each message, `onStatus` "live", "away",
+ * "refused" or what the server says. A connection that is lost, or silent for too long (the machine slept, a proxy lost
+ * the other side), is opened again, with pauses that grow to ten seconds: where it broke off, or with the state anew. A
+ * server that was started again is logged in to.
  */
 export function follow(onMessage, onStatus) {
   let source = null;
+  let at = null; // up to where all is known
   let pause_s = 0.5;
-  let isClosed = false;
-  const open = () => {
-    if (isClosed) return;
-    source = new EventSource("/api/v1/changes");
-    source.addEventListener("open", () => {
+  let heardAt = 0;
+  let timer = 0;
+  const controller = new AbortController();
+
+  const take = message => {
+    at = message.at;
+    onMessage(message);
+  };
+
+  async function open() {
+    try {
+      if (at === null) {
+        const signal = AbortSignal.any([controller.signal, AbortSignal.timeout(STATE_MS)]);
+        take(await ask("/api/v1/state", {signal}));
+      }
+      if (!controller.signal.aborted) listen();
+    } catch (error) {
+      lose(error);
+    }
+  }
+
+  function listen() {
+    const opened = (source = new EventSource(`/api/v1/changes?since=${encodeURIComponent(at)}`));
+    const on = (name, listener) =>
+      opened.addEventListener(name, event => {
+        if (opened !== source) return; // closed: what is still on its way is of no interest
+        heardAt = Date.now();
+        listener(event);
+      });
+    heardAt = Date.now();
+    on("open", () => {
       pause_s = 0.5;
       onStatus("live");
     });
-    source.addEventListener("change", event => onMessage(JSON.parse(event.data)));
-    source.addEventListener("error", async () => {
-      source.close();
-      onStatus("away");
-      const known = await login().catch(() => null);
-      if (known === false) onStatus("refused");
-      setTimeout(open, pause_s * 1000 * (0.75 + Math.random() / 2));
-      pause_s = Math.min(pause_s * 2, 10);
+    on("alive", () => {});
+    on("change", event => take(JSON.parse(event.data)));
+    on("anew", () => {
+      at = null;
+      drop();
+      open();
     });
+    on("error", lose);
+  }
+
+  function drop() {
+    source?.close();
+    source = null;
+  }
+
+  async function lose(error) {
+    drop();
+    if (controller.signal.aborted) return;
+    onStatus(error instanceof Refusal && error.status !== 401 ? error.message : "away");
+    const known = await login().catch(() => null);
+    if (controller.signal.aborted) return;
+    if (known === false) return onStatus("refused");
+    timer = setTimeout(open, pause_s * 1000 * (0.75 + Math.random() / 2));
+    pause_s = Math.min(pause_s * 2, 10);
+  }
+
+  // A clock that goes on while the machine sleeps: what was silent then is noticed as soon as it wakes.
+  const look = () => {
+    if (source === null || Date.now() - heardAt < SILENT_MS) return;
+    at = null; // a message that takes so long comes whole, without a stream's limits
+    lose();
   };
+  const looking = setInterval(look, 5000);
+  document.addEventListener("visibilitychange", look, {signal: controller.signal});
+  window.addEventListener("online", look, {signal: controller.signal});
   open();
   return () => {
-    isClosed = true;
-    source?.close();
+    controller.abort();
+    clearInterval(looking);
+    clearTimeout(timer);
+    drop();
   };
 }

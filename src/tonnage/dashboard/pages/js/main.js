@@ -10,27 +10,11 @@ import {ask, follow, givenToken, login, loginWith, Refusal} from "./api.js";
 import {el, keyed, replace, set} from "./dom.js";
 import {keepPlaces} from "./places.js";
 import {State} from "./state.js";
-import * as explain from "./views/explain.js";
-import * as faults from "./views/faults.js";
-import * as flow from "./views/flow.js";
-import * as map from "./views/map.js";
-import * as pending from "./views/pending.js";
-import * as pod from "./views/pod.js";
-import * as replayView from "./views/replay.js";
-import * as whatIf from "./views/what_if.js";
 
-export const VIEWS = {
-  map,
-  pending,
-  flow,
-  explain,
-  pod,
-  "what-if": whatIf,
-  replay: replayView,
-  faults,
-};
+const views = import("./views.js"); // while they come, the state is on its way
 const state = new State();
 const main = document.getElementById("main");
+let VIEWS = {};
 let about = {};
 let isIn = false; // logged in: a view is shown
 let close = () => {};
@@ -138,16 +122,15 @@ function askForToken() {
 
 /** Log in, find out what this dashboard is of, and follow it; when its token changes, all of it again. */
 async function start() {
+  let told = null;
   try {
     if (!(await login())) await askForToken();
-    about = await ask("/api/v1/about");
+    told = ask("/api/v1/about");
+    told.catch(() => {}); // it is waited for below
   } catch (error) {
-    showStatus(error instanceof Refusal ? error.message : "away");
-    setTimeout(start, 2000);
-    return;
+    return startLater(error);
   }
-  isIn = true;
-  const leave = follow(message => state.apply(message), status => {
+  const leave = follow(takeIn, status => {
     showStatus(status);
     if (status !== "refused") return;
     leave();
@@ -156,7 +139,35 @@ async function start() {
     close = () => {};
     start();
   });
+  try {
+    about = await told;
+  } catch (error) {
+    leave();
+    return startLater(error);
+  }
+  try {
+    ({VIEWS} = await views);
+  } catch {
+    showStatus("away"); // it went while they came: a page cannot load a module again that it could not load
+    leave();
+    setTimeout(() => location.reload(), 2000);
+    return;
+  }
+  isIn = true;
   show();
+}
+
+function startLater(error) {
+  showStatus(error instanceof Refusal ? error.message : "away");
+  setTimeout(start, 2000);
+}
+
+/** A message of the stream. The whole state again: perhaps it is another server, with other views. */
+async function takeIn(message) {
+  state.apply(message);
+  if (!message.state || !isIn) return;
+  about = await ask("/api/v1/about").catch(() => about);
+  if (isIn) showNavigation(whereTo()[0]);
 }
 
 state.onChange(changed => changed.notices && showNotices());

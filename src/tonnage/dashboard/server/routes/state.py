@@ -2,7 +2,7 @@
 
 GET /api/v1/about      {"version": "v1", "server": "https://…", "embedded": true}
 GET /api/v1/state      the whole state, one message
-GET /api/v1/changes    server-sent events: the state, then what changes
+GET /api/v1/changes    server-sent events: the state, then what changes; ?since=AT: what changed since that message
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from aiohttp import web
 from tonnage import __version__
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.server.change_stream import change_stream
+from tonnage.dashboard.server.packed_state import PackedState, takes_gzip
 from tonnage.dashboard.server.router import Asked, Router, json_answer
 from tonnage.dashboard.wire.rows import VERSION
 
 
 def add(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
+    whole = PackedState(cluster.collections)
+
     async def about(asked: Asked) -> web.StreamResponse:
         return json_answer(
             {
@@ -31,7 +34,11 @@ def add(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
         )
 
     async def state(asked: Asked) -> web.StreamResponse:
-        return json_answer(cluster.collections.state())
+        if not takes_gzip(asked.request):
+            return json_answer(cluster.collections.state())
+        answer = json_answer(await whole.packed())
+        answer.headers["Content-Encoding"] = "gzip"
+        return answer
 
     router.get("/api/v1/about", about)
     router.get("/api/v1/state", state)

@@ -1,0 +1,21 @@
+// The views by the name that the address has for them, in the order of the navigation.
+
+import * as explain from "./views/explain.js";
+import * as faults from "./views/faults.js";
+import * as flow from "./views/flow.js";
+import * as map from "./views/map.js";
+import * as pending from "./views/pending.js";
+import * as pod from "./views/pod.js";
+import * as replayView from "./views/replay.js";
+import * as whatIf from "./views/what_if.js";
+
+export const VIEWS = {
+  map,
+  pending,
+  flow,
+  explain,
+  pod,
+  "what-if": whatIf,
+  replay: replayView,
+  faults,
+};
