@@ -1,6 +1,6 @@
 """What holds in every view: hostile names stay text, everybody can use it, nothing scrolls sideways.
 
-The views are those of main.js: a new one is covered by being there.
+The views are those of views.js: a new one is covered by being there.
 """
 
 from __future__ import annotations
