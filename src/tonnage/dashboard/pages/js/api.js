@@ -22,7 +22,10 @@ export async function ask(path, {method = "GET", body, signal} = {}) {
     options.headers["Content-Type"] = "application/json";
   }
   const answer = await fetch(path, options);
-  const told = await answer.json().catch(() => ({}));
+  const told = await answer.json().catch(error => {
+    if (answer.ok) throw error; // it broke off
+    return {};
+  });
   if (!answer.ok) throw new Refusal(answer.status, told);
   return told;
 }

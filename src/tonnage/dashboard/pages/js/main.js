@@ -123,6 +123,7 @@ function askForToken() {
 /** Log in, find out what this dashboard is of, and follow it; when its token changes, all of it again. */
 async function start() {
   let told = null;
+  let hasLeft = false;
   try {
     if (!(await login())) await askForToken();
     told = ask("/api/v1/about");
@@ -134,6 +135,7 @@ async function start() {
     showStatus(status);
     if (status !== "refused") return;
     leave();
+    hasLeft = true;
     isIn = false;
     close();
     close = () => {};
@@ -143,7 +145,7 @@ async function start() {
     about = await told;
   } catch (error) {
     leave();
-    return startLater(error);
+    return hasLeft || startLater(error);
   }
   try {
     ({VIEWS} = await views);
@@ -153,6 +155,7 @@ async function start() {
     setTimeout(() => location.reload(), 2000);
     return;
   }
+  if (hasLeft) return;
   isIn = true;
   show();
 }
