@@ -112,7 +112,7 @@ def open_own(path: Path, flags: int, *, mode: int = 0o600) -> int:
         _require_owner(path, found)
         if flags & os.O_ACCMODE != os.O_WRONLY:  # what is only added to is not believed
             _require_closed(path, found)
-        if cuts:
+        if cuts and found.st_size:
             os.ftruncate(fd, 0)
         os.set_blocking(fd, True)
     except BaseException:
@@ -176,13 +176,8 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
             _require_plain(path, found)
             _require_owner(path, found)
         draft = f".{path.name}.{os.getpid()}"
-        fd = _new_file(folder, draft)
         try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(content)
-                file.flush()
-                if durable:
-                    os.fsync(file.fileno())
+            write_new(folder, draft, content, durable=durable)
             os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(OSError):  # a disk that is full is not made fuller
@@ -190,6 +185,22 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
             raise
     finally:
         os.close(folder)
+
+
+def write_new(folder: int, name: str, content: bytes, *, durable: bool = True) -> None:
+    """Write a new file with mode 0600 into an open folder of ours; one of that name is what a death left, and goes.
+
+    `durable` has its content on disk when this returns; its name is when the folder is synced.
+    """
+    fd = _new_file(folder, name)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(fd, left) :]
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def require_place_for_socket(path: Path) -> None:

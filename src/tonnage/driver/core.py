@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,13 +92,24 @@ class Core:
                 f"{self.faults.max_volumes(node, limit) or 'exhausted'}",
             )
 
-    async def save(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Write a record to disk, then add it to the allocations. Without a change it costs nothing."""
+    async def save(self, record: VolumeRecord | SnapshotRecord, *, first: Callable[[], None] | None = None) -> None:
+        """Write a record to disk, then add it to the allocations. Without a change it costs nothing.
+
+        `first` is other work on disk that has to be done before, changed or not; it shares the record's way to a thread
+        and back. What it raises leaves the record as it was.
+        """
         known = self.allocations.volumes if isinstance(record, VolumeRecord) else self.allocations.snapshots
         id = record.volume_id if isinstance(record, VolumeRecord) else record.snapshot_id
         if known.get(id) != record:
-            await asyncio.to_thread(self.folder.save, record)
+            await asyncio.to_thread(self._save, record, first)
             self.allocations.put(record)
+        elif first is not None:
+            await asyncio.to_thread(first)
+
+    def _save(self, record: VolumeRecord | SnapshotRecord, first: Callable[[], None] | None) -> None:
+        if first is not None:
+            first()
+        self.folder.save(record)
 
     async def add(self, record: VolumeRecord | SnapshotRecord, source: Path | None = None) -> None:
         """Make contents, empty or a copy of those at `source`, and their record. Raises StatusError, OSError.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.csi import csi_pb2 as csi
+from tonnage.driver.errors import StatusError
 from tonnage.driver.state.record_files import StateFolderError
 from tonnage.driver.state.records import volume_id_of
 from tonnage.testing.driver_builders import (
@@ -60,6 +61,31 @@ async def test_half_written_records_are_swept_and_nothing_else(tmp_path: Path) -
     )
     assert [path.name for path in (tmp_path / "node-9" / "pool-3").iterdir()] == [kept]
     assert [path.name for path in (tmp_path / ".volumes").iterdir()] == [f"{kept}.json"]
+
+
+async def test_what_a_failed_write_left_of_a_record_is_not_in_the_way_of_the_next(tmp_path: Path) -> None:
+    driver = driver_at(tmp_path)
+    made = (await controller(driver).CreateVolume(create("a"), None)).volume.volume_id
+    (tmp_path / ".volumes" / f"{made}.new").write_text("much longer than any record " * 100)
+    await controller(driver).ControllerPublishVolume(publish(made), None)
+    assert [path.name for path in (tmp_path / ".volumes").iterdir()] == [f"{made}.json"]
+    driver.close()
+    assert set(driver_at(tmp_path).core.volume(made).published) == {"node-1"}
+
+
+async def test_a_link_that_cannot_be_made_stands_in_no_record(tmp_path: Path) -> None:
+    driver = driver_at(tmp_path / "state")
+    made = (await controller(driver).CreateVolume(create("a"), None)).volume.volume_id
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "volume").write_text("somebody's")
+    with pytest.raises(StatusError):
+        await node_service(driver).NodeStageVolume(stage(made, tmp_path / "s"), None)
+    assert driver.core.volume(made).staged == {}
+    (tmp_path / "s" / "volume").unlink()
+    await node_service(driver).NodeStageVolume(stage(made, tmp_path / "s"), None)
+    (tmp_path / "s" / "volume").unlink()
+    await node_service(driver).NodeStageVolume(stage(made, tmp_path / "s"), None)  # no news for the record
+    assert (tmp_path / "s" / "volume").is_symlink()
 
 
 async def test_one_driver_at_a_time_has_a_folder(tmp_path: Path) -> None:

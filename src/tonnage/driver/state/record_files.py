@@ -16,7 +16,7 @@ import msgspec
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord, is_contents_id, is_node_id
 from tonnage.errors import TonnageError
-from tonnage.private_files import NotOurs, open_own, own_folder, read_own
+from tonnage.private_files import NotOurs, own_folder, read_own, write_new
 
 R = TypeVar("R", VolumeRecord, SnapshotRecord)
 
@@ -47,13 +47,14 @@ def record_path(state_dir: Path, record: VolumeRecord | SnapshotRecord) -> Path:
 def save_record(state_dir: Path, record: VolumeRecord | SnapshotRecord) -> None:
     """Make this the record; it is on disk when this returns."""
     path = record_path(state_dir, record)
-    aside = path.with_suffix(".new")
-    with os.fdopen(open_own(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-        file.write(msgspec.json.encode(record))
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    contents.sync_folder(path.parent)
+    aside = f"{record.id}.new"
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        write_new(folder, aside, msgspec.json.encode(record))
+        os.rename(aside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def forget_record(state_dir: Path, record: VolumeRecord | SnapshotRecord) -> None:

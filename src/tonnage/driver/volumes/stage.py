@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -51,8 +52,8 @@ class Stagings:
                     f"volume {volume_id} is staged at {known.path} already, or with another capability",
                 )
             async with using_on(core, self._rebuilder, record, node) as record:
-                await asyncio.to_thread(_link, Path(path) / _LINK, core.folder.contents_of(record))
-                await core.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}))
+                link = partial(_link, Path(path) / _LINK, core.folder.contents_of(record))
+                await core.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}), first=link)
 
     async def unstage(self, node: str, volume_id: str, path: str) -> None:
         """See to it that the volume is not staged at that path; one that is not there is not staged."""
@@ -88,8 +89,8 @@ class Stagings:
                     Code.FAILED_PRECONDITION,
                     f"volume {volume_id} is for a single writer, and published at {others[0].path} already",
                 )
-            await asyncio.to_thread(_link, Path(wanted.path), core.folder.contents_of(record))
-            await core.save(msgspec.structs.replace(record, targets=(*others, wanted)))
+            link = partial(_link, Path(wanted.path), core.folder.contents_of(record))
+            await core.save(msgspec.structs.replace(record, targets=(*others, wanted)), first=link)
 
     async def unpublish(self, node: str, volume_id: str, path: str) -> None:
         """See to it that the volume is not at that path; one that is not there is not published."""
