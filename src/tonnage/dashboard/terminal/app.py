@@ -25,6 +25,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.terminal.amounts import count_text
 from tonnage.dashboard.terminal.flow_page import flow_lines, lane_lines
 from tonnage.dashboard.terminal.help_page import help_lines
 from tonnage.dashboard.terminal.lines import Line, plain
@@ -134,7 +135,8 @@ class Top(App[None]):
     def _head(self, width: int) -> Text:
         waiting = sum(not pod.node and pod.phase == "Pending" for pod in self._cluster.collections.of(PodRow).values())
         nodes = len(self._cluster.collections.rows("nodes"))
-        parts = f" {self._page}   {nodes} nodes, {waiting} pods wait"
+        waits = f"{count_text(waiting, 'pod')} {'waits' if waiting == 1 else 'wait'}"
+        parts = f" {self._page}   {count_text(nodes, 'node')}, {waits}"
         parts += f"   sorted by {self._sort}" if self._page == "map" and not self._opened else ""
         parts += f"   /{self._search}" if self._search else ""
         head = Text(self._shown(" what keys do and signs mean" if self._helps else parts), style="bold")

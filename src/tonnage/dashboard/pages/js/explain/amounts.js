@@ -17,5 +17,5 @@ export function amounts(quantities, most = 12) {
   for (const each of quantities) counted.set(each, (counted.get(each) ?? 0) + 1);
   const told = [...counted].slice(0, most).map(([each, number]) => (number > 1 ? `${number}×${each}` : each));
   const left = counted.size - told.length;
-  return left > 0 ? `${told.join(", ")} and ${left} more sizes` : told.join(", ");
+  return left > 0 ? `${told.join(", ")} and ${left} more ${left === 1 ? "size" : "sizes"}` : told.join(", ");
 }
