@@ -18,8 +18,8 @@ HEAD = """\
 What `tonnage dashboard` serves to its page can be read by scripts too: version `{version}`, as `/api/{version}/about` says. Fields
 may be added within a version; those that are here stay, and mean what they mean. It reads with the rights of the kubeconfig's user.
 
-```console
-$ curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/api/{version}/state
+```
+curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/api/{version}/state
 ```
 
 The token is the one in the address that it prints, or that of `--token-file`. An error is `{{"error": …, "hint": …}}` with a
