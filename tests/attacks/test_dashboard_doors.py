@@ -484,6 +484,16 @@ async def test_an_address_that_is_not_loopback_is_never_served_without_tls() -> 
     assert told.value.message == "0.0.0.0 is not this machine alone: a dashboard is served there with TLS only"
 
 
+async def test_a_name_of_loopback_that_leads_elsewhere_is_not_served_without_tls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    elsewhere = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: [elsewhere])
+    with pytest.raises(TonnageError, match="with TLS only"):
+        async with opened(host="dashboard.localhost"):
+            pass
+
+
 async def test_with_tls_the_cookie_is_secure_and_only_addresses_and_allowed_names_are_ours(tmp_path: Path) -> None:
     tls = ServerTls(ServingCertificate(tmp_path / "tls", ("127.0.0.1", "storage.example"), SystemClock()))
     async with opened(host="0.0.0.0", tls=tls, allowed_hosts=("storage.example",)) as door:

@@ -6,7 +6,9 @@ async with served(client, settings) as address:        # http://127.0.0.1:8080/#
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -68,7 +70,7 @@ async def served(client: Client, settings: DashboardSettings) -> AsyncIterator[s
 async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIterator[str]:
     """Serve a cluster while the block runs. Raises TonnageError when the port is taken."""
     host, tls = settings.host, settings.tls
-    if tls is None and not is_loopback(host):
+    if tls is None and not (is_loopback(host) and await _leads_to_loopback(host)):
         raise TonnageError(f"{host} is not this machine alone: a dashboard is served there with TLS only")
     access = Access(settings.token, hosts=(host, *settings.allowed_hosts), is_secure=tls is not None)
     app = App(routes_of(cluster, settings.data_dir, settings.asking), access)
@@ -95,3 +97,12 @@ async def shown(cluster: ShownCluster, settings: DashboardSettings) -> AsyncIter
         name = settings.allowed_hosts[0] if host in WILDCARDS and settings.allowed_hosts else host
         shown_as = f"[{name}]" if ":" in name else name
         yield f"{'http' if tls is None else 'https'}://{shown_as}:{listener.port}/#token={settings.token}"
+
+
+async def _leads_to_loopback(host: str) -> bool:
+    """Whether a name of loopback leads nowhere else on this machine: its resolver may have been told otherwise."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return True  # it leads nowhere, which is told when it is listened on
+    return all(is_loopback(str(address[0])) for *_, address in found)
