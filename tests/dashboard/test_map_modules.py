@@ -79,3 +79,21 @@ async def test_layout_bars_arrangement_and_facts(window: Window):
 async def test_facts_that_are_kept_up_to_date_are_those_worked_out_anew(window: Window):
     for seed in range(100, 160):
         assert await found_by(window, "facts", seed) == "", seed
+
+
+ARRIVED = """async () => {
+    const {State} = await import("/js/state.js");
+    const {Facts} = await import("/js/map/facts.js");
+    const {stateWords} = await import("/js/map/words.js");
+    const state = new State();
+    const row = {claim: "s/a", bytes: 5, state: "moving", node: "b", target: "b"};
+    state.apply({set: {nodes: {b: {name: "b", pools: [{size: 9, free: 4, volumes: ["s/a"]}]}}, volumes: {"s/a": row}}});
+    const facts = new Facts(state);
+    const {leaving, coming, claims, signs} = facts.of("b");
+    return [leaving, coming, claims, signs.map(sign => sign.kind), [...facts.moving], stateWords(row)];
+}"""
+
+
+async def test_a_volume_that_its_driver_has_on_its_target_is_not_shown_on_its_way_to_where_it_is(window: Window):
+    words = "has arrived on b; its node affinity is not set yet"
+    assert await window.page.evaluate(ARRIVED) == [[], [], ["s/a"], [], [], words]

@@ -176,7 +176,9 @@ def _capacity_lines(key: str, collections: Collections, now: datetime) -> Iterat
 
 
 def _volume_line(volume: VolumeRow, key: str) -> Line:
-    state = volume.state if volume.state != "moving" else f"moving to {volume.target}"
+    state = volume.state
+    if state == "moving":
+        state = "arrived" if volume.node == volume.target else f"moving to {volume.target}"
     pods = ", ".join(volume.pods) or "no pod"
     pool = f"pool {volume.pool}" if volume.pool >= 0 else ""
     cells = (cell(key, 34), cell(bytes_text(volume.bytes), 8), cell(pool, 7), cell(state, 18), Text())

@@ -120,7 +120,8 @@ class VolumeRow(Row):
     `target`), lost (it was bound, and its volume is gone); without a claim: released, or available to any."""
     node: str = ""
     """Where it is, or is being made; empty for one that several nodes reach, or that is nowhere yet. Of one that moves:
-    where it comes from, as far as that is known."""
+    where it comes from, as far as that is known; its `target` once its driver has it there, and only its node affinity
+    is still to be set."""
     nodes: tuple[str, ...] = ()
     """Those that reach it where its affinity names several; at most 16."""
     zones: tuple[str, ...] = ()

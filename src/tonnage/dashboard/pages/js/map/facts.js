@@ -101,7 +101,8 @@ export class Facts {
     const row = this.state.volumes.get(key);
     if (row === undefined) return;
     const node = row.node ?? "";
-    const target = row.state === "moving" ? (row.target ?? "") : "";
+    // One that its driver has on its target already is there, though it may not be told of yet.
+    const target = row.state === "moving" && row.target !== node ? (row.target ?? "") : "";
     if (node) file(this.claimsOf, node, key);
     else if ((row.state ?? "waiting") === "waiting") this.waiting.add(key);
     else if (!target) this.nowhere.add(key);
@@ -163,7 +164,7 @@ export class Facts {
     };
     for (const key of claims) {
       const volume = volumes.get(key);
-      if (volume.state === "moving") fact.leaving.push(key);
+      if (volume.state === "moving" && volume.target !== name) fact.leaving.push(key);
       if (volume.storageClass) fact.classes.add(volume.storageClass);
     }
     for (const [, each] of told) fact.classes.add(each.storageClass);

@@ -64,6 +64,7 @@ export function claimLines(key, row) {
 export function stateWords(row) {
   switch (row.state ?? "waiting") {
     case "moving":
+      if (row.node && row.node === row.target) return `has arrived on ${row.node}; its node affinity is not set yet`;
       return `on its way${row.node ? ` from ${row.node}` : ""} to ${row.target ?? "another node"}`;
     case "making":
       return row.node ? `being made on ${row.node}` : "being made";
