@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from dashboard_window import Opened, Window
 from playwright.async_api import expect
 from watched_cluster import Watched, watched_cluster
 
+from tonnage.cli.cluster_options import ClusterQuestion
+from tonnage.cli.dashboard.top import following
 from tonnage.faults import Fault, FaultFile
+from tonnage.gates import Gates
 from tonnage.stories.objects import stateful_set
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.slow]
@@ -38,10 +42,13 @@ def stateful(name: str, namespace: str, size: str, replicas: int) -> dict[str, A
 
 
 class Pictures:
-    """Takes pictures of a window."""
+    """Takes pictures of a window, and of a terminal."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text("\n".join(line.rstrip() for line in text.splitlines()) + "\n")
 
     async def take(self, window: Window, name: str) -> None:
         """When what is shown is answered and drawn, without a cursor or a tooltip."""
@@ -81,6 +88,7 @@ async def test_the_pictures_of_the_documentation(tmp_path: Path, open_window: Op
         for window, name in ((light, "map"), (dark, "map-dark"), (small, "map-telephone")):
             await expect(window.page.locator(".cell").first).to_be_visible()
             await pictures.take(window, name)
+        await in_a_terminal(up, pictures)
         await a_drain(up, light, pictures)
         await why(light, dark, pictures)
         await what_if(light, pictures)
@@ -88,6 +96,32 @@ async def test_the_pictures_of_the_documentation(tmp_path: Path, open_window: Op
         await faults(up, light, pictures)
         for window in (light, dark, small):  # their streams end with the server
             await window.page.context.close()
+
+
+TERMINAL = (
+    ("m", "map", "node-6", "the map: a line a node, by zone, with its storage as a bar, free room and attach slots"),
+    ("p", "pending", "would&#160;let", "pods that wait, by cause, with the nearest miss and what would help"),
+)
+"""Key, name, what shows that it is drawn, and what is to be seen."""
+
+
+async def in_a_terminal(up: Watched, pictures: Pictures) -> None:
+    """`tonnage top`, as its own pictures: text that is read and searched."""
+    question = ClusterQuestion((), up.kubeconfig, "", "", None, None, None, None, Gates())
+    async with following(question) as app, app.run_test(size=(80, 16)) as pilot:
+        for key, name, wanted, told in TERMINAL:
+            await pilot.press(key)
+            async with asyncio.timeout(60):
+                while wanted not in (shown := app.export_screenshot(title="tonnage top")):
+                    await pilot.pause(0.1)
+            await asyncio.to_thread(pictures.write, f"top-{name}.svg", _without_font(shown, told))
+
+
+def _without_font(svg: str, told: str) -> str:
+    """The font is the reader's own: a picture asks for nothing elsewhere. And it says what it shows."""
+    plain = re.sub(r"@font-face \{[^}]*\}|<!--.*?-->", "", svg)
+    plain = re.sub(r"terminal-\d+", "t", plain)
+    return re.sub(r"(<svg [^>]*>)", rf"\1<title>tonnage top</title><desc>{told}</desc>", plain, count=1)
 
 
 async def a_drain(up: Watched, window: Window, pictures: Pictures) -> None:

@@ -161,3 +161,10 @@ async def test_a_narrow_terminal_keeps_names_and_what_is_wrong():
         assert "storage-rack-7-shel" in shown and "cordoned" in shown
     async with screen_of(cluster, size=(200, 60)) as screen:
         assert "storage-rack-7-shelf-12" in await screen.text()
+
+
+async def test_headings_and_errors_have_their_own_style():
+    async with screen_of(cluster_of_nodes(3)) as screen:
+        await screen.text()
+        heading, first = (screen.app.query_one(LinesView).render_line(number) for number in (0, 1))
+        assert next(iter(heading)).style.bold and next(iter(first)).style.reverse

@@ -231,6 +231,24 @@ class Later(SystemClock):
 # -- a pod's story ----------------------------------------------------------------------------------------------------
 
 
+async def test_a_story_tells_a_promise_of_shared_pools_once_of_the_claims_own_class():
+    cluster = shown(
+        *(storage_class(name, group="disks") for name in ("fast", "slow")),
+        *(capacity(name, "a", "100Gi") for name in ("fast", "slow")),
+        *(node("a"), claim("data", "20Gi", class_name="slow"), pod_with("db", "data")),
+    )
+    held = [
+        HeldCapacity(
+            Reservation.LEDGER, f"kube-system/{name}-a", "u", "default/db", ["default/data"], 5, CLOCK.now(), ""
+        )
+        for name in ("fast", "slow")
+    ]
+    cluster.model.remember(SchedulerMemory(held=held))
+    told = json.loads(await pod_story(cluster, "default/db"))
+    for part in (told, told["claims"][0]):
+        assert [each["capacity"] for each in part["held"]] == ["kube-system/slow-a"]
+
+
 async def test_a_story_has_the_pod_its_claims_what_is_kept_for_it_and_its_steps():
     waiting = pod_with(
         "db",

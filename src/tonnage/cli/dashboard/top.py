@@ -6,6 +6,9 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +16,9 @@ from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
 from tonnage.cli.output import say
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
+
+if TYPE_CHECKING:
+    from tonnage.dashboard.terminal.app import Top
 
 
 @click.command()
@@ -41,6 +47,13 @@ def top(cluster: ClusterQuestion) -> None:
 
 
 async def _run(question: ClusterQuestion) -> None:
+    async with following(question) as app:
+        await app.run_async()
+
+
+@asynccontextmanager
+async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
+    """The program, and the cluster that it shows followed while the block runs."""
     from tonnage.client.http import Client
     from tonnage.dashboard.follow.driver_records import following_pools
     from tonnage.dashboard.follow.followed_faults import following_faults
@@ -56,13 +69,13 @@ async def _run(question: ClusterQuestion) -> None:
         say("note", note)
     async with Client.connect(connection, clock=clock, user_agent="tonnage-top") as client:
         await check_answers(client)
-        following = LiveCluster(
+        cluster = LiveCluster(
             client,
             scheduler=scheduler,
             scheduler_user=question.scheduler_user(),
             namespace=question.given_namespace,
         )
         folder = question.embedded_folder
-        async with following, following_faults(following, folder), following_pools(following, folder):
-            await following.wait_first()
-            await Top(following, LiveQuestions(following, asking)).run_async()
+        async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
+            await cluster.wait_first()
+            yield Top(cluster, LiveQuestions(cluster, asking))

@@ -10,13 +10,14 @@ A pod that is gone is told by what is still remembered of it: its steps and its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from tonnage.clock import rfc3339_micro
+from tonnage.dashboard.model.capacity_rows import classes_of
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.questions.asking import AskedCluster
 from tonnage.dashboard.wire.collections import Collections
@@ -27,7 +28,7 @@ from tonnage.objects.meta import Condition, Key, split_key
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.explain.nearest_miss import amount
-from tonnage.whatif.scheduler_memory import SchedulerMemory
+from tonnage.whatif.scheduler_memory import HeldCapacity, SchedulerMemory
 
 MOST_CLAIMS: Final = 16
 """Of how many claims the Events are asked for."""
@@ -53,7 +54,7 @@ async def pod_story(cluster: AskedCluster, key: Key) -> bytes:
         "pod": key,
         "revision": revision,
         "at": cluster.clock.now(),
-        **(_told(pod, memory) if pod is not None else {"uid": ""}),
+        **(_told(pod, objects, memory) if pod is not None else {"uid": ""}),
         "claims": [_claim(each, objects, collections, memory) for each in _claim_keys(pod)],
         "steps": lane.steps if lane is not None else (),
         "done": lane is not None and lane.done,
@@ -97,7 +98,7 @@ def _about(key: Key, pod: Pod | None, objects: KnownObjects) -> list[ObjectRefer
 # -- the pod ----------------------------------------------------------------------------------------------------------
 
 
-def _told(pod: Pod, memory: SchedulerMemory) -> dict[str, Any]:
+def _told(pod: Pod, objects: KnownObjects, memory: SchedulerMemory) -> dict[str, Any]:
     owner, requests = pod.metadata.controller, PodInfo(pod).requests
     return {
         "uid": pod.uid,
@@ -119,8 +120,19 @@ def _told(pod: Pod, memory: SchedulerMemory) -> dict[str, Any]:
         "assumed": memory.node_of(pod),
         "nominations": [each for each in memory.nominations or () if each.uid == pod.uid],
         "failedNodes": [each for each in memory.failed_nodes if each.uid == pod.uid],
-        "held": [each for each in memory.held if each.pod == pod.key],
+        "held": _each_once((each for each in memory.held if each.pod == pod.key), objects),
     }
+
+
+def _each_once(held: Iterable[HeldCapacity], objects: KnownObjects) -> list[HeldCapacity]:
+    """What is kept back, of objects of the claims' own classes: those that share their pools are charged as well."""
+    found = list(held)
+
+    def is_own(each: HeldCapacity) -> bool:
+        capacity = objects.capacities.get(each.capacity)
+        return capacity is None or capacity.storage_class_name in classes_of(objects, each)
+
+    return [each for each in found if is_own(each)] or found
 
 
 def _asked(name: str, number: int) -> str:
@@ -158,7 +170,7 @@ def _claim(key: Key, objects: KnownObjects, collections: Collections, memory: Sc
         "conditions": [_condition(each) for each in claim.status.conditions],
         "attachments": _attachments(claim, objects),
         "promisedVolume": next((each.volume for each in memory.volumes if each.claim_uid == claim.uid), ""),
-        "held": [each for each in memory.held if key in each.claims],
+        "held": _each_once((each for each in memory.held if key in each.claims), objects),
     }
 
 

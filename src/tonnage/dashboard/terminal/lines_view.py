@@ -75,12 +75,14 @@ class LinesView(ScrollView, can_focus=True):
         if number >= len(self._lines):
             return Strip.blank(width, self.rich_style)
         text = self._lines[number].text
-        segments = list(text.render(self.app.console, end=""))
+        # Text hands out the styles of its parts alone: its own goes below them.
+        own = Style.parse(text.style) if isinstance(text.style, str) else text.style
+        segments = list(Segment.apply_style(text.render(self.app.console, end=""), own))
         if self.is_ascii_alone:
             segments = [Segment(in_ascii(each.text), each.style) for each in segments]
         strip = Strip(segments).adjust_cell_length(width)
         if number == self.cursor and self.has_focus:
-            return Strip([Segment(each.text, (each.style or Style()) + Style(reverse=True)) for each in strip], width)
+            return Strip([Segment(each.text, Style(reverse=True, bold=True)) for each in strip], width)
         return strip.apply_style(self.rich_style)
 
     def action_move(self, by: int) -> None:

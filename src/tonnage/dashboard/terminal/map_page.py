@@ -38,7 +38,7 @@ def bar(used: int, promised: int, free: int, width: int) -> Text:
     if free > promised and not rest:  # a little that is free is not none
         taken, kept = (taken - 1, kept) if taken > kept else (taken, kept - 1)
         rest = 1
-    return Text.assemble((USED * taken, "blue"), (PROMISED * kept, "yellow"), (FREE * rest, "dim"))
+    return Text.assemble((USED * taken, "#56b4e9"), (PROMISED * kept, "#e69f00"), (FREE * rest, "dim"))
 
 
 def _share(part: int, whole: int, width: int) -> int:

@@ -14,8 +14,8 @@ const STATES = {
   lost: "✖ its volume is lost",
 };
 
-/** One claim as a card. */
-export function claimCard(claim) {
+/** One claim as a card; `capacities` are the state's rows. */
+export function claimCard(claim, capacities) {
   if (claim.missing) {
     return el("article", {class: "claim-card"}, el("h4", {}, named(claim.claim)), el("p", {class: "is-bad"}, "✖ there is no such claim"));
   }
@@ -31,7 +31,7 @@ export function claimCard(claim) {
   if (row.target) fact("on its way to", link("node", row.target));
   if (claim.selectedNode && ![row.node, row.target].includes(claim.selectedNode)) fact("chosen node", link("node", claim.selectedNode));
   for (const each of claim.attachments) fact("attachment", attachment(each));
-  for (const each of claim.held) fact("kept back", heldWords(each));
+  for (const each of claim.held) fact("kept back", heldWords(each, capacities));
   for (const each of claim.conditions) fact(each.type, `${each.status} `, el("bdi", {}, each.message || each.reason));
   if (claim.modes?.length) fact("access", claim.modes.join(", "));
   return el("article", {class: "claim-card"}, el("h4", {}, link("claim", claim.claim)), el("dl", {class: "fact-list"}, facts));
@@ -43,10 +43,12 @@ function attachment(each) {
 }
 
 /** What is kept back, of what, since when and why. */
-export function heldWords(each) {
+export function heldWords(each, capacities) {
+  const row = capacities.get(each.capacity);
+  const what = row?.nodeCount === 1 ? [named(row.storageClass), " on ", link("node", row.nodes[0])] : named(each.capacity);
   return [
     each.bytes ? `${bytes(each.bytes)} of ` : "all of ",
-    named(each.capacity),
+    what,
     ` (mode ${each.mode}) for `,
     ageOf(each.since),
     `, since ${clockTime(each.since)}`,

@@ -67,8 +67,8 @@ export function open(main, {state}, namespace, name) {
     replace(badges, badgesOf(answer));
     const {steps, events: listed, claims, conditions = [], revision, at, notes: _, ...rest} = answer;
     fill("state", rest, () => statePart(answer));
-    fill("memory", [answer.assumed, answer.nominations, answer.failedNodes, answer.held], () => memoryPart(answer));
-    fill("claims", claims, () => claims.map(claimCard));
+    fill("memory", [answer.assumed, answer.nominations, answer.failedNodes, answer.held], () => memoryPart(answer, state.capacities));
+    fill("claims", claims, () => claims.map(each => claimCard(each, state.capacities)));
     fill("steps", [steps, answer.done], () => stepsPart(steps, answer.done));
     fill("conditions", conditions, () => conditionsPart(conditions));
     fill("events", listed, () => eventsPart(listed));
@@ -120,11 +120,11 @@ function statePart(answer) {
   return el("dl", {class: "fact-list"}, facts);
 }
 
-function memoryPart({uid, assumed, nominations = [], failedNodes = [], held = []}) {
+function memoryPart({uid, assumed, nominations = [], failedNodes = [], held = []}, capacities) {
   if (!uid) return null;
   const items = [];
   if (assumed) items.push(el("li", {}, "◆ decided: goes to ", link("node", assumed)));
-  for (const each of held) items.push(el("li", {}, "▨ keeps back ", heldWords(each)));
+  for (const each of held) items.push(el("li", {}, "▨ keeps back ", heldWords(each, capacities)));
   for (const each of nominations) {
     items.push(el("li", {}, "◇ expected on ", link("node", each.node), each.holds ? ", and holds room for it" : ", and holds no room for it", " for ", ageOf(each.since)));
   }
