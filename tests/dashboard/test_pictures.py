@@ -48,7 +48,7 @@ class Pictures:
         self.folder = folder
 
     def write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text("\n".join(line.rstrip() for line in text.splitlines()) + "\n")
+        (self.folder / name).write_text("\n".join(filter(None, map(str.strip, text.splitlines()))) + "\n")
 
     async def take(self, window: Window, name: str) -> None:
         """When what is shown is answered and drawn, without a cursor or a tooltip."""
@@ -117,10 +117,16 @@ async def in_a_terminal(up: Watched, pictures: Pictures) -> None:
             await asyncio.to_thread(pictures.write, f"top-{name}.svg", _without_font(shown, told))
 
 
+_LINES_CUT = re.compile(
+    r' clip-path="url\(#t-line-\d+\)"| shape-rendering="crispEdges"|<clipPath id="t-line-\d+">.*?</clipPath>', re.DOTALL
+)
+"""What keeps each line within its row: they are no longer than that."""
+
+
 def _without_font(svg: str, told: str) -> str:
     """The font is the reader's own: a picture asks for nothing elsewhere. And it says what it shows."""
     plain = re.sub(r"@font-face \{[^}]*\}|<!--.*?-->", "", svg)
-    plain = re.sub(r"terminal-\d+", "t", plain)
+    plain = _LINES_CUT.sub("", re.sub(r"terminal-\d+", "t", plain))
     return re.sub(r"(<svg [^>]*>)", rf"\1<title>tonnage top</title><desc>{told}</desc>", plain, count=1)
 
 
