@@ -172,6 +172,7 @@ async def test_names_that_every_object_inherits_are_names_like_others(serve, ope
 
 async def test_an_address_cannot_lead_to_another_path_of_the_server(window):
     asked: list[str] = []
+    await expect(window.page.get_by_role("status")).to_have_text("live")  # the page itself has read the state by then
     window.page.on("request", lambda each: asked.append(each.url))
     for fragment in ("#/pod/../state", "#/pod/%2e%2e/state", "#/explain/./..", "#/explain/..%2f../state"):
         await window.page.evaluate("fragment => { location.hash = fragment }", fragment)
