@@ -67,3 +67,9 @@ def test_an_answer_from_files_needs_no_network(tmp_path: Path) -> None:
     words = ["explain", "-f", str(tmp_path / "pod.json"), "--pod", "default/web", "-o", "json"]
     told = loaded_by(_RUN, json.dumps(words)).stderr.splitlines()[-1]
     assert of((*NETWORK, "rich", "tonnage.client.http"), json.loads(told)) == set()
+
+
+def test_a_cluster_without_a_dashboard_loads_nothing_of_it() -> None:
+    code = "import json, sys, tonnage.cli.up, tonnage.plane.cluster; print(json.dumps(sorted(sys.modules)))"
+    names: list[str] = json.loads(loaded_by(code).stdout)
+    assert [each for each in names if each.startswith("tonnage.dashboard")] == []

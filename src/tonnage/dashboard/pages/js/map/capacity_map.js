@@ -96,12 +96,13 @@ export class CapacityMap {
 
   /** Keep what changed until the next frame. */
   note(changed) {
-    const size = Object.values(changed).reduce((sum, keys) => sum + keys.size, 0);
-    if (size > MOST_CHANGES) this.pending = null;
     for (const [name, keys] of this.pending ? Object.entries(changed) : []) {
       const known = (this.pending[name] ??= new Set());
       for (const key of keys) known.add(key);
     }
+    // In a window that nobody sees no frame is drawn, perhaps for days.
+    const size = Object.values(this.pending ?? {}).reduce((sum, keys) => sum + keys.size, 0);
+    if (size > MOST_CHANGES) this.pending = null;
     this.isChanged = true;
     this.schedule();
   }
