@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tonnage.testing.processes import Up
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "02-explain"
-DATA = {".policy", ".txt", ".yaml", ".schema", ".sql", ".proto", ".pyi", ".typed", ".css"}
+DATA = {".policy", ".txt", ".yaml", ".schema", ".sql", ".proto", ".pyi", ".typed", ".css", ".html", ".js", ".svg"}
 """Endings of the files of the package that are not Python modules."""
 
 
@@ -63,6 +64,11 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path):
     expected = {
         path.relative_to(source).as_posix() for path in (source / "tonnage").rglob("*") if path.suffix in {".py", *DATA}
     }
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    for folder, place in settings["force-include"].items():  # examples that the dashboard plays
+        expected |= {
+            f"{place}/{each.relative_to(ROOT / folder)}" for each in (ROOT / folder).rglob("*") if each.is_file()
+        }
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert packed == expected
 

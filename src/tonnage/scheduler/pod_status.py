@@ -82,6 +82,8 @@ class PodStatusWriter:
         self._newest = newest
         self._pending: dict[str, _Said] = {}
         self._writers: set[asyncio.Task[None]] = set()
+        self._writing: set[str] = set()  # pods that are written of now: one word at a time, or an older could come last
+        self._withdrawn: set[str] = set()  # those of them whose word is not true any more: it is not repeated
         self._repeats: dict[str, asyncio.Task[None]] = {}  # by pod: what could not be written, and waits for a while
         self._is_closed = False
         self.dropped = 0
@@ -116,7 +118,7 @@ class PodStatusWriter:
         if (repeat := self._repeats.pop(pod.uid, None)) is not None:
             repeat.cancel()  # there is a newer word
         if not _is_news(pod.pod, said):
-            self._pending.pop(pod.uid, None)
+            self._withdraw(pod.uid)
         elif pod.uid in self._pending or len(self._pending) < MAX_PENDING:
             self._pending[pod.uid] = said
             self._wake()
@@ -161,9 +163,14 @@ class PodStatusWriter:
                 self._wake()
 
     async def _write_pending(self) -> None:
-        while self._pending:
-            uid = next(iter(self._pending))  # who has waited longest; a newer word keeps the place of the older
-            await self._write_condition(uid, self._pending.pop(uid))
+        # Who has waited longest; a newer word keeps the place of the older.
+        while (uid := next((each for each in self._pending if each not in self._writing), None)) is not None:
+            self._writing.add(uid)
+            try:
+                await self._write_condition(uid, self._pending.pop(uid))
+            finally:
+                self._writing.discard(uid)
+                self._withdrawn.discard(uid)
 
     async def _write_condition(self, uid: str, said: _Said) -> None:
         pod = self._newest(said.key)
@@ -175,7 +182,7 @@ class PodStatusWriter:
             is_over = await self._patch(self._telling, said.key, patch)
         except Conflict:
             is_over = False
-        if not is_over and uid not in self._pending:  # else there is a newer word already
+        if not is_over and uid not in self._pending and uid not in self._withdrawn:  # else it is known better
             self._repeat_later(uid, replace(said, failures=said.failures + 1))
 
     def _repeat_later(self, uid: str, said: _Said) -> None:
@@ -191,8 +198,13 @@ class PodStatusWriter:
 
         self._repeats[uid] = asyncio.create_task(repeat())
 
-    def _forget(self, uid: str) -> None:
+    def _withdraw(self, uid: str) -> None:
         self._pending.pop(uid, None)
+        if uid in self._writing:
+            self._withdrawn.add(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._withdraw(uid)
         if (repeat := self._repeats.pop(uid, None)) is not None:
             repeat.cancel()
 

@@ -181,6 +181,36 @@ async def test_a_newer_word_or_a_node_ends_the_repeats_of_an_older_one(stage: St
     assert stage.telling.messages() == ["new"]
 
 
+async def test_of_two_words_about_a_pod_the_newer_is_written_last_and_alone_repeated(stage: Stage) -> None:
+    made = stage.add(pod("a"))
+    stage.telling.gate.clear()
+    stage.failed(made, "older")
+    await asyncio.sleep(0)
+    stage.failed(made, "newer")
+    await asyncio.sleep(0)
+    assert stage.telling.under_way == 1
+    stage.telling.refuse = [Conflict("a write came between"), Conflict("and another")]
+    stage.telling.gate.set()
+    await stage.writer.settle()
+    await stage.clock.run_for(60)
+    await stage.writer.settle()
+    assert stage.telling.messages() == ["newer"]
+
+
+async def test_a_pod_that_was_placed_while_its_word_was_refused_is_not_told_about(stage: Stage) -> None:
+    made = stage.add(pod("a"))
+    stage.telling.gate.clear()
+    stage.failed(made, "no room")
+    await asyncio.sleep(0)
+    stage.writer.placed(PodInfo(made))
+    stage.telling.refuse = [Conflict("a write came between")]
+    stage.telling.gate.set()
+    await stage.writer.settle()
+    await stage.clock.run_for(60)
+    await stage.writer.settle()
+    assert stage.telling.messages() == []
+
+
 async def test_a_word_that_nobody_takes_is_dropped_in_the_end(stage: Stage) -> None:
     stage.telling.refuse += [TonnageError("never") for _ in range(100)]
     stage.failed(stage.add(pod("web")), "no room")
