@@ -76,7 +76,9 @@ async def test_a_user_with_rights_in_one_namespace_sees_that_and_is_told_of_the_
         async with connected(server.kubeconfig) as client, LiveCluster(client) as cluster:
             await cluster.wait_first(20)
             assert {*cluster.collections.of(PodRow)} == {"shop/db-0", "default/web"}
-            assert not cluster.collections.of(NoticeRow)
+            told = cluster.collections.of(NoticeRow)
+            assert [(topic, row.severity) for topic, row in told.items()] == [("scheduler", "info")]
+            assert told["scheduler"].text.startswith("the scheduler is not asked")
             state = await cluster.state(with_workloads=True)
             assert {each.key for each in state.objects} >= {"a", "shop/db-0", "default/web", "shop/data"}
             assert any("the scheduler was not asked" in note for note in state.notes)

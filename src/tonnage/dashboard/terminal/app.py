@@ -124,8 +124,11 @@ class Top(App[None]):
         self._drawn = state
         began = time.monotonic()
         self.query_one("#head", Static).update(self._head(width))
-        notices = self._cluster.collections.of(NoticeRow)
-        told = "\n".join(f"{name}: {row.text}" for name, row in sorted(notices.items())[:2])
+        # What is wrong comes first; there is room for two.
+        notices = sorted(
+            self._cluster.collections.of(NoticeRow).items(), key=lambda each: (each[1].severity == "info", each[0])
+        )
+        told = "\n".join(f"{name}: {row.text}" for name, row in notices[:2])
         self.query_one("#notice", Static).update(Text("\n".join(map(self._shown, told.splitlines()))))
         self.query_one("#notice").display = bool(told)
         self.query_one(LinesView).show(self._lines(width), from_top=from_top, at=at)

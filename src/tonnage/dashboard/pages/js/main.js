@@ -76,7 +76,8 @@ function showStatus(status) {
 
 function showNotices() {
   const element = document.getElementById("notices");
-  const items = [...state.notices.entries()].map(([key, row]) => ({key, ...row}));
+  const rank = row => ["error", "warning", "info"].indexOf(row.severity ?? "warning"); // what is wrong comes first
+  const items = [...state.notices.entries()].map(([key, row]) => ({key, ...row})).sort((a, b) => rank(a) - rank(b));
   keyed(
     element,
     items,
