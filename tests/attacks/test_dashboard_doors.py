@@ -1,101 +1,28 @@
-"""The dashboard's doors under attack: pages from elsewhere, foreign names, wrong tokens, odd requests, slow readers.
-
-The server runs in the test's own process, on a free port of loopback; what is sent is written byte by byte where a
-client would refuse to send it.
-"""
+"""The dashboard's doors under attack: pages from elsewhere, foreign names, wrong tokens, and what is told to whom."""
 
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import logging
 import os
 import re
 import socket
 import ssl
-import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
+from dashboard_door import BEARER, PAGE, TOKEN, Answer, Door, opened
 
 from tonnage.clock import SystemClock, VirtualClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.questions.asking import MOST_WAITING, Asking, TooManyAsk
-from tonnage.dashboard.server import change_stream, peer_owner
+from tonnage.dashboard.server import peer_owner
 from tonnage.dashboard.server.access import Access, Refused
 from tonnage.dashboard.server.attempts import AT_ONCE
-from tonnage.dashboard.server.program import DashboardSettings, shown
 from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
-from tonnage.dashboard.wire.rows import NoticeRow
 from tonnage.errors import TonnageError
 from tonnage.serving.server_tls import ServerTls
 from tonnage.serving.serving_certificate import ServingCertificate
-from tonnage.testing.builders import node
-
-TOKEN = "a-token-for-the-tests-alone"
-PAGE = "X-Tonnage-Dashboard: 1"
-
-
-class Answer:
-    """One answer: its code, its headers (in small letters; of several of a name the last), its body."""
-
-    def __init__(self, came: bytes) -> None:
-        head, _, self.body = came.partition(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")
-        self.code = int(first.split()[1])
-        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-
-
-class Door:
-    """A dashboard, and requests to it on a connection each."""
-
-    def __init__(self, address: str, cluster: ShownCluster) -> None:
-        self.address, self.cluster = address, cluster
-        self.port = urlsplit(address).port or 0
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    async def connect(self, path: str, *lines: str, method: str = "GET", host: str | None = "") -> asyncio.StreamReader:
-        """Send a head, and give the connection to read from; `host` None leaves the header out."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 24)
-        hosts = () if host is None else (f"Host: {host or self.host}",)
-        sent = "\r\n".join([f"{method} {path} HTTP/1.1", *hosts, *lines, "", ""])
-        writer.write(sent.encode("utf-8", "surrogateescape"))
-        await writer.drain()
-        self.writer = writer
-        return reader
-
-    async def ask(self, path: str, *lines: str, method: str = "GET", host: str | None = "") -> Answer:
-        reader = await self.connect(path, *lines, "Connection: close", method=method, host=host)
-        came = await asyncio.wait_for(reader.read(), 20)
-        self.writer.close()
-        return Answer(came)
-
-    async def post(self, path: str, body: str, *lines: str) -> Answer:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        head = [f"POST {path} HTTP/1.1", f"Host: {self.host}", f"Content-Length: {len(body.encode())}", *lines]
-        writer.write("\r\n".join([*head, "Connection: close", "", ""]).encode() + body.encode())
-        came = await asyncio.wait_for(reader.read(), 20)
-        writer.close()
-        return Answer(came)
-
-    async def cookie(self) -> str:
-        answer = await self.post("/login", json.dumps({"token": TOKEN}), PAGE)
-        assert answer.code == 200
-        return "Cookie: " + answer.headers["set-cookie"].partition(";")[0]
-
-
-@asynccontextmanager
-async def opened(**settings: object) -> AsyncIterator[Door]:
-    cluster = ShownCluster(clock=SystemClock())
-    async with shown(cluster, DashboardSettings(port=0, token=TOKEN, **settings)) as address:  # type: ignore[arg-type]
-        yield Door(address, cluster)
 
 
 @pytest.fixture
@@ -103,8 +30,6 @@ async def door() -> AsyncIterator[Door]:
     async with opened() as found:
         yield found
 
-
-BEARER = f"Authorization: Bearer {TOKEN}"
 
 # -- who asks, and from where -----------------------------------------------------------------------------------------
 
@@ -374,106 +299,6 @@ async def test_a_path_leads_to_the_files_of_the_pages_and_nowhere_else(door: Doo
     assert b"__future__" not in answer.body and b"root:" not in answer.body
 
 
-# -- too much, too slow, too odd --------------------------------------------------------------------------------------
-
-
-async def test_a_login_is_small(door: Door) -> None:
-    assert (await door.post("/login", json.dumps({"token": "x" * 10_000}), PAGE)).code == 413
-
-
-@pytest.mark.parametrize(
-    "body", ["", "{", "[]", "null", '"x"', '{"token": 1}', '{"token": "\\ud800"}', "[" * 4000, "\0"]
-)
-async def test_odd_logins_are_refused_and_nothing_fails(door: Door, body: str) -> None:
-    assert (await door.post("/login", body, PAGE)).code in (400, 401)
-
-
-async def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_stream, "MAX_STREAMS", 3)
-    async with opened() as door:
-        writers = []
-        for _ in range(3):
-            reader = await door.connect("/api/v1/changes", BEARER)
-            await reader.readuntil(b"\n\n")
-            writers.append(door.writer)
-        assert (await door.ask("/api/v1/changes", BEARER)).code == 503
-        writers[0].close()  # one window is closed, and another may be opened
-        async with asyncio.timeout(20):
-            while True:
-                reader = await door.connect("/api/v1/changes", BEARER)
-                if b"200 OK" in await reader.readline():
-                    break
-                door.writer.close()
-        for writer in (*writers, door.writer):
-            writer.close()
-
-
-async def test_a_reader_that_takes_nothing_is_cut_off_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_stream, "SEND_S", 0.2)
-    async with opened() as door:
-        stuck = await asyncio.open_connection("127.0.0.1", door.port, limit=1024)
-        stuck[1].write(f"GET /api/v1/changes HTTP/1.1\r\nHost: {door.host}\r\n{BEARER}\r\n\r\n".encode())
-        reader = await door.connect("/api/v1/changes", BEARER)
-        await reader.readuntil(b"\n\n")
-        followers = door.cluster.collections._followers
-        async with asyncio.timeout(20):
-            number = 0
-            while len(followers) != 1:
-                for _ in range(20):
-                    number += 1
-                    door.cluster.collections.put("notices", str(number), NoticeRow(text="x" * 50_000))
-                assert await reader.readuntil(b"\n\n")
-        door.writer.close()
-        stuck[1].transport.abort()
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 64 + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
-        b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\n%b\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" % PAGE.encode(),
-        b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"GET " + b"/x" * 40_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
-    ],
-)
-async def test_what_is_no_http_is_refused_and_the_next_is_answered(door: Door, sent: bytes) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
-    writer.write(sent)
-    came = await asyncio.wait_for(reader.read(), 20)
-    writer.close()
-    assert re.match(rb"HTTP/1.[01] 4\d\d ", came), came[:100]
-    assert not re.search(rb"(?i)aiohttp|python/", came)
-    assert (await door.ask("/healthz")).code == 200
-
-
-async def test_a_stream_that_fails_breaks_off_and_is_not_answered_twice(
-    door: Door, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(self: object) -> bytes:
-        raise RuntimeError("broken for the test")
-
-    monkeypatch.setattr("tonnage.dashboard.wire.collections.Follower.take", broken)
-    reader = await door.connect("/api/v1/changes", BEARER)
-    came = await asyncio.wait_for(reader.read(), 20)
-    door.writer.close()
-    assert came.count(b"HTTP/1.1") == 1 and b"broken" not in came
-
-
-async def test_the_server_ends_while_streams_are_open() -> None:
-    async with asyncio.timeout(20):
-        async with opened() as door:
-            streams = [(await door.connect("/api/v1/changes", BEARER), door.writer) for _ in range(3)]
-            door.cluster.put(node("node-1"))
-            for reader, _ in streams:
-                await reader.readuntil(b"\n\n")
-        for reader, writer in streams:
-            await reader.read()
-            writer.close()
-
-
 # -- where others can reach it ----------------------------------------------------------------------------------------
 
 
@@ -518,46 +343,3 @@ async def _login_over_tls(door: Door, trusting: ssl.SSLContext, host: str) -> tu
     answer = Answer(await asyncio.wait_for(reader.read(), 20))
     writer.close()
     return answer.code, answer.headers.get("set-cookie", "")
-
-
-# -- questions that cost much -----------------------------------------------------------------------------------------
-
-
-async def test_a_body_that_becomes_much_is_not_read(door: Door) -> None:
-    answer = await door.post("/api/v1/drain-preview", '{"nodes": [' + "[]," * 200_000 + "1]}", BEARER, PAGE)
-    assert (answer.code, b"too many values" in answer.body) == (413, True)
-
-
-async def test_a_packed_body_is_not_unpacked(door: Door) -> None:
-    packed = gzip.compress(b'{"nodes": ["' + b"x" * 10_000_000 + b'"]}').decode("latin-1")
-    answer = await door.post("/api/v1/drain-preview", packed, BEARER, PAGE, "Content-Encoding: gzip")
-    assert (answer.code, b"no JSON" in answer.body) == (400, True)
-
-
-async def test_questions_that_wait_are_bounded() -> None:
-    asking, gate = Asking(), threading.Event()
-    waiting = [asyncio.create_task(asking.answer(lambda limit: gate.wait(20))) for _ in range(MOST_WAITING + 1)]
-    await asyncio.sleep(0)
-    with pytest.raises(TooManyAsk):
-        await asking.answer(lambda limit: None)
-    gate.set()
-    assert all(await asyncio.gather(*waiting))
-    assert await asking.answer(lambda limit: "answered") == "answered"
-
-
-async def test_a_method_that_there_is_not_is_told_which_there_are(door: Door) -> None:
-    for method in ("PUT", "PATCH", "TRACE", "OPTIONS", "PROPFIND"):
-        answer = await door.ask("/api/v1/state", BEARER, PAGE, "X-HTTP-Method-Override: GET", method=method)
-        assert (answer.code, answer.headers.get("allow")) == (405, "GET, HEAD"), method
-        assert not any(name.startswith("access-control") for name in answer.headers)
-
-
-@pytest.mark.parametrize("sent", [b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000])
-async def test_what_is_no_http_is_answered_as_text_that_nobody_runs(door: Door, sent: bytes) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
-    writer.write(sent)
-    answer = Answer(await asyncio.wait_for(reader.read(), 20))
-    writer.close()
-    assert 400 <= answer.code < 500 and answer.headers["content-type"].startswith("text/plain")
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]

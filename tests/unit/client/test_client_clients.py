@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from client_wire import MemoryServer
 
@@ -33,6 +35,29 @@ class Sender:
 def two_limits(clock: VirtualClock, *, qps: float = 50.0, burst: int = 100) -> tuple[TokenBucket, SpareTokens]:
     work = TokenBucket(qps, burst, clock=clock)
     return work, SpareTokens(TokenBucket(qps / 4, burst // 4, clock=clock), work, clock=clock)
+
+
+class Crowd:
+    """Senders that tell what a busy program has to say, each in a task of its own."""
+
+    def __init__(self, clock: VirtualClock, *, is_busy: Callable[[], bool] = lambda: True) -> None:
+        self.telling = SpareTokens(TokenBucket(250.0, 500, clock=clock), None, clock=clock)
+        self.telling.busy.append(is_busy)
+        self._clock = clock
+        self._senders: list[Sender] = []
+
+    @property
+    def sent(self) -> list[int]:
+        """How many each has sent."""
+        return [len(each.sent_at) for each in self._senders]
+
+    @asynccontextmanager
+    async def send(self, count: int, *, senders: int) -> AsyncIterator[None]:
+        self._senders = [Sender(self.telling, self._clock) for _ in range(senders)]
+        tasks = [asyncio.create_task(each.send(count)) for each in self._senders]
+        yield
+        for task in tasks:
+            task.cancel()
 
 
 async def test_work_does_not_wait_behind_thousands_that_tell() -> None:
@@ -114,64 +139,48 @@ def test_a_call_about_a_lease_leaves_time_for_another() -> None:
 
 async def test_who_has_more_urgent_work_tells_little() -> None:
     clock = VirtualClock()
-    telling = SpareTokens(TokenBucket(250.0, 500, clock=clock), None, clock=clock)
-    telling.busy.append(lambda: clock.monotonic() < 2.0)
-    senders = [Sender(telling, clock) for _ in range(800)]
-    tasks = [asyncio.create_task(each.send(1)) for each in senders]
-    await clock.run_for(1.99)
-    # 8 at once and 10 a second.
-    assert 8 + 15 <= sum(len(each.sent_at) for each in senders) <= 8 + 20
-    for _ in range(20):
-        await clock.run_for(0.01)  # one a turn of the loop
-    # Nobody waits for a turn that was far away while there was work: 500 at once.
-    assert sum(len(each.sent_at) for each in senders) >= 500
-    for task in tasks:
-        task.cancel()
+    crowd = Crowd(clock, is_busy=lambda: clock.monotonic() < 2.0)
+    async with crowd.send(1, senders=800):
+        await clock.run_for(1.99)
+        # 8 at once and 10 a second.
+        assert 8 + 15 <= sum(crowd.sent) <= 8 + 20
+        for _ in range(20):
+            await clock.run_for(0.01)  # one a turn of the loop
+        # Nobody waits for a turn that was far away while there was work: 500 at once.
+        assert sum(crowd.sent) >= 500
 
 
 async def test_who_is_busy_without_end_tells_everything_ten_seconds_late() -> None:
     clock = VirtualClock()
-    telling = SpareTokens(TokenBucket(250.0, 500, clock=clock), None, clock=clock)
-    telling.busy.append(lambda: True)
-    senders = [Sender(telling, clock) for _ in range(400)]
-    tasks = [asyncio.create_task(each.send(1)) for each in senders]
-    await clock.run_for(PATIENCE_S - 0.01)
-    assert sum(len(each.sent_at) for each in senders) <= 8 + 100
-    for _ in range(20):
-        await clock.run_for(0.01)
-    assert all(len(each.sent_at) == 1 for each in senders)
-    for task in tasks:
-        task.cancel()
+    crowd = Crowd(clock)
+    async with crowd.send(1, senders=400):
+        await clock.run_for(PATIENCE_S - 0.01)
+        assert sum(crowd.sent) <= 8 + 100
+        for _ in range(20):
+            await clock.run_for(0.01)
+        assert all(count == 1 for count in crowd.sent)
 
 
 async def test_a_line_that_does_not_end_moves_faster_after_a_while() -> None:
     """A few workers take one event after the other, so that none of them waits for ten seconds by itself."""
     clock = VirtualClock()
-    telling = SpareTokens(TokenBucket(250.0, 500, clock=clock), None, clock=clock)
-    telling.busy.append(lambda: True)
-    workers = [Sender(telling, clock) for _ in range(8)]
-    tasks = [asyncio.create_task(each.send(1000)) for each in workers]
-    await clock.run_for(LONG_LINE_S - 0.01)
-    in_time = sum(len(each.sent_at) for each in workers)
-    assert in_time <= 8 + 200
-    await clock.run_for(20.0)
-    # 50 a second from then on; looked for 20 times a second.
-    assert sum(len(each.sent_at) for each in workers) - in_time >= 20 * 20
-    for task in tasks:
-        task.cancel()
+    crowd = Crowd(clock)
+    async with crowd.send(1000, senders=8):
+        await clock.run_for(LONG_LINE_S - 0.01)
+        in_time = sum(crowd.sent)
+        assert in_time <= 8 + 200
+        await clock.run_for(20.0)
+        # 50 a second from then on; looked for 20 times a second.
+        assert sum(crowd.sent) - in_time >= 20 * 20
 
 
 async def test_a_line_that_ended_begins_anew() -> None:
     clock = VirtualClock()
-    telling = SpareTokens(TokenBucket(250.0, 500, clock=clock), None, clock=clock)
-    telling.busy.append(lambda: True)
+    crowd = Crowd(clock)
     await clock.run_for(60.0)
-    workers = [Sender(telling, clock) for _ in range(8)]
-    tasks = [asyncio.create_task(each.send(1000)) for each in workers]
-    await clock.run_for(LONG_LINE_S - 0.01)
-    assert sum(len(each.sent_at) for each in workers) <= 8 + 200
-    for task in tasks:
-        task.cancel()
+    async with crowd.send(1000, senders=8):
+        await clock.run_for(LONG_LINE_S - 0.01)
+        assert sum(crowd.sent) <= 8 + 200
 
 
 async def test_who_hurries_gives_way_to_nobody_and_keeps_to_the_common_limit() -> None:
