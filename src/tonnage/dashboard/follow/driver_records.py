@@ -13,13 +13,14 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from tonnage import logs
+from tonnage.background import in_background
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.driver_contents import Content, DriverContents, Place
 from tonnage.dashboard.wire.rows import NoticeRow
@@ -154,13 +155,8 @@ async def following_pools(cluster: ShownCluster, data_dir: Path | None) -> Async
         return
     records = DriverRecords(data_dir)
     await _look(cluster, records)
-    task = asyncio.create_task(_follow(cluster, records), name="follow the driver's records")
-    try:
+    async with in_background(_follow(cluster, records), "follow the driver's records"):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _follow(cluster: ShownCluster, records: DriverRecords) -> None:

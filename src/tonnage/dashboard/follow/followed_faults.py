@@ -5,13 +5,12 @@ async with following_faults(cluster, data_dir):        # rows of `faults` follow
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from tonnage.clock import Clock
+from tonnage.background import in_background, repeatedly
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.wire.rows import FaultRow, NoticeRow
 from tonnage.errors import TonnageError
@@ -44,11 +43,6 @@ class FollowedFaults:
             self._collections.put("faults", key, row)
         self._cluster.suffer(held)  # figures of a driver that tells old ones are not to be believed
 
-    async def follow(self, clock: Clock) -> None:
-        while True:
-            self.look()
-            await clock.sleep(LOOK_S)
-
 
 @asynccontextmanager
 async def following_faults(cluster: ShownCluster, data_dir: Path | None) -> AsyncIterator[None]:
@@ -58,10 +52,5 @@ async def following_faults(cluster: ShownCluster, data_dir: Path | None) -> Asyn
         return
     followed = FollowedFaults(cluster, data_dir)
     followed.look()
-    task = asyncio.create_task(followed.follow(cluster.clock), name="follow the faults")
-    try:
+    async with in_background(repeatedly(cluster.clock, LOOK_S, followed.look), "follow the faults"):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
