@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from storage_harness import DRIVER, StorageHarness, storage_harness
 
+from tonnage.client.http import Client
+from tonnage.client.informer import Informer
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.volumes.ephemeral_claims import EphemeralVolumeController
 from tonnage.controllers.volumes.persistent_volume_binder import PersistentVolumeBinder
 from tonnage.controllers.volumes.protection import ProtectionController
@@ -205,6 +208,46 @@ async def test_a_claim_in_use_outlives_its_deletion_until_the_pod_is_gone(harnes
         assert (await harness.get_claim("data")).metadata.is_terminating
         await harness.remove_pod("db-0")
         await eventually_async(lambda: harness.is_gone(PersistentVolumeClaim, "default/data"))
+
+
+async def test_a_pod_that_gets_its_node_between_two_claims_keeps_the_second(harness: StorageHarness) -> None:
+    """The pods are listed anew for each claim: a list that served the claim before it may lack this pod."""
+    protected = {"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}
+    for volume, claim in (("v1", "first"), ("v2", "second"), ("v3", "third")):
+        await harness.bound(volume, claim)
+        await harness.client.patch(PersistentVolumeClaim, f"default/{claim}", protected)
+    await harness.client.delete(PersistentVolumeClaim, "default/first")
+    await harness.client.delete(PersistentVolumeClaim, "default/second")
+    server, has_run = harness.client, asyncio.Event()
+    contexts: list[ControllerContext] = []
+
+    class Meddling(Client):
+        """The harness's client; when the first claim's finalizer is gone, a pod with the second gets its node."""
+
+        def __init__(self) -> None:
+            self.__dict__ = server.__dict__
+
+        async def patch(self, cls: Any, key: str, patch: Any, **options: Any) -> Any:
+            removed = await super().patch(cls, key, patch, **options)
+            if key == "default/first":
+                pods = contexts[0].informers.of(Pod)
+                assert isinstance(pods, Informer)
+                await pods.stop()  # its news come late
+                await harness.pod("db-0", "second", on="node-1")
+                has_run.set()
+            return removed
+
+    def protection(context: ControllerContext) -> ProtectionController:
+        contexts.append(context)
+        return ProtectionController(context)
+
+    harness.client = Meddling()
+    async with harness.running(protection):
+        await asyncio.wait_for(has_run.wait(), 20)
+        await eventually_async(lambda: harness.is_gone(PersistentVolumeClaim, "default/first"))
+        await harness.client.delete(PersistentVolumeClaim, "default/third")  # it is looked at after the second
+        await eventually_async(lambda: harness.is_gone(PersistentVolumeClaim, "default/third"))
+        assert (await harness.get_claim("second")).metadata.finalizers == ("kubernetes.io/pvc-protection",)
 
 
 async def test_a_claim_is_protected_from_the_moment_it_is_bound(harness: StorageHarness) -> None:

@@ -14,11 +14,11 @@ from tonnage.testing.storage_builders import claim, driver, pod_with, volume
 Found = PersistentVolumeClaim | PersistentVolume | CSIDriver
 
 
-def planned(subject: Pod, *objects: Found) -> MountPlan:
+def planned(subject: Pod, *objects: Found, recorded: tuple[str, ...] = ()) -> MountPlan:
     claims = {each.key: each for each in objects if isinstance(each, PersistentVolumeClaim)}
     volumes = {each.name: each for each in objects if isinstance(each, PersistentVolume)}
     drivers = {each.name: each for each in objects if isinstance(each, CSIDriver)}
-    return plan_mounts(subject, VolumeLookup(claims.get, volumes.get, drivers.get))
+    return plan_mounts(subject, VolumeLookup(claims.get, volumes.get, drivers.get), recorded=recorded)
 
 
 def bound(name: str = "data", **spec: Any) -> tuple[Found, Found]:
@@ -94,10 +94,13 @@ def test_a_volume_that_does_not_name_its_claim_is_a_problem():
     )
 
 
-def test_a_protected_claim_that_is_going_still_serves_the_pods_that_have_it():
+def test_a_claim_that_is_going_serves_the_pods_that_have_it_and_no_others_protected_or_not():
     going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pvc-protection"]}
-    mount_plan = planned(pod_with("p", "data"), claim("data", volume="pv-1", metadata=going), bound()[1])
-    assert len(mount_plan.volumes_to_mount) == 1
+    objects = claim("data", volume="pv-1", metadata=going), bound()[1]
+    assert len(planned(pod_with("p", "data"), *objects, recorded=("pv-1",)).volumes_to_mount) == 1
+    told = "error processing PVC default/data: PVC is being deleted"
+    assert problem_of(*objects) == told
+    assert planned(pod_with("p", "data"), *objects, recorded=("pv-2",)).problems == {"v0": told}
 
 
 def test_a_block_volume_cannot_be_mounted_nor_a_filesystem_be_a_device():

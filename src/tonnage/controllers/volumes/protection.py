@@ -8,15 +8,16 @@ one write more on an object that scheduler, binder and provisioner are about to 
 have to start over. Before it is bound nothing would hold a claim or a volume anyway, so that is soon enough; the binder
 puts the claim's on with the binding itself.
 
-Taking one off cannot be undone. So no informer's word is enough for a claim: the pods of its namespace are listed, once
-for all of its claims that wait for the answer, since a namespace often goes with all its claims at once. A pod without
-a node does not count, for a node refuses a pod whose claim is being deleted. Mirrors pvcprotection and pvprotection.
+Taking one off cannot be undone. So no informer's word is enough for a claim: the pods of its namespace are listed, for
+each claim anew, after it was seen to be deleted. A pod that has a node by then keeps the claim; one that gets its node
+later asks the API server for the claim before it mounts, finds it deleted, and is refused (`node.mounts.pod_volumes`).
+So no pod runs on a volume whose claim is gone. Mirrors pvcprotection and pvprotection; upstream lists once for all
+claims of a namespace that wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
 from tonnage import logs
 from tonnage.client.finalizers import add_finalizer, remove_finalizer
@@ -65,7 +66,6 @@ class ProtectionController:
         """Look at the claims of a namespace that wait; those that could not be written are looked at again."""
         keys = self._waiting.pop(namespace, set())
         try:
-            listed: list[Pod] | None = None
             for key in sorted(keys):
                 claim = self._claims.get(key)
                 if claim is None:
@@ -73,9 +73,7 @@ class ProtectionController:
                     continue
                 if claim.metadata.is_terminating and PVC_PROTECTION in claim.metadata.finalizers:
                     if not any(pod_uses_claim(pod, claim) for pod in self._pods(key)):
-                        if listed is None:
-                            listed = list((await self._client.list(Pod, namespace=namespace)).items)
-                        await self._remove_if_unused(claim, listed)
+                        await self._remove_if_unused(claim)
                 elif claim.is_bound and not claim.metadata.is_terminating:
                     await self._patch(claim, add_finalizer(claim, PVC_PROTECTION))
                 keys.discard(key)
@@ -84,8 +82,9 @@ class ProtectionController:
                 self._waiting.setdefault(namespace, set()).update(keys)
         return None
 
-    async def _remove_if_unused(self, claim: PersistentVolumeClaim, pods: Iterable[Pod]) -> None:
-        if any(pod_uses_claim(pod, claim) for pod in pods):
+    async def _remove_if_unused(self, claim: PersistentVolumeClaim) -> None:
+        listed = await self._client.list(Pod, namespace=claim.namespace)
+        if any(pod_uses_claim(pod, claim) for pod in listed.items):
             return  # the informer will show that pod, and its deletion
         await self._patch(claim, remove_finalizer(claim, PVC_PROTECTION))
         _log.debug("Claim is not in use", claim=claim.key)

@@ -3,17 +3,21 @@
 Only volumes of CSI drivers are mounted here, through claims or inline; all others (configMap, emptyDir, hostPath, local
 disks) are taken to be there. The checks and their words are upstream's (desiredStateOfWorldPopulator): a claim must be
 bound, its volume must name it, and each must be used as the filesystem or the block device that it is.
+
+A claim that is being deleted serves only the pods that already have its volume. Upstream's kubelet also starts a new
+pod on it while the claim has its protection finalizer. But the finalizer may go a moment later, because pods were
+listed before this pod had its node; then the pod writes to a volume that is deleted under it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from tonnage.node.context import VolumeLookup
 from tonnage.node.mounts.mount_paths import MountRecord
-from tonnage.objects.core_v1 import PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod, Volume
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.core_v1.references import SecretReference
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver
@@ -46,20 +50,40 @@ class MountPlan:
     volumes_to_mount: tuple[VolumeToMount, ...]
     problems: Mapping[str, str]
 
+    def without(self, problems: Mapping[str, str]) -> MountPlan:
+        """The plan without the volumes that turned out to have a problem."""
+        if not problems:
+            return self
+        others = tuple(each for each in self.volumes_to_mount if each.pod_volume not in problems)
+        return MountPlan(others, {**self.problems, **problems})
 
-def plan_mounts(pod: Pod, lookup: VolumeLookup) -> MountPlan:
-    """Read a pod's volumes, in their order."""
+
+class NotProcessed(Exception):
+    """A volume that cannot be mounted as things stand; the text is for people."""
+
+
+def plan_mounts(pod: Pod, lookup: VolumeLookup, *, recorded: Container[str] = ()) -> MountPlan:
+    """Read a pod's volumes, in their order. `recorded`: names of the volumes that this pod already has on this node."""
     volumes_to_mount: list[VolumeToMount] = []
     problems: dict[str, str] = {}
     for volume in pod.spec.volumes:
         try:
-            to_mount = _inline(pod, volume, lookup) if volume.csi is not None else _claimed(pod, volume, lookup)
-        except _NotProcessed as exc:
+            to_mount = plan_volume(pod, volume, lookup, recorded=recorded)
+        except NotProcessed as exc:
             problems[volume.name] = str(exc)
         else:
             if to_mount is not None:
                 volumes_to_mount.append(to_mount)
     return MountPlan(tuple(volumes_to_mount), problems)
+
+
+def plan_volume(
+    pod: Pod, volume: Volume, lookup: VolumeLookup, *, recorded: Container[str] = ()
+) -> VolumeToMount | None:
+    """One volume of a pod; None when there is nothing to mount. Raises NotProcessed."""
+    if volume.csi is not None:
+        return _inline(pod, volume, lookup)
+    return _claimed(pod, volume, lookup, recorded)
 
 
 def waiting_note(unmounted: list[str], unattached: list[str], unprocessed: list[str], reason: str) -> str:
@@ -70,11 +94,7 @@ def waiting_note(unmounted: list[str], unattached: list[str], unprocessed: list[
     )
 
 
-class _NotProcessed(Exception):
-    """A volume that cannot be mounted as things stand; the text is for people."""
-
-
-def _claimed(pod: Pod, volume: Volume, lookup: VolumeLookup) -> VolumeToMount | None:
+def _claimed(pod: Pod, volume: Volume, lookup: VolumeLookup, recorded: Container[str]) -> VolumeToMount | None:
     name = volume.claim_name(pod.name)
     if name is None:
         return None
@@ -82,14 +102,14 @@ def _claimed(pod: Pod, volume: Volume, lookup: VolumeLookup) -> VolumeToMount | 
     claim = lookup.claim(key)
     if claim is None:
         missing = f'persistentvolumeclaims "{name}" not found'
-        raise _NotProcessed(f"error processing PVC {key}: failed to fetch PVC from API server: {missing}")
+        raise NotProcessed(f"error processing PVC {key}: failed to fetch PVC from API server: {missing}")
     try:
-        found = _bound_volume(claim, lookup)
-    except _NotProcessed as exc:
-        raise _NotProcessed(f"error processing PVC {key}: {exc}") from None
+        found = _bound_volume(claim, lookup, recorded)
+    except NotProcessed as exc:
+        raise NotProcessed(f"error processing PVC {key}: {exc}") from None
     owner = claim.metadata.controller
     if volume.ephemeral is not None and (owner is None or owner.uid != pod.uid):
-        raise _NotProcessed(f"PVC {key} was not created for pod {pod.key} (pod is not owner)")
+        raise NotProcessed(f"PVC {key} was not created for pod {pod.key} (pod is not owner)")
     _check_mode(pod, volume.name, found.spec.volume_mode)
     source = found.spec.csi
     if source is None:
@@ -123,24 +143,24 @@ def _claimed(pod: Pod, volume: Volume, lookup: VolumeLookup) -> VolumeToMount | 
     )
 
 
-def _bound_volume(claim: PersistentVolumeClaim, lookup: VolumeLookup) -> PersistentVolume:
-    if claim.metadata.is_terminating and PVC_PROTECTION not in claim.metadata.finalizers:
-        raise _NotProcessed("PVC is being deleted")
+def _bound_volume(claim: PersistentVolumeClaim, lookup: VolumeLookup, recorded: Container[str]) -> PersistentVolume:
+    if claim.metadata.is_terminating and claim.spec.volume_name not in recorded:
+        raise NotProcessed("PVC is being deleted")
     if claim.status.phase != "Bound":
-        raise _NotProcessed("PVC is not bound")
+        raise NotProcessed("PVC is not bound")
     name = claim.spec.volume_name
     if not name:
-        raise _NotProcessed("PVC has empty pvc.Spec.VolumeName")
+        raise NotProcessed("PVC has empty pvc.Spec.VolumeName")
     found = lookup.volume(name)
     if found is None:
-        raise _NotProcessed(f'failed to fetch PV {name} from API server: persistentvolumes "{name}" not found')
+        raise NotProcessed(f'failed to fetch PV {name} from API server: persistentvolumes "{name}" not found')
     owner = found.spec.claim_ref
     if owner is None:
-        raise _NotProcessed(
+        raise NotProcessed(
             f"found PV object {name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
         )
     if owner.uid != claim.uid:
-        raise _NotProcessed(
+        raise NotProcessed(
             f"found PV object {name} but its pv.Spec.ClaimRef.UID {owner.uid} does not point to claim.UID {claim.uid}"
         )
     return found
@@ -149,9 +169,9 @@ def _bound_volume(claim: PersistentVolumeClaim, lookup: VolumeLookup) -> Persist
 def _check_mode(pod: Pod, volume: str, mode: str) -> None:
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     if mode != "Filesystem" and any(volume == mount.name for each in containers for mount in each.volume_mounts):
-        raise _NotProcessed(f"volume {volume} has volumeMode {mode}, but is specified in volumeMounts")
+        raise NotProcessed(f"volume {volume} has volumeMode {mode}, but is specified in volumeMounts")
     if mode != "Block" and any(volume == device.name for each in containers for device in each.volume_devices):
-        raise _NotProcessed(f"volume {volume} has volumeMode {mode}, but is specified in volumeDevices")
+        raise NotProcessed(f"volume {volume} has volumeMode {mode}, but is specified in volumeDevices")
 
 
 def _inline(pod: Pod, volume: Volume, lookup: VolumeLookup) -> VolumeToMount | None:
@@ -161,7 +181,7 @@ def _inline(pod: Pod, volume: Volume, lookup: VolumeLookup) -> VolumeToMount | N
         return None
     driver = lookup.driver(source.driver)
     if driver is None or "Ephemeral" not in driver.spec.volume_lifecycle_modes:
-        raise _NotProcessed(
+        raise NotProcessed(
             f"mounter.SetupAt failed to check volume lifecycle mode: volume mode Ephemeral not supported by "
             f"driver {source.driver}"
         )

@@ -89,6 +89,10 @@ class Mounter:
     def of_pod(self, uid: str) -> list[MountRecord]:
         return [record for (owner, _), record in self._published.items() if owner == uid]
 
+    def recorded(self, uid: str) -> set[str]:
+        """Names of the volumes that a pod has, or may have: this process or the one before it began to publish them."""
+        return {record.name for record in self.of_pod(uid)}
+
     def unused(self) -> list[str]:
         """Volumes that are staged and published for nobody."""
         used = {record.volume_id for record in self._published.values()}

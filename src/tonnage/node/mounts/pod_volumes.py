@@ -10,32 +10,40 @@ pod is placed by the true one. When it is still so after the grace, the pod is r
 wait of 2 min 3 s is over; the KEP does not ask for that, and until then the pod would help nobody. Where pods are sent
 here and refused again and again, they wait longer each time (`csinode.attach_refusals`), and a slot that comes is used.
 Without a period nothing of this happens: the pod waits until a slot is free.
+
+Before a volume is first mounted for a pod, the API server is asked for its claim and the volume: informers may still
+show a claim that is being deleted or gone, and a pod would write to a volume that is nobody's any more. Once the server
+has shown a claim that is not being deleted, the pod has its node, and claim protection keeps the claim for it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from tonnage.csi.errors import Code, CsiError
 from tonnage.errors import NotFound, TonnageError
-from tonnage.node.context import NodeContext
+from tonnage.node.context import NodeContext, VolumeLookup
 from tonnage.node.csinode.attach_limits import AttachLimitUpdater
 from tonnage.node.injected_faults import NodeIdle
 from tonnage.node.mounts.attachments import AttachState, attach_state
 from tonnage.node.mounts.confined_volumes import is_confined_elsewhere, rejection
-from tonnage.node.mounts.mount_plan import MountPlan, VolumeToMount, waiting_note
+from tonnage.node.mounts.mount_plan import MountPlan, NotProcessed, VolumeToMount, plan_volume, waiting_note
 from tonnage.node.mounts.mounter import Mounter, PublishFailed, StageFailed
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
 from tonnage.objects.core_v1 import (
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
     VOLUME_NODE_AFFINITY,
     PersistentVolume,
+    PersistentVolumeClaim,
     Pod,
     VolumeNodeAffinity,
 )
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
+
+T = TypeVar("T", bound=Object)
 
 _UNPROCESSED_S: Final = 2.0
 """How long a claim may seem unbound before people are told: informers are not all equally up to date."""
@@ -88,6 +96,7 @@ class PodMounter:
         self._recorder = context.recorder
         self._client = context.client
         self._csi_nodes = context.caches.csi_nodes
+        self._csi_drivers = context.caches.csi_drivers
         self._confined_grace_s = context.settings.confined_grace_s
         self._rejects_confined = context.settings.gates.MutablePVNodeAffinity
         self._grace_s = context.settings.attach_error_grace_s
@@ -104,6 +113,7 @@ class PodMounter:
         not_here: list[VolumeToMount] = []
         exhausted: dict[str, str] = {}  # the pod's name of a volume, and what the driver said
         failures: list[TonnageError] = []
+        problems: dict[str, str] = {}
         for to_mount in plan.volumes_to_mount:
             if self._mounter.is_mounted(to_mount):
                 continue
@@ -118,12 +128,16 @@ class PodMounter:
                 if state is AttachState.EXHAUSTED:
                     exhausted[to_mount.pod_volume] = _error_of(attachment)
                 continue
+            if problem := await self._claim_problem(pod, to_mount):
+                problems[to_mount.pod_volume] = problem
+                continue
             failure = await self._mount(to_mount, attachment)
             if failure is None:
                 continue
             if not to_mount.record.is_attachable and _says_no_slot(failure):
                 exhausted[to_mount.pod_volume] = failure.message
             failures.append(failure)
+        plan = plan.without(problems)
         self._tell_unprocessed(pod, progress, plan, unattached, waited_s)
         outcome = await self._confined_outcome(pod, progress, not_here)
         if outcome is not None:
@@ -171,9 +185,8 @@ class PodMounter:
         left_s = progress.confined_since_s + self._confined_grace_s - now_s
         if left_s > 0:
             return MountOutcome(again_s=left_s)
-        try:  # our watch of volumes may be behind that of pods
-            volume = await self._client.get(PersistentVolume, confined[0].record.name)
-        except NotFound:
+        volume = await self._get(PersistentVolume, confined[0].record.name)  # our watch may be behind that of pods
+        if volume is None:
             return None
         if not self._is_confined(volume):
             return MountOutcome(again_s=_UNPROCESSED_S)
@@ -196,6 +209,29 @@ class PodMounter:
                 await self._limits.update_now(driver)
         since_s = min(progress.exhausted_since_s[name] for name in drivers)
         return since_s + self._grace_s - self._clock.monotonic()
+
+    async def _claim_problem(self, pod: Pod, to_mount: VolumeToMount) -> str:
+        """Why a volume must not be mounted for a pod, by the API server's claim and volume; empty when it may be."""
+        if not to_mount.claim or to_mount.record.name in self._mounter.recorded(pod.uid):
+            return ""
+        claim = await self._get(PersistentVolumeClaim, to_mount.claim)
+        name = "" if claim is None else claim.spec.volume_name
+        volume = await self._get(PersistentVolume, name) if name else None
+        live = VolumeLookup(claim=lambda _: claim, volume=lambda _: volume, driver=self._csi_drivers.get)
+        asked = next(each for each in pod.spec.volumes if each.name == to_mount.pod_volume)
+        try:
+            found = plan_volume(pod, asked, live)
+        except NotProcessed as exc:
+            return str(exc)
+        if found is None or found.record != to_mount.record:
+            return f"error processing PVC {to_mount.claim}: PVC is bound to another volume than {to_mount.record.name}"
+        return ""
+
+    async def _get(self, cls: type[T], key: Key) -> T | None:
+        try:
+            return await self._client.get(cls, key)
+        except NotFound:
+            return None
 
     async def _mount(self, to_mount: VolumeToMount, attachment: VolumeAttachment | None) -> TonnageError | None:
         """Mount one volume; what went wrong, in words for people."""

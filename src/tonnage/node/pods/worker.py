@@ -109,7 +109,7 @@ class PodWorker:
     async def _sync_active_pod(self, pod: Pod) -> float | None:
         now = self._clock.now()
         progress = self._progress.setdefault(pod.uid, PodProgress(came_at(pod, now=now), self._clock.monotonic()))
-        plan = plan_mounts(pod, self._lookup)
+        plan = plan_mounts(pod, self._lookup, recorded=self._mounter.recorded(pod.uid))
         progress.volumes_to_mount = plan.volumes_to_mount
         if plan.problems or not all(map(self._mounter.is_mounted, plan.volumes_to_mount)):
             async with self._said_to_be_created(pod, progress) as is_said:
