@@ -5,13 +5,10 @@
 
 Every node has a CSINode and a capacity object, and in two of the three cases every pod a claim of its own. Both
 programs read the same configuration file, in which the limits of their clients are too high to be felt. A decision is
-what a watch sees: the node written to the claim (selected-node) where the pod has one, else the binding. Rates are from
-the first to the last of them; kube-scheduler, which takes seconds for a pod with a claim, is watched for some seconds
-and not to the end. No provisioner answers, so that none is measured.
-
-kube-scheduler writes a pod's nomination before its claim; ours may follow in a burst (`following_nominations`), so that
-a rate of decisions leaves some of them out. The rate at which pods were decided and nominated, up to the last write of
-either, is printed beside it: that is all of the work.
+what watches see: where the pod has a claim, its nomination and then the node written to the claim (selected-node),
+else the binding (`decision_watch`). Rates are from the first to the last of them; kube-scheduler, which takes seconds
+for a pod with a claim, is watched for some seconds and not to the end. No provisioner answers, so that none is
+measured. Claims whose node is older than their pod's nomination are counted, by resourceVersion: there may be none.
 """
 
 from __future__ import annotations
@@ -29,11 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from apiserver import node
 from budgets import figure, not_measured
+from decision_watch import DecisionWatch
+from live_client import CLAIMS, PODS, Client
 from scheduler_live import CONFIGURATION, peak_mb
-from volumes_live import CAPACITIES, CLAIMS, CLASS, DRIVER, PODS, SCHEDULER, SELECTED, Client, cpu_seconds
+from volumes_live import CAPACITIES, CLASS, DRIVER, SCHEDULER, cpu_seconds
 from volumes_live import pod as pod_with_claim
 
 from tonnage.testing.api_servers import kube_apiserver
@@ -64,37 +62,14 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a scheduler did: decisions a second, its CPU time for each in µs, its largest resident size.
-
-    `whole_rate` is pods a second until the last of them was nominated as well; 0 where that was not waited for.
+    """What a scheduler did: decisions a second, its CPU time for each in µs, its largest resident size, and the claims
+    that it wrote before their pod's nomination.
     """
 
     rate: float
     cpu_us: float
     memory_mb: int
-    whole_rate: float = 0.0
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-    annotations: dict[str, str] = {}
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec
-
-
-class _Event(msgspec.Struct):
-    object: _Object
-
-
-_read = msgspec.json.Decoder(_Event).decode
-"""The watcher shares two cores with whom it watches: it reads no more than it needs."""
+    early: int
 
 
 def nodes_to_make(first: int, end: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -138,31 +113,9 @@ async def pods_of(client: Client, case: Case) -> AsyncIterator[None]:
         await client.delete_collection(CLAIMS)
 
 
-async def decisions(client: Client, path: str, after: str) -> AsyncIterator[str]:
-    """The names of claims, or of pods, that have a node, as a watch tells them."""
-    mark = SELECTED.encode() if path == CLAIMS else b'"nodeName":'
-    async with client.stream(f"{path}?watch=true&resourceVersion={after}") as answer:
-        async for line in answer.content:
-            if mark not in line:
-                continue
-            told = _read(line).object
-            if told.spec.node_name or SELECTED in told.metadata.annotations:
-                yield told.metadata.name
-
-
-async def all_nominated(client: Client) -> bool:
-    """Wait until no pod is without a nomination; False when that takes too long."""
-    for _ in range(int(_START_S * 10)):
-        if not await client.count(f"{PODS}?limit=1&fieldSelector=status.nominatedNodeName%3D"):
-            return True
-        await asyncio.sleep(0.1)
-    return False
-
-
 async def measured(client: Client, case: Case, command: Sequence[str], most_s: float) -> Run:
     """Start a scheduler and follow it, to the last pod or for so long after its first decision."""
-    path = CLAIMS if case.has_claims else PODS
-    newest = await client.version(path)
+    watch = DecisionWatch(client, await client.version(PODS), has_claims=case.has_claims)
     scheduler = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
     )
@@ -171,7 +124,7 @@ async def measured(client: Client, case: Case, command: Sequence[str], most_s: f
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_START_S) as limit:
-                async for name in decisions(client, path, newest):
+                async for name in watch.names():
                     last_at = time.perf_counter()
                     if not seen:
                         first_at, cpu_s = last_at, cpu_seconds(scheduler.pid)
@@ -183,10 +136,7 @@ async def measured(client: Client, case: Case, command: Sequence[str], most_s: f
             raise SystemExit(f"error: {command[0]} decided {len(seen)} pods of {case.name} in {most_s:g} s")
         steps = len(seen) - 1
         cpu_us = (cpu_seconds(scheduler.pid) - cpu_s) / steps * 1e6
-        whole_rate = 0.0
-        if case.has_claims and len(seen) == case.pods and await all_nominated(client):
-            whole_rate = steps / (time.perf_counter() - first_at)
-        return Run(steps / (last_at - first_at), cpu_us, peak_mb(scheduler.pid), whole_rate)
+        return Run(steps / (last_at - first_at), cpu_us, peak_mb(scheduler.pid), len(watch.early))
     finally:
         with contextlib.suppress(ProcessLookupError):
             scheduler.terminate()
@@ -235,15 +185,15 @@ class Peers:
 
 def _told(run: Run) -> str:
     rate = f"{run.rate:8,.0f}" if run.rate >= 100 else f"{run.rate:8.2f}"
-    whole = f"  with all nominations {run.whole_rate:,.0f}/s" if run.whole_rate else ""
-    return f"{rate} decisions/s  {run.cpu_us:10,.0f} µs of its CPU each  peak memory {run.memory_mb} MB{whole}"
+    order = f"  claims before their pod's nomination: {run.early:,}"
+    return f"{rate} decisions/s  {run.cpu_us:10,.0f} µs of its CPU each  peak memory {run.memory_mb} MB{order}"
 
 
 def tell(case: Case, ours: Run, kube: Run | None) -> None:
     """The budget's figure of a case."""
     beside = f"{ours.rate:,.0f}/s" + (f" and {kube.rate:,.1f}/s" if kube is not None else "")
-    if ours.whole_rate:
-        beside += f"; with all nominations {ours.whole_rate:,.0f}/s"
+    if ours.early:
+        beside += f"; {ours.early:,} claims before their pod's nomination"
     if case.name == "claims-5000":
         figure("live-claims-5000", ours.rate, beside)
     elif kube is not None:

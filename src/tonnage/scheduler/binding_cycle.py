@@ -61,11 +61,6 @@ def pre_bind_pre_flight(placement: Placement) -> Status | tuple[PreBindPlugin, .
     return tuple(due)
 
 
-def writes_node(placement: Placement, due: Sequence[PreBindPlugin]) -> bool:
-    """Whether what is done first for the pod says itself where it goes."""
-    return bool(due) and due[0].writes_node(placement.cycle)
-
-
 async def prepare(context: SchedulerContext, placement: Placement, due: Sequence[PreBindPlugin]) -> Status:
     """Run the PreBind plugins that have something to do.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -51,6 +52,8 @@ class SchedulerContext:
     in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
     traces: PodTraces | None = None
     """Where pods are followed from queue to binding, if anywhere."""
+    rng: random.Random = field(default_factory=random.Random)
+    """For pauses between tries; not the engine's, whose draws are decisions."""
 
     @property
     def is_deposed(self) -> bool:

@@ -25,7 +25,6 @@ from tonnage import logs
 from tonnage.errors import TonnageError
 from tonnage.scheduler import binding_cycle
 from tonnage.scheduler.context import SchedulerContext
-from tonnage.scheduler.following_nominations import Burst
 from tonnage.scheduler.nominations import Nominations
 from tonnage.scheduler.pod_status import PodStatusWriter
 from tonnage.scheduler.preemption_executor import PreemptionExecutor
@@ -58,13 +57,13 @@ class SchedulingLoop:
         self._clock = context.clock
         self._slots = context.slots
         self._traces = context.traces
-        self._burst = Burst(context.clock)
         self._nominations = Nominations(
             context.client,
             context.newest,
             context.clock,
+            context.slots,
             is_shown=context.shows_nominations,
-            is_busy=lambda: self.is_busy or self._burst.is_on,
+            rng=context.rng,
         )
         self.pod_status = PodStatusWriter(
             context.client, context.telling or context.client, context.events, context.clock, context.newest
@@ -102,14 +101,12 @@ class SchedulingLoop:
             ticking.cancel()
             self._slots.close()
             self.pod_status.close()
-            self._nominations.following.close()
             await self._end()
 
     async def settle(self) -> None:
         """Wait until everything that was started beside the loop has ended."""
         while self._work:
             await asyncio.wait(self._work)
-        await self._nominations.following.settle()
         await self.pod_status.settle()
 
     async def _end(self) -> None:
@@ -128,7 +125,6 @@ class SchedulingLoop:
             for task in self._work:
                 task.cancel()
             await asyncio.wait(self._work)
-        await self._nominations.following.stop()
         await self.pod_status.stop()
 
     async def _tick(self) -> None:
@@ -148,7 +144,6 @@ class SchedulingLoop:
         if queued.pod.metadata.is_terminating or queued.uid in self._engine.assumed:
             self._engine.done(queued.pod)  # going away, or on its way already: nothing to place
             return
-        self._burst.step()
         started_at = self._clock.monotonic()
         attempt = self._engine.attempt(queued)
         self._metrics.algorithm(attempt.decided_in_s)
@@ -184,7 +179,6 @@ class SchedulingLoop:
             self._metrics.attempt(placement.profile.scheduler_name, status, self._since(started_at))
             if status.is_success:
                 self._engine.binding_finished(placement)
-                self._burst.step()
                 self._metrics.scheduled(queued, self._clock.monotonic())
                 self.pod_status.scheduled(placement.pod, placement.node)
                 return
@@ -202,18 +196,15 @@ class SchedulingLoop:
         due = binding_cycle.pre_bind_pre_flight(placement)
         if isinstance(due, Status):
             return due
-        try:
+        if due or self._context.waiting_pods.get(queued.uid) is not None:
+            async with self._nominations.shown(placement.pod, placement.node):
+                status = await self._prepare(queued, placement, due)
+        else:
             status = await self._prepare(queued, placement, due)
-        finally:
-            await self._nominations.following.over(queued.uid)
         return await binding_cycle.bind(self._context, placement) if status.is_success else status
 
     async def _prepare(self, queued: QueuedPod, placement: Placement, due: tuple[PreBindPlugin, ...]) -> Status:
-        """All that comes before the binding itself: the nomination, Permit, PreBind."""
-        is_held = self._context.waiting_pods.get(queued.uid) is not None
-        if due or is_held:
-            writes_node = not is_held and binding_cycle.writes_node(placement, due)
-            await self._nominations.show(placement.pod, placement.node, may_follow=writes_node)
+        """What comes between the nomination and the binding: Permit, PreBind."""
         permitted_at = self._clock.monotonic()
         status = await binding_cycle.wait_on_permit(self._context, placement)
         if self._traces is not None:

@@ -4,7 +4,7 @@
                                        on                               off
     room is made for it on X           X is written                     X is written
     it goes to X, and something        X is written, before anything    nothing
-      is done before the binding       is waited for
+      is done before the binding       else is written or waited for
     it goes to X and is bound at once  nothing                          nothing
     an attempt fails                   what is there stays              it is emptied, unless preemption was not tried
 
@@ -13,24 +13,40 @@ emptying the field, with the gate on as well.) What is held for it in memory is 
 `nominator`, which lets go of what cannot come true. A node where a pod failed after the decision is passed over for a
 while, nominated or not (`scheduling/engine/failed_nodes.py`). The binding itself empties the field in the API.
 
-"Before anything is waited for" is before the first write to a claim, with one exception. In a burst of pods the
-nomination may follow (`following_nominations`) if nobody misses it meanwhile: the first thing that is done
-for the pod says itself where it goes (a claim's selected-node, which every scheduler that comes later keeps to), nobody
-was told that the pod fits nowhere, and nobody proposed another node.
+A write that fails is tried again, and the binding waits for it:
+
+    written ◄── yes ── answered well? ── no ──► TRIES so far? ── no ──► pause, again
+                            │                        │ yes
+                            │ refused for good       ▼
+                            ▼                   the binding goes on; the write is tried again beside it, until the
+                       the binding goes on      pod is about to be bound, or is not to be
+
+A server that is away or busy comes back, and claims wait for the same server. One that never takes the write (no right
+to pods/status, an admission plugin that objects) must not keep pods from running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol
 
 from tonnage import logs
+from tonnage.backoff import Backoff
+from tonnage.client.leadership import NotLeading
 from tonnage.clock import Clock
-from tonnage.errors import NotFound, TonnageError
+from tonnage.errors import ApiError, Conflict, NotFound, Timeout, TonnageError, TooManyRequests, Unauthorized
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.following_nominations import FollowingNominations
+from tonnage.scheduler.binding_slots import BindingSlots
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.queue.queued_pod import uid_of
+
+TRIES: Final = 6
+"""How often a nomination is tried before the binding goes on without it: eight seconds with the pauses below."""
+_FIRST_PAUSE_S: Final = 0.25
+_MAX_PAUSE_S: Final = 15.0
 
 _log = logs.logger("tonnage.scheduler")
 
@@ -42,8 +58,8 @@ class StatusWrites(Protocol):
 
 
 class Nominations:
-    """`is_shown` is the gate. `newest` gives a pod as the informer knows it, None when it is gone. `is_busy` says
-    whether others come, too.
+    """`is_shown` is the gate. `newest` gives a pod as the informer knows it, None when it is gone. A binding lends its
+    slot out while it waits for the next try; `rng` spreads those tries.
     """
 
     def __init__(
@@ -51,33 +67,46 @@ class Nominations:
         client: StatusWrites,
         newest: Callable[[str], Pod | None],
         clock: Clock,
+        slots: BindingSlots,
         *,
         is_shown: bool,
-        is_busy: Callable[[], bool],
+        rng: random.Random,
     ) -> None:
         self._client = client
         self._newest = newest
-        self._is_busy = is_busy
+        self._clock = clock
+        self._slots = slots
+        self._rng = rng
         self.is_shown = is_shown
-        self.following = FollowingNominations(self._show, clock, is_busy=is_busy)
 
     def withdrawn(self) -> str | None:
         """What a failed attempt makes of a nomination that did not hold: "" empties it, None leaves it alone."""
         return None if self.is_shown else ""
 
-    async def show(self, pod: PodInfo, node_name: str, *, may_follow: bool = False) -> None:
-        """Tell where the pod goes, unless that is known. A failure is nothing to stop a binding for.
+    @asynccontextmanager
+    async def shown(self, pod: PodInfo, node_name: str) -> AsyncIterator[None]:
+        """Tell where the pod goes, then run the block: what is done for the pod before it is bound.
 
-        `may_follow`: what is done next says so itself; then it may be told later, and `following.over` is to be called
-        before the pod is bound, or when it is not to be.
+        The nomination is answered before the block begins, unless the server does not take it (see above). When the
+        block has ended, nothing about the pod is being written any more.
         """
-        if not self.is_shown:
+        backoff = Backoff(clock=self._clock, rng=self._rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S, jitter=0.2)
+        is_over = not self.is_shown or await self._show(pod, node_name)
+        tries = 1
+        while not is_over and tries < TRIES:
+            with self._slots.rest():
+                await self._clock.sleep(backoff.next_s())
+            is_over = await self._show(pod, node_name)
+            tries += 1
+        if is_over:
+            yield
             return
-        if may_follow and self._is_busy() and _is_fresh(self._newest(pod.key)):
-            self.following.note(pod, node_name)
-            await self.following.write_overdue()
-        else:
-            await self._show(pod, node_name)
+        repeating = asyncio.create_task(self._repeat(pod, node_name, backoff))
+        try:
+            yield
+        finally:
+            repeating.cancel()
+            await asyncio.wait((repeating,))
 
     async def take_back(self, pods: Iterable[PodInfo]) -> None:
         """Empty the field of pods that have to give way; with the gate on it stays."""
@@ -86,12 +115,27 @@ class Nominations:
             if known is not None and uid_of(known) == pod.uid and known.status.nominated_node_name:
                 await self._write(pod, None)
 
-    async def _show(self, pod: PodInfo, node_name: str) -> None:
-        known = self._newest(pod.key)
-        if known is not None and uid_of(known) == pod.uid and known.status.nominated_node_name != node_name:
-            await self._write(pod, node_name)
+    async def _repeat(self, pod: PodInfo, node_name: str, backoff: Backoff) -> None:
+        """Try until it is written, or cancelled. A write that is under way then is waited for."""
+        while True:
+            await self._clock.sleep(backoff.next_s())
+            writing = asyncio.ensure_future(self._show(pod, node_name))
+            try:
+                if await asyncio.shield(writing):
+                    return
+            except asyncio.CancelledError:
+                await writing  # it must not arrive after the binding
+                raise
 
-    async def _write(self, pod: PodInfo, node_name: str | None) -> None:
+    async def _show(self, pod: PodInfo, node_name: str) -> bool:
+        """Write it, unless the API says it already; whether there is nothing left to write."""
+        known = self._newest(pod.key)
+        if known is None or uid_of(known) != pod.uid or known.status.nominated_node_name == node_name:
+            return True
+        return await self._write(pod, node_name)
+
+    async def _write(self, pod: PodInfo, node_name: str | None) -> bool:
+        """One try; False when another may go better."""
         patch = {"metadata": {"uid": pod.pod.metadata.uid}, "status": {"nominatedNodeName": node_name}}
         try:
             await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
@@ -99,8 +143,12 @@ class Nominations:
             pass  # it was deleted meanwhile; there is nobody to tell
         except TonnageError as exc:
             _log.warning("Cannot write a nomination", pod=pod.key, node=node_name or "", error=exc.message)
+            return _is_for_good(exc)
+        return True
 
 
-def _is_fresh(pod: Pod | None) -> bool:
-    """Nobody has heard anything of it: neither that it fits nowhere nor where else it might go."""
-    return pod is not None and not pod.status.nominated_node_name and pod.condition("PodScheduled") is None
+def _is_for_good(exc: TonnageError) -> bool:
+    """Whether the same write is refused again, whenever it is tried: by the server, or because another leads."""
+    if isinstance(exc, Conflict | TooManyRequests | Timeout | Unauthorized):
+        return False
+    return isinstance(exc, NotLeading) or (isinstance(exc, ApiError) and exc.code < 500)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from scheduler_volume_rig import Rig
 
-from tonnage.errors import InternalError
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.framework import SKIP, SUCCESS, Api, Code, Cycle, PermitPlugin, PreBindPlugin, Status
 from tonnage.testing.builders import node, pod
@@ -133,14 +132,6 @@ async def test_a_nomination_that_says_so_already_is_not_written_again():
     async with rig.running():
         await rig.settle()
     assert rig.calls == [("bind", "default/web")] and rig.bound == {"default/web": "b"}
-
-
-async def test_a_nomination_that_cannot_be_written_stops_nobody():
-    rig = Rig(node("a"), pod("web", labels={"busy": ""}), plugins=PLUGINS)
-    rig.refuse_status.append(InternalError("etcd is away"))
-    async with rig.running():
-        await rig.settle()
-    assert rig.calls == [("patch status", "default/web"), ("bind", "default/web")]
 
 
 async def test_a_plugin_that_breaks_in_pre_flight_leaves_nobody_waiting():

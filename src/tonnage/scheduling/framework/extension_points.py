@@ -199,10 +199,6 @@ class PreBindPlugin(Plugin):
         """SKIP when `pre_bind` has nothing to do for this pod: no call is made in its name, no nomination needed."""
         return SUCCESS
 
-    def writes_node(self, cycle: Cycle) -> bool:
-        """Whether what `pre_bind` writes first says where the pod goes, to whoever places pods after us too."""
-        return False
-
     @abstractmethod
     async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
         """Do what must be done in the world before the pod may be bound."""

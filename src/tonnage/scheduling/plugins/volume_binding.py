@@ -385,17 +385,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         notes: Notes | None = cycle.state.get(self.name)
         return SKIP if notes is None or notes.assumed is None else SUCCESS
 
-    def writes_node(self, cycle: Cycle) -> bool:
-        """A claim that is to be provisioned keeps to its selected node; one that is rebuilt may be sent on.
-
-        A volume that is there is written first, and may be reached from several nodes.
-        """
-        notes: Notes | None = cycle.state.get(self.name)
-        plan = notes.plan if notes is not None else None
-        if plan is None or plan.static or not plan.provisions:
-            return False
-        return not any(each.is_rebuild for each in plan.provisions)
-
     async def pre_bind(self, cycle: Cycle, node_name: str, api: Api) -> Status:
         notes: Notes = cycle.state[self.name]
         assumed, plan = notes.assumed, notes.plan
