@@ -89,6 +89,10 @@ class World:
         """In mode Object: by object, as the KEP's ReservedCapacity has it."""
         self.refused: set[tuple[str, str]] = set()
         """Volumes with the nodes where they did not arrive."""
+        self.attached: dict[str, tuple[str, str]] = {}
+        """By attachment that succeeded, its volume and node."""
+        self.last: dict[str, PersistentVolume | str] = {}
+        """By volume without affinity, how it was confined last or where it was attached last."""
         self.users: dict[str, tuple[str, str]] = {}
         """Living pods by name, each with the claim that it mounts and its node."""
         rng = self.rng
@@ -128,7 +132,9 @@ class World:
 
     def put_node(self, name: str) -> None:
         labels = {"zone": self.rng.choice(ZONES)} if self.rng.random() < 0.8 else {}
-        made = self.nodes[name] = node(name, labels=labels, unschedulable=self.rng.random() < 0.3)
+        taints = ["node.kubernetes.io/out-of-service=x:NoExecute"] if self.rng.random() < 0.1 else []
+        made = node(name, labels=labels, unschedulable=self.rng.random() < 0.3, taints=taints)
+        self.nodes[name] = made
         self.cluster.put_node(made)
 
     def remove_node(self, name: str) -> None:
@@ -259,7 +265,12 @@ class World:
         self.put_made(made)
 
     def put_made(self, made: PersistentVolume) -> None:
+        before = self.cluster.storage.volumes.get(made.name)
         self.cluster.storage.put(made)
+        if made.spec.node_affinity.required is not None:
+            self.last.pop(made.name, None)
+        elif before is not None and before.spec.node_affinity.required is not None:
+            self.last[made.name] = before
         if made.spec.node_affinity.required is not None:
             self.refused -= {each for each in self.refused if each[0] == made.name}
             owner = made.spec.claim_ref
@@ -271,11 +282,13 @@ class World:
 
     def remove_volume(self, name: str) -> None:
         self.cluster.storage.remove(volume(name))
+        self.last.pop(name, None)
         self.refused -= {each for each in self.refused if each[0] == name}
 
     def put_user(self) -> None:
         """A pod that mounts a claim is on a node; now and then it is being deleted, and keeps nobody there."""
-        name, of, where = (self.rng.choice(each) for each in (USERS, CLAIMS, NODES))
+        bound = [each.name for each in self.cluster.storage.claims if each.is_bound]
+        name, of, where = (self.rng.choice(each) for each in (USERS, bound or CLAIMS, NODES))
         is_going = self.rng.random() < 0.3
         metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if is_going else {}
         self.cluster.put_pod(PodInfo(pod_with(name, of, metadata=metadata)), where)
@@ -287,13 +300,17 @@ class World:
         """A volume is attached to a node, or refused there; or the attachment goes, and the refusal is remembered."""
         rng, storage = self.rng, self.cluster.storage
         name, where = rng.choice([f"of-{each}" for each in CLAIMS]), rng.choice(NODES)
+        known = storage.volumes.get(name)
+        was_attached = self.attached.pop(f"{name}-{where}", None) is not None
+        if was_attached and known is not None and known.spec.node_affinity.required is None:
+            self.last[name] = where
         if rng.random() < 0.3:
             storage.remove(attachment(f"{name}-{where}", name, where))
             return
         error = "no room" if rng.random() < 0.7 else ""
         storage.put(attachment(f"{name}-{where}", name, where, attached=not error, error=error))
-        known = storage.volumes.get(name)
         if not error:
+            self.attached[f"{name}-{where}"] = (name, where)
             self.refused.discard((name, where))
         elif known is None or known.spec.node_affinity.required is None:
             self.refused.add((name, where))
@@ -460,6 +477,8 @@ class World:
             is_reserved,
             promised,
             self.refused,
+            list(self.attached.values()),
+            self.last,
             self.users.values(),
         )
 
@@ -597,6 +616,43 @@ def test_the_stories_are_worth_telling() -> None:
         twins.SHARED_ELSEWHERE,
     }
     assert met == reasons | {"Object", "Ledger", "None", "gate off", "static", "made", "rebuilt"}
+
+
+def tell_of_bound_claims(seed: int, steps: int = 12) -> Counter[str]:
+    """No driver rebuilds: a pod whose claims are all bound fits the same nodes with and without the gate."""
+    world = World(seed)
+    letter = VolumeBinding(Gates().with_(CSIStorageCapacityV2=False), VolumeBindingArgs(), StorageCapacityArgs())
+    ours = VolumeBinding(Gates(), VolumeBindingArgs(), StorageCapacityArgs(reservation=Reservation.LEDGER))
+    storage, met = world.cluster.storage, Counter[str]()
+    for step in range(steps):
+        world.happen()
+        for each in list(storage.drivers.values()):
+            storage.put(driver(each.name, capacity=each.spec.storage_capacity))
+        bound = [each.name for each in storage.claims if each.is_bound]
+        if not bound or not world.nodes:
+            continue
+        chosen = world.rng.choices(bound, k=world.rng.choice((1, 1, 2)))
+        judged = []
+        for plugin in (letter, ours):
+            cycle = Cycle(PodInfo(pod_with(f"p{step}", *chosen)), world.cluster)
+            assert plugin.pre_filter(cycle) is None
+            judgement = plugin.filter(cycle, world.cluster.all_rows)
+            judged.append({name: told(judgement, row) for name, row in world.cluster.row_of.items()})
+        assert judged[0] == judged[1]
+        met.update(["shared" for key, _ in world.users.values() if key.removeprefix("default/") in chosen])
+        met.update("refused" if reasons else "fits" for reasons in judged[0].values())
+    return met
+
+
+@modest
+@given(seed=st.integers(0, 2**32))
+def test_without_a_driver_that_rebuilds_the_gate_turns_no_pod_with_bound_claims_away(seed: int) -> None:
+    tell_of_bound_claims(seed)
+
+
+def test_the_stories_of_bound_claims_are_worth_telling() -> None:
+    met = sum((tell_of_bound_claims(seed) for seed in range(20)), Counter[str]())
+    assert min(met[each] for each in ("shared", "fits", "refused")) >= 10, met
 
 
 def tell_of_groups(seed: int, steps: int = 10) -> Counter[str]:

@@ -59,6 +59,10 @@ class Seen:
     promised: Callable[[CSIStorageCapacity], Mapping[str, int]] = lambda capacity: {}
     refused: Collection[tuple[str, str]] = ()
     """Volumes and nodes that they could not be attached to."""
+    attached: Collection[tuple[str, str]] = ()
+    """Volumes and nodes that they are attached to."""
+    last: Mapping[str, PersistentVolume | str] = field(default_factory=dict)
+    """By volume without affinity, itself as it was last confined, or the node that it was last attached to."""
     users: Collection[tuple[str, str]] = ()
     """Claims that living pods mount, and the nodes those are on."""
 
@@ -73,6 +77,8 @@ class Outcome:
     provisions: list[tuple[PersistentVolumeClaim, CSIStorageCapacity | None, bool]] = field(default_factory=list)
     scored_bytes: dict[str, int] = field(default_factory=dict)
     """With the gate, by class or group: the most that an object which would do has free, less what is promised."""
+    is_home: bool = False
+    """In use, with all volumes of the pod, at least one of which would be rebuilt on any other node."""
 
 
 # -- one node ---------------------------------------------------------------------------------------------------------
@@ -98,13 +104,15 @@ def judge(seen: Seen, rules: Rules, claims: Sequence[PersistentVolumeClaim], nod
     rebuilt = [claim for claim in bound if rules.is_joint and is_to_be_rebuilt(seen, claim, node)]
     outcome.bound = [(claim.key, claim.spec.volume_name) for claim in bound if claim not in rebuilt]
     outcome.reasons |= _unbound(seen, rules, [claim for claim in claims if not is_bound(claim)], rebuilt, node, outcome)
+    is_all_there = rules.is_joint and len(bound) == len(claims) and not rebuilt and not is_out_of_use(node)
+    outcome.is_home = is_all_there and any(is_movable(seen, each) for each in bound)
     return outcome
 
 
 def is_in_use_elsewhere(seen: Seen, claim: PersistentVolumeClaim, node: Node) -> bool:
-    """Pods that share a claim of one node stay together, where the volume can be reached."""
+    """Pods that share a claim of one node stay together while it may be rebuilt, where the volume can be reached."""
     volume = seen.volumes.get(claim.spec.volume_name)
-    if volume is None or "ReadWriteOnce" not in claim.spec.access_modes:
+    if volume is None or not is_movable(seen, claim) or "ReadWriteOnce" not in claim.spec.access_modes:
         return False
     if any(mode.endswith("Many") for mode in (*claim.spec.access_modes, *volume.spec.access_modes)):
         return False
@@ -115,32 +123,61 @@ def is_in_use_elsewhere(seen: Seen, claim: PersistentVolumeClaim, node: Node) ->
 
 def is_to_be_rebuilt(seen: Seen, claim: PersistentVolumeClaim, node: Node) -> bool:
     """KEP-5925's shouldReclassify, with our laws; on the node where the volume is, there is nothing to rebuild."""
+    return is_movable(seen, claim) and node.name != home_of(seen, claim, seen.volumes[claim.spec.volume_name])
+
+
+def is_movable(seen: Seen, claim: PersistentVolumeClaim) -> bool:
+    """Its driver rebuilds, and its affinity is unset, or admits several nodes while selected-node is out of use."""
     of_class = seen.classes.get(class_name(claim))
     driver = seen.drivers.get(of_class.provisioner) if of_class is not None else None
-    if driver is None:
+    volume = seen.volumes.get(claim.spec.volume_name)
+    if driver is None or volume is None:
         return False
     if not (driver.spec.volume_rebuilding or driver.metadata.annotations.get(REBUILDING) == "true"):
         return False
+    if volume.spec.node_affinity.required is None:
+        return True
     selected = claim.metadata.annotations.get(SELECTED_NODE, "")
-    volume = seen.volumes.get(claim.spec.volume_name)
-    if not selected or volume is None:
+    if not selected or not is_out_of_use(seen.nodes.get(selected)):
         return False
-    required = volume.spec.node_affinity.required
-    if required is None and claim.metadata.annotations.get(REBUILD_TARGET) == selected:
-        return node.name != selected or (volume.name, node.name) in seen.refused
-    admitted = sum(reaches(volume, each) for each in seen.nodes.values())
+    return confined_to(seen, volume, selected) is None
+
+
+def is_out_of_use(node: Node | None) -> bool:
+    if node is None or node.spec.unschedulable:
+        return True
+    return "node.kubernetes.io/out-of-service" in [taint.key for taint in node.spec.taints]
+
+
+def home_of(seen: Seen, claim: PersistentVolumeClaim, volume: PersistentVolume) -> str:
+    """The node where a volume that may move needs no room; empty if there is none."""
+    selected = claim.metadata.annotations.get(SELECTED_NODE, "")
+    if volume.spec.node_affinity.required is not None:
+        return selected
+    attached = sorted(node for name, node in seen.attached if name == volume.name)
+    if attached:
+        return selected if selected in attached else attached[0]
+    has_arrived_not = (volume.name, selected) in seen.refused
+    if selected and not has_arrived_not and claim.metadata.annotations.get(REBUILD_TARGET) == selected:
+        return selected
+    last = seen.last.get(volume.name)
+    if isinstance(last, str):
+        return last
+    if last is not None and (found := confined_to(seen, last, selected)) is not None:
+        return found
+    return "" if has_arrived_not else selected
+
+
+def confined_to(seen: Seen, volume: PersistentVolume, selected: str) -> str | None:
+    """The one node that an affinity admits, empty for none; None if it admits several, or named one that is gone."""
+    admitted = [each.name for each in seen.nodes.values() if reaches(volume, each)]
     if not admitted:
-        return False
-    if required is not None and admitted == 1:
-        is_named = any(
-            selected in each.values for term in required.node_selector_terms for each in term.match_expressions
-        )
-        if selected in seen.nodes or not is_named:  # else it was on the node that is gone
-            return False
-    if selected == node.name:
-        return False
-    original = seen.nodes.get(selected)
-    return original is None or original.spec.unschedulable
+        return ""
+    required = volume.spec.node_affinity.required
+    assert required is not None
+    named = [value for term in required.node_selector_terms for each in term.match_expressions for value in each.values]
+    was_on_the_gone = selected not in seen.nodes and selected in named
+    return None if len(admitted) > 1 or was_on_the_gone else admitted[0]
 
 
 def _unbound(
@@ -433,6 +470,8 @@ def is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 def score(shape: Shape, rules: Rules, seen: Seen, outcome: Outcome) -> int:
     """Of a node that passed, by what it would do."""
+    if outcome.is_home:
+        return 100
     resources: dict[str, list[int]] = {}
     if outcome.static:
         for claim, volume in outcome.static:

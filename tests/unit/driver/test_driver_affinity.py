@@ -6,15 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.driver.rebuilding.affinity import Change, change_for, confined_to, is_schedulable, pod_elsewhere
+from tonnage.driver.rebuilding.affinity import Change, change_for, confined_to, pod_elsewhere
 from tonnage.objects.codec import convert
-from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects.core_v1 import Node, PersistentVolume, is_out_of_use
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import pod_with, volume
 
 KEY = "topology.tonnage.dev/node"
 HOME = node("node-1", labels={KEY: "node-1"})
 CORDONED = node("node-1", labels={KEY: "node-1"}, unschedulable=True)
+OUT_OF_SERVICE = node(
+    "node-1", labels={KEY: "node-1"}, taints=["node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"]
+)
 
 
 def at(affinity: Doc | None) -> PersistentVolume:
@@ -30,14 +33,16 @@ def unset(why: str) -> Change:
 
 
 @pytest.mark.parametrize("found", [ON_1, ON_2], ids=["as it was", "stale"])
-def test_a_home_that_is_cordoned_or_gone_holds_no_volume(found: PersistentVolume) -> None:
+def test_a_home_that_is_out_of_use_holds_no_volume(found: PersistentVolume) -> None:
     assert change_for(found, "node-1", CORDONED) == unset('Node "node-1" is unschedulable')
     assert change_for(found, "node-1", None) == unset('Node "node-1" is gone')
+    assert change_for(found, "node-1", OUT_OF_SERVICE) == unset('Node "node-1" is out of service')
 
 
 def test_a_volume_that_may_go_anywhere_is_left_so_while_its_home_takes_no_pods() -> None:
     assert change_for(FREE, "node-1", CORDONED) is None
     assert change_for(FREE, "node-1", None) is None
+    assert change_for(FREE, "node-1", OUT_OF_SERVICE) is None
 
 
 def test_a_home_that_takes_pods_again_has_its_volume_back() -> None:
@@ -52,7 +57,7 @@ def test_a_volume_that_was_rebuilt_is_confined_to_its_new_home() -> None:
 def test_a_pod_that_was_placed_elsewhere_keeps_the_volume_free_for_it() -> None:
     assert change_for(FREE, "node-1", HOME, "db-0") is None
     assert change_for(ON_1, "node-1", HOME, "db-0") == unset(
-        'Pod "db-0" was placed elsewhere while node "node-1" was unschedulable'
+        'Pod "db-0" was placed elsewhere while node "node-1" was out of use'
     )
 
 
@@ -84,11 +89,7 @@ def test_what_was_written_needs_no_further_change(affinity: Doc | None, home: st
         assert change_for(at(change.affinity), home, found) is None
     # In the end it is confined to its home exactly if the home takes pods.
     final = affinity if change is None else change.affinity
-    assert final == (confined_to(home) if is_schedulable(found) else None)
-
-
-def test_a_node_takes_pods_unless_it_is_cordoned_or_gone() -> None:
-    assert [is_schedulable(each) for each in (HOME, CORDONED, None)] == [True, False, False]
+    assert final == (None if is_out_of_use(found) else confined_to(home))
 
 
 def test_a_pod_is_elsewhere_if_it_uses_the_claim_is_placed_and_is_not_over() -> None:

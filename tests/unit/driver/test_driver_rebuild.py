@@ -78,7 +78,7 @@ async def test_staging_elsewhere_rebuilds_where_nothing_is_attached(tmp_path: Pa
     ("rebuild", "cordoned", "reason"),
     [
         (False, {"node-1"}, "this driver does not rebuild volumes"),
-        (True, set(), "node-1 is neither cordoned nor gone"),
+        (True, set(), "node-1 is not out of use"),
     ],
 )
 async def test_a_volume_stays_unless_it_may_leave(

@@ -26,7 +26,6 @@ from tonnage.controllers.nodes.disruption_condition import mark_disrupted
 from tonnage.deadline import within
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.taints import OUT_OF_SERVICE
 
 CHECK_EVERY_S: Final = 20.0
 QUARANTINE_S: Final = 40.0
@@ -55,17 +54,13 @@ def surplus_terminated(pods: Iterable[Pod], threshold: int) -> list[Pod]:
 
 def out_of_service_terminating(pods: Iterable[Pod], nodes: Mapping[str, Node]) -> list[Pod]:
     """Terminating pods on nodes that somebody has declared dead."""
-    dead = {name for name, node in nodes.items() if _is_out_of_service(node)}
+    dead = {name for name, node in nodes.items() if node.is_dead}
     return [pod for pod in pods if pod.metadata.is_terminating and pod.spec.node_name in dead]
 
 
 def unscheduled_terminating(pods: Iterable[Pod]) -> list[Pod]:
     """Terminating pods that never had a node."""
     return [pod for pod in pods if pod.metadata.is_terminating and not pod.spec.node_name]
-
-
-def _is_out_of_service(node: Node) -> bool:
-    return not node.is_ready and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 
 
 class PodGCController:
@@ -91,7 +86,7 @@ class PodGCController:
         self._nodes.add_handlers(on_update=self._node_updated, on_delete=lambda _: self._changed.set())
 
     def _node_updated(self, old: Node, new: Node) -> None:
-        if _is_out_of_service(new) and not _is_out_of_service(old):
+        if new.is_dead and not old.is_dead:
             self._changed.set()
 
     async def run(self) -> None:

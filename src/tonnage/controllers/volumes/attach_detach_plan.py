@@ -28,7 +28,6 @@ from typing import Final
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, attachment_name, unique_volume_name
-from tonnage.objects.taints import OUT_OF_SERVICE
 
 MAX_WAIT_FOR_UNMOUNT_S: Final = 360.0
 """How long a node that is not ready may keep a volume that nobody needs there."""
@@ -63,7 +62,7 @@ class NodeState:
         return cls(
             is_there=True,
             is_ready=node.is_ready,
-            is_out_of_service=any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints),
+            is_out_of_service=node.is_out_of_service,
             in_use=frozenset(node.status.volumes_in_use),
             has_driver=csi_node is not None and csi_node.driver(driver) is not None,
         )

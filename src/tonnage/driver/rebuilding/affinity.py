@@ -2,11 +2,12 @@
 
     the volume's home      a pod that uses it was placed elsewhere      node affinity
     ─────────────────      ──────────────────────────────────────      ─────────────
-    is gone, or cordoned   whether or not                               none: any node may take the volume over
+    is out of use          whether or not                               none: any node may take the volume over
     takes pods             yes, and none that stays is at home          none, until it is rebuilt there
     takes pods             no, or another that stays is at home,        the home
                            or it was sent where there is no room
 
+Out of use is a node that is gone, cordoned, or out of service by a person's word (the taint out-of-service).
 The home is where the contents are, which only the driver knows. So one rule serves every moment: a node that is
 cordoned, one that takes pods again, a volume that has just been rebuilt, and a start after a death at any instant.
 
@@ -26,7 +27,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from tonnage.driver.names import TOPOLOGY_KEY
-from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.document import Doc
 from tonnage.objects.node_selectors import NodeSelector
 
@@ -62,14 +63,11 @@ def _why_free(home: str, node: Node | None, placed_elsewhere: str) -> str:
         return f'Node "{home}" is gone'
     if node.spec.unschedulable:
         return f'Node "{home}" is unschedulable'
+    if is_out_of_use(node):
+        return f'Node "{home}" is out of service'
     if placed_elsewhere:
-        return f'Pod "{placed_elsewhere}" was placed elsewhere while node "{home}" was unschedulable'
+        return f'Pod "{placed_elsewhere}" was placed elsewhere while node "{home}" was out of use'
     return ""
-
-
-def is_schedulable(node: Node | None) -> bool:
-    """The node is there and not cordoned: the same question the scheduler asks before it sends a volume elsewhere."""
-    return node is not None and not node.spec.unschedulable
 
 
 def confined_to(node: str) -> Doc:

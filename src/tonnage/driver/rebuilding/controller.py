@@ -1,4 +1,4 @@
-"""`RebuildController` keeps the driver's half of KEP-5925's contract: volumes of an unschedulable node may move.
+"""`RebuildController` keeps the driver's half of KEP-5925's contract: volumes of a node out of use may move.
 
     async with RebuildController(driver, client, clock=clock) as rebuilding:      # the driver's hooks are set
         await rebuilding.run()
@@ -9,8 +9,9 @@ stands in `affinity`; here it is written, one volume at a time, and told by even
     cordon node-1 ──► AffinityUnset ──► a pod elsewhere ──► publish or stage on node-2 ──► VolumeRebuilt ──► AffinitySet
           └─ uncordon ──► AffinitySet, unless a pod is already placed elsewhere
 
-A pod that still runs on the cordoned node keeps its volume: only the affinity is unset, and the driver lets nobody
-have a volume that is published or staged on a node that is still there.
+The same happens when a node is deleted, or gets the taint out-of-service. A pod that still runs on the node keeps its
+volume: only the affinity is unset, and the driver lets nobody have a volume that is published or staged on a node that
+is there and not dead.
 
 It reconciles state and keeps no history: after a kill at any instant the next start puts every volume in order.
 """
@@ -27,9 +28,9 @@ from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock
 from tonnage.driver.driver import Driver
 from tonnage.driver.rebuild_hooks import RebuildHooks
-from tonnage.driver.rebuilding.affinity import Change, change_for, is_schedulable, pod_elsewhere
+from tonnage.driver.rebuilding.affinity import Change, change_for, pod_elsewhere
 from tonnage.errors import Invalid, NotFound
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
@@ -84,8 +85,9 @@ class RebuildController:
         )
 
     def is_gone(self, node: str) -> bool:
-        """The cluster is known, and this node is not in it."""
-        return self._nodes.is_synced and node not in self._nodes
+        """The cluster is known, and this node is not in it, or is dead by a person's word (`Node.is_dead`)."""
+        known = self._nodes.get(node)
+        return self._nodes.is_synced and (known is None or known.is_dead)
 
     async def __aenter__(self) -> Self:
         self._driver.hooks = self.hooks
@@ -127,7 +129,7 @@ class RebuildController:
             self._without_room.pop(self._handle(volume), None)
 
     def _node_changed(self, old: Node, new: Node) -> None:
-        if is_schedulable(old) != is_schedulable(new):
+        if is_out_of_use(old) != is_out_of_use(new):
             self._look_at(new)
 
     def _look_at(self, node: Node) -> None:
@@ -177,7 +179,7 @@ class RebuildController:
         that of nodes: before a volume is sent home, its claim is read.
         """
         claim = None
-        if volume.spec.node_affinity.required is None and is_schedulable(self._nodes.get(home)):
+        if volume.spec.node_affinity.required is None and not is_out_of_use(self._nodes.get(home)):
             claim = await self._claim_elsewhere(volume, home)
         if claim is None:
             self._settling_since_s.pop(volume.key, None)

@@ -50,7 +50,7 @@ class Rebuilder:
         if not core.settings.rebuild:
             raise StatusError(Code.FAILED_PRECONDITION, f"{where}: this driver does not rebuild volumes")
         if not self.may_leave(record.node):
-            raise StatusError(Code.FAILED_PRECONDITION, f"{where}: {record.node} is neither cordoned nor gone")
+            raise StatusError(Code.FAILED_PRECONDITION, f"{where}: {record.node} is not out of use")
 
     async def ensure_on(self, record: VolumeRecord, to_node: str) -> VolumeRecord:
         """The volume, living on that node. What is left of its use on nodes that are gone goes with the old place.

@@ -52,6 +52,7 @@ from tonnage.objects.core_v1.node import (
     NodeSpec,
     NodeStatus,
     NodeSystemInfo,
+    is_out_of_use,
 )
 from tonnage.objects.core_v1.persistent_volume import (
     BETA_STORAGE_CLASS,
@@ -242,4 +243,5 @@ __all__ = [
     "VsphereVirtualDiskVolumeSource",
     "WeightedPodAffinityTerm",
     "class_name_in",
+    "is_out_of_use",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tonnage.objects.meta import Condition, Object, Record, Time
-from tonnage.objects.taints import Taint
+from tonnage.objects.taints import OUT_OF_SERVICE, Taint
 from tonnage.quantity import Quantity
 
 
@@ -77,3 +77,18 @@ class Node(Object):
         """Its last status says so; whether it is still alive is the node lifecycle controller's to say."""
         ready = self.condition("Ready")
         return ready is not None and ready.is_true
+
+    @property
+    def is_out_of_service(self) -> bool:
+        """A person has said by a taint that the machine is down."""
+        return any(taint.key == OUT_OF_SERVICE for taint in self.spec.taints)
+
+    @property
+    def is_dead(self) -> bool:
+        """A person has said that the machine is down, and it does not report Ready: nothing runs there any more."""
+        return self.is_out_of_service and not self.is_ready
+
+
+def is_out_of_use(node: Node | None) -> bool:
+    """True if volumes may be rebuilt on other nodes (KEP-5925): the node is gone (None), cordoned or out of service."""
+    return node is None or node.spec.unschedulable or node.is_out_of_service

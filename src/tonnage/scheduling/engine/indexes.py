@@ -21,6 +21,7 @@ from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
 from tonnage.scheduling.volumes.attach.mounted_disks import MountedDisks
+from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
@@ -38,6 +39,7 @@ INDEXES: Final[tuple[type, ...]] = (
     StaticVolumes,
     AttachedVolumes,
     MissedTargets,
+    VolumePlaces,
     ToldRebuilds,
     TopologyKeys,
     MountedDisks,

@@ -60,6 +60,7 @@ from tonnage.scheduling.plugins.capacity_ration import CapacityRation
 from tonnage.scheduling.volumes import bind_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
+from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.bind_volumes import Assumed
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.claim_needs import needs_of_new_claims, offer_to_new_claims
@@ -72,6 +73,7 @@ from tonnage.scheduling.volumes.hints import volume_binding_events
 from tonnage.scheduling.volumes.plan import VolumePlan
 from tonnage.scheduling.volumes.pod_claims import claims_of, sorted_claims
 from tonnage.scheduling.volumes.profile_policy import profile_policy
+from tonnage.scheduling.volumes.rebuilds import is_node_out_of_use, why_rebuilt
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.shared_claims import rows_of_sharers
@@ -130,8 +132,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def indexes(self) -> Iterable[type]:
         kept = {Reservation.OBJECT: (Reservations,), Reservation.LEDGER: (Ledger,)}
-        always = (CapacityIndex, StaticVolumes, AttachedVolumes, MissedTargets, ToldRebuilds, TopologyKeys)
-        return (*always, *kept.get(self.reservation, ()))
+        moving = (AttachedVolumes, MissedTargets, VolumePlaces, ToldRebuilds)
+        return (CapacityIndex, StaticVolumes, *moving, TopologyKeys, *kept.get(self.reservation, ()))
 
     def counters(self) -> Iterable[PluginCounter]:
         told = "Bound claims whose volumes have to be rebuilt on another node (KEP-5925)."
@@ -185,8 +187,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if self.reservation is Reservation.LEDGER:
             cluster.index(Ledger).catch_up()  # nodes that changed their labels may have promises to move
         demand = demand_of(cluster, claims, is_joint=self.is_joint)
-        if self.is_joint and demand.bound:
-            demand = demand._replace(sharers=tuple(rows_of_sharers(cycle, demand.bound)))
+        if demand.rebuilds:
+            demand = demand._replace(sharers=tuple(rows_of_sharers(cycle, demand.rebuilds)))
         if cycle.nominated_here and self.is_joint:
             demand = self._with_nominated(cycle, demand)
         is_plain = not (demand.bound or demand.pinned or fit.has_free_volumes(demand))
@@ -395,7 +397,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         is_counted = [told.has(claim) for claim in sent]
         await bind_volumes.write(api, cycle.cluster.storage, assumed)
         for claim in sent:
-            why = self._why_rebuilt(cycle.cluster, claim)
+            why = why_rebuilt(cycle.cluster, claim)
             note = f"Volume of claim {claim.key} will be rebuilt on {node_name}: {why}"
             api.event(claim, RESCHEDULING, "Binding", note)
         self.reschedulings_total += is_counted.count(False)
@@ -409,18 +411,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         notes: Notes | None = cycle.state.get(self.name)
         for each in notes.demand.rebuilds if notes is not None else ():
             claim, told = each.claim, cycle.cluster.index(ToldRebuilds)
-            if told.has(claim) or not _is_out_of_use(cycle.cluster, claim.selected_node):
+            if told.has(claim) or not is_node_out_of_use(cycle.cluster, claim.selected_node):
                 continue
             told.add(claim)
             self.reschedulings_total += 1
-            why = self._why_rebuilt(cycle.cluster, claim)
+            why = why_rebuilt(cycle.cluster, claim)
             note = f"Volume of claim {claim.key} is to be rebuilt on another node: {why}; no node fits its pod now"
             yield EventToRecord(claim, RESCHEDULING, "Scheduling", note)
-
-    def _why_rebuilt(self, cluster: Cluster, claim: PersistentVolumeClaim) -> str:
-        """A claim as it was before it was sent elsewhere."""
-        before = claim.selected_node
-        return f"node {before} is out of use" if _is_out_of_use(cluster, before) else f"it did not arrive on {before}"
 
     # -- one cluster --------------------------------------------------------------------------------------------------
 
@@ -430,8 +427,3 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             policy = profile_policy(cluster, self._capacity, self.reservation, is_joint=self.is_joint)
             self._fit = VolumeFit(cluster, policy, is_joint=self.is_joint)
         return self._fit
-
-
-def _is_out_of_use(cluster: Cluster, node_name: str) -> bool:
-    row = cluster.row_of.get(node_name)
-    return row is None or bool(cluster.unschedulable[row])

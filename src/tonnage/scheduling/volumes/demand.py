@@ -3,12 +3,12 @@
     bound       stays with its volume; the node must be able to reach that
     pinned      is being provisioned for a node already (selected-node); only that node will do
     loose       takes a free volume that exists, or one is made
-    rebuilds    is bound, but its volume's node is cordoned or gone and the driver makes it anew elsewhere (KEP-5925);
+    rebuilds    is bound, but its driver would make its volume anew on other nodes than its home (KEP-5925);
                 `rebuilds.py` says which these are
 
 A claim to be rebuilt is counted like a loose one on every node but one, with three exceptions: its old selected-node
 does not pin it, its own volume is no free volume to bind, and it takes that volume's size, whatever the claim asks for.
-On the one node, if the pod puts up with it, it is bound like any other: its volume is there or on its way.
+On its home, if the pod puts up with that node, it is bound like any other: its volume is there or on its way.
 """
 
 from __future__ import annotations

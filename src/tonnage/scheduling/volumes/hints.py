@@ -4,7 +4,7 @@
 | claim added or changed    | if the pod mounts it                     |                                         |
 | volume added or changed   | always; here not if another claim has it |                                         |
 | class added or changed    | added; its topologies changed            | its capacity group or pool policy       |
-| node added or changed     | added; its labels changed                | deleted; cordoned, or back              |
+| node added or changed     | added; its labels changed                | deleted; out of use, or back            |
 | CSINode added or changed  | added; its migrated plugins changed      |                                         |
 | CSIDriver changed         | capacity off, for inline volumes         | it rebuilds volumes now (or when added) |
 |                           |                                          | its pool policy (or when it comes, goes)|
@@ -25,7 +25,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, class_name_in
+from tonnage.objects.core_v1 import (
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    class_name_in,
+    is_out_of_use,
+)
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
@@ -147,10 +154,10 @@ def after_driver_policy_change(pod: PodInfo, event: ClusterEvent, old: CSIDriver
 
 
 def after_node_leaves(pod: PodInfo, event: ClusterEvent, old: Node, new: Node | None) -> Hint:
-    """A node was deleted, cordoned, or is back: volumes that were made for it may be made anew elsewhere, or stay."""
+    """A node goes out of use or is back: volumes that were made for it may be made anew elsewhere, or stay."""
     if not pod.has_claims:
         return SKIP
-    return QUEUE if new is None or old.spec.unschedulable != new.spec.unschedulable else SKIP
+    return QUEUE if new is None or is_out_of_use(old) != is_out_of_use(new) else SKIP
 
 
 def after_rebuilding_starts(pod: PodInfo, event: ClusterEvent, old: CSIDriver | None, new: CSIDriver) -> Hint:

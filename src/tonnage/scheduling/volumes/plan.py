@@ -29,7 +29,7 @@ class StaticBinding(NamedTuple):
 class Provision(NamedTuple):
     """A claim whose volume is to be made here, of the room that `capacity` tells of; None where nobody keeps count.
 
-    `is_rebuild`: the claim is bound, its node is cordoned or gone, and the driver will make the volume anew (KEP-5925).
+    `is_rebuild`: the claim is bound, its volume is elsewhere, and the driver will make it anew here (KEP-5925).
     """
 
     claim: PersistentVolumeClaim

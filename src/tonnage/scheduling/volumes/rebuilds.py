@@ -1,26 +1,32 @@
 """Which bound volumes may be made anew on another node, where each needs no room, and how far a rebuild has come.
 
-KEP-5925 reclassifies a bound claim when its driver rebuilds volumes and the node that was selected for it is cordoned
-or gone. From then until the driver confines the volume to its new node, three things are known about it:
+KEP-5925 reclassifies a bound claim when its driver rebuilds volumes and the node that was selected for it is out of
+use. The letter leaves holes; what is known of a volume closes them:
 
-    selected-node    the node that was decided for last
+    selected-node    the node that was decided for last: the volume's home, if nothing below says otherwise
     the mark         tonnage.dev/rebuild-target, written with selected-node: that decision was a rebuild
     node affinity    unset while the volume may move; set again by the driver where it has arrived (KEP-5381)
+    its place        where it is attached, was attached last or was confined last (`attach/volume_places.py`)
 
-and they are read like this:
+They are read like this, for volumes of drivers that rebuild:
 
-    affinity            selected-node        mark               the claim
-    ────────            ─────────────        ────               ─────────
-    admits one node     any                  any                is bound; its volume is on that node: home needs no room
-    admits no node      any                  any                is bound, and nowhere within reach
-    unset               any                  = selected-node    is on its way there: no room needed there, unless it did
-                                                                not arrive (`attach/missed_targets.py`: refused, or
-                                                                elsewhere meanwhile); needed on every other node
-    otherwise           takes pods           not so             is bound, and goes wherever the affinity admits
-    otherwise           cordoned or gone     not so             is rebuilt on every node but that one
+    affinity               the claim
+    ────────               ─────────
+    admits one node        is bound; its volume is on that node, whatever selected-node says: home needs no room
+    admits no node         is bound, and nowhere within reach
+    admits several nodes   is bound, and goes wherever the affinity admits, while selected-node is in use or missing;
+                           is rebuilt on every node but that one when it is cordoned, out of service or gone
+    unset                  needs no room on one node at most, and is rebuilt on every other:
+                             attached somewhere          there
+                             mark = selected-node        there: it is on its way, and the room was promised to it
+                             its last place is known     there
+                             else                        on selected-node; without one, on no node
 
-The mark is never taken off: it says something only while it equals selected-node and the affinity is unset. What is
-decided for an unmarked volume is the KEP's letter.
+    A selected-node where it did not arrive (`attach/missed_targets.py`: refused, or elsewhere since) does not count.
+
+Whether the one node takes pods is for other filters to say: if its home is cordoned, and the pod tolerates that, the
+pod may go there, and its volume stays where it is. The mark is never taken off: it says something only while it equals
+selected-node and the affinity is unset.
 """
 
 from __future__ import annotations
@@ -31,9 +37,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, is_out_of_use
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
+from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.scheduling.volumes.migrated_affinity import reachable
 
@@ -60,16 +67,31 @@ def rebuilds_of(
     storage = cluster.storage
     for claim, volume in bound:
         of_class = storage.classes.get(claim.class_name)
-        if of_class is None or volume is None or not claim.selected_node:
+        if of_class is None or volume is None or not rebuilds_volumes(storage.drivers.get(of_class.provisioner)):
             continue
-        if not rebuilds_volumes(storage.drivers.get(of_class.provisioner)):
-            continue
-        row = cluster.row_of.get(claim.selected_node, -1)
-        if is_on_its_way(claim, volume):
-            is_missed = cluster.index(MissedTargets).has(volume.name, claim.selected_node)
-            yield Rebuild(claim, -1 if is_missed else row)
-        elif (row < 0 or cluster.unschedulable.item(row)) and _may_move(cluster, volume, claim.selected_node):
-            yield Rebuild(claim, row)
+        selected = claim.selected_node
+        if volume.spec.node_affinity.required is None:
+            yield Rebuild(claim, _home_row(cluster, claim, volume))
+        elif selected and is_node_out_of_use(cluster, selected) and _confined_row(cluster, volume, selected) is None:
+            yield Rebuild(claim, cluster.row_of.get(selected, -1))
+
+
+def is_node_out_of_use(cluster: Cluster, node_name: str) -> bool:
+    """Whether the node of this name is gone, cordoned or out of service."""
+    row = cluster.row_of.get(node_name)
+    return is_out_of_use(cluster.nodes[row] if row is not None else None)
+
+
+def why_rebuilt(cluster: Cluster, claim: PersistentVolumeClaim) -> str:
+    """Why a claim, as it was before it was sent elsewhere, is rebuilt."""
+    before, volume = claim.selected_node, cluster.storage.volumes.get(claim.spec.volume_name)
+    if not before:
+        return "it may move, and no node is selected for it"
+    if is_node_out_of_use(cluster, before):
+        return f"node {before} is out of use"
+    if volume is not None and is_on_its_way(claim, volume):
+        return f"it did not arrive on {before}"
+    return f"its pod was placed there, and not on {before}"
 
 
 def is_on_its_way(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
@@ -89,16 +111,30 @@ def progress_of(cluster: Cluster, volume: PersistentVolume, node_name: str) -> P
     return Progress.ARRIVED if is_there else Progress.ELSEWHERE
 
 
-def _may_move(cluster: Cluster, volume: PersistentVolume, selected_node: str) -> bool:
-    """Whether the affinity admits another node than the one that the volume is on.
+def _home_row(cluster: Cluster, claim: PersistentVolumeClaim, volume: PersistentVolume) -> int:
+    """The row where a volume without affinity needs no room; -1 if its node is gone or not known."""
+    places, selected = cluster.index(VolumePlaces), claim.selected_node
+    if attached := places.attached_to(volume.name):
+        return cluster.row_of.get(selected if selected in attached else min(attached), -1)
+    is_missed = not selected or cluster.index(MissedTargets).has(volume.name, selected)
+    last = places.last_known(volume.name)
+    if last is not None and (is_missed or not is_on_its_way(claim, volume)):
+        row = cluster.row_of.get(last, -1) if isinstance(last, str) else _confined_row(cluster, last, selected)
+        if row is not None:
+            return row
+    return -1 if is_missed else cluster.row_of.get(selected, -1)
 
-    Where it admits one node alone, the volume is there; but a node that is gone counts as admitted if it is named.
+
+def _confined_row(cluster: Cluster, volume: PersistentVolume, selected_node: str) -> int | None:
+    """The row of the one node that a set affinity admits, -1 if it admits none; None if it admits several.
+
+    A selected node that is gone counts as admitted if the affinity names it.
     """
+    rows = np.flatnonzero(reachable(cluster, volume, cluster.all_rows))
     required = volume.spec.node_affinity.required
-    if required is None:
-        return True
-    admitted = int(np.count_nonzero(reachable(cluster, volume, cluster.all_rows)))
-    if admitted != 1:
-        return admitted > 1
-    named = {value for term in required.node_selector_terms for each in term.match_expressions for value in each.values}
-    return selected_node not in cluster.row_of and selected_node in named
+    if len(rows) == 0 or required is None:
+        return -1
+    terms = required.node_selector_terms
+    named = {value for term in terms for each in term.match_expressions for value in each.values}
+    is_gone = selected_node not in cluster.row_of and selected_node in named
+    return int(rows[0]) if len(rows) == 1 and not is_gone else None

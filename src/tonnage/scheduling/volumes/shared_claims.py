@@ -1,9 +1,11 @@
-"""Pods that share a ReadWriteOnce claim stay together, with KEP-5925's gate.
+"""Pods that share a ReadWriteOnce claim stay together while their volume's place is open, with KEP-5925's gate.
 
 A volume that one node at a time may have is where the pods are that use it. While its node affinity is set, that holds
-them together; while it is unset, because the volume is on its way to another node, or because it never had one, nothing
-does, and two pods of one claim on two nodes wait for each other for ever ("already exclusively attached"). So a pod
-goes where a living pod of the same claim is
+them together. While its driver may rebuild it elsewhere (`rebuilds.py`), nothing does, and two pods of one claim on
+two nodes wait for each other for ever ("already exclusively attached"). All other volumes are left as upstream has
+them: pods of network volumes, and of drivers that do not rebuild, run apart if they can.
+
+A pod of such a volume goes where a living pod of the same claim is
 
     bound or assumed     it is among the residents of a node
     expected             it is nominated to a node, and comes before this pod: by priority, then by age
@@ -28,20 +30,21 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.migrated_affinity import reachable
+from tonnage.scheduling.volumes.rebuilds import Rebuild
 
 _ONE_NODE = "ReadWriteOnce"
 _MANY_NODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-def rows_of_sharers(
-    cycle: Cycle, bound: Iterable[tuple[PersistentVolumeClaim, PersistentVolume | None]]
-) -> Iterator[tuple[Key, frozenset[int]]]:
+def rows_of_sharers(cycle: Cycle, rebuilds: Iterable[Rebuild]) -> Iterator[tuple[Key, frozenset[int]]]:
     """The claims that others have in use, each with the rows on which they do: this pod has to go to one of them.
 
-    No row at all: a node that is gone has the volume, and nobody gets it for now.
+    `rebuilds`: the pod's claims whose volumes may be rebuilt elsewhere. No row at all: a node that is gone has the
+    volume, and nobody gets it for now.
     """
-    for claim, volume in bound:
+    for claim, _ in rebuilds:
+        volume = cycle.cluster.storage.volumes.get(claim.spec.volume_name)
         if volume is None:
             continue
         rows = _rows_of(cycle, claim, volume) if is_of_one_node(claim, volume) else frozenset()

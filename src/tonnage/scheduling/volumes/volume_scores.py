@@ -2,7 +2,8 @@
 
 A node where the pod takes volumes that exist is scored by how well those are filled; else by the capacity objects its
 new volumes would be made of. The basis is chosen per node, as upstream does. Classes of which nobody keeps count are
-left out; with none left, a node scores 0. With KEP-5925's gate what is promised of an object is not free, and where
+left out; with none left, a node scores 0. A node in use that has all volumes of a pod, which would be rebuilt on any
+other (KEP-5925), has the highest score. With KEP-5925's gate what is promised of an object is not free, and where
 several objects of a class would do, the one with most free bytes counts; without it the first does, as upstream has it.
 """
 
@@ -12,8 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tonnage.objects.core_v1 import is_out_of_use
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
 from tonnage.scheduling.configuration.shapes import Shape
+from tonnage.scheduling.framework import MAX_SCORE
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.demand import Demand
 from tonnage.scheduling.volumes.free_storage_scores import added, class_score, class_scores, mean, mean_of
@@ -73,7 +76,8 @@ class VolumeScores:
         """Rows of a pod that may take volumes which exist, or whose claims are not all alike everywhere."""
         found = self._of(fit, demand, demand.rebuilds, rows)
         for place, row, left in fit.own_rows(demand, rows):
-            found[place] = self._of(fit, demand, left, slice(row, row + 1))[0]
+            is_all_there = not (left or demand.loose or demand.pinned or is_out_of_use(fit.cluster.nodes[row]))
+            found[place] = MAX_SCORE if is_all_there else self._of(fit, demand, left, slice(row, row + 1))[0]
         return found
 
     def _of(self, fit: VolumeFit, demand: Demand, rebuilds: Sequence[Rebuild], rows: Rows) -> Ints:

@@ -30,8 +30,8 @@ def shared(modes: tuple[str, ...] = ("ReadWriteOnce",), **options: Any) -> tuple
 
 
 def rig_with(*objects: Object, **settings: Any) -> Rig:
-    rig = Rig(node("a"), node("b"), node("c"), driver(rebuilding=True), **settings)
-    rig.put(*objects)
+    rig = Rig(*map(node, "abc"), *(capacity("fast", name, "100Gi") for name in "abc"), **settings)
+    rig.put(driver(rebuilding=True), *objects)
     return rig
 
 
@@ -64,6 +64,30 @@ def test_a_volume_that_offers_more_than_was_asked_for_keeps_nobody_together():
     rig = rig_with(*shared(), on("b"))
     rig.put(volume("pv-data", "20Gi", claim="default/data", modes=("ReadWriteOnce", "ReadWriteMany")))
     assert rig.nodes(SECOND) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(driver(rebuilding=False), id="a driver that does not rebuild"),
+        pytest.param(driver(rebuilding=False, attachRequired=False), id="one without attachments, as NFS has"),
+        pytest.param(driver(rebuilding=False, capacity=False), id="one that publishes no capacity"),
+    ],
+)
+def test_pods_of_a_volume_that_is_never_rebuilt_run_apart_as_upstream_has_it(other: Object):
+    rig = rig_with(*shared(), other, on("b"))
+    assert rig.nodes(SECOND) == ["a", "b", "c"]
+    # Nor are they held by a node that is gone.
+    rig.put(on("d", name="third"), attachment("va", "pv-data", "d"))
+    assert rig.nodes(SECOND) == ["a", "b", "c"]
+
+
+def test_pods_of_a_volume_that_several_nodes_reach_run_apart_until_its_home_is_out_of_use():
+    """Its affinity is set, so that its place is not open; with a home out of use it is about to be."""
+    rig = rig_with(*shared(on=["a", "b"]), on("b"))
+    assert rig.nodes(SECOND) == ["a", "b"]
+    rig.put(node("a", unschedulable=True), on("c", name="third"))
+    assert rig.nodes(SECOND) == ["b"]
 
 
 def test_without_the_gate_nothing_keeps_them_together():
@@ -101,7 +125,6 @@ def test_a_pod_that_cannot_have_the_volume_where_it_is_holds_nobody():
 def test_others_wait_for_a_pod_that_has_the_volume_attached_on_a_node_that_is_gone(modes: tuple[str, ...]):
     """Nobody is given the volume before that pod is deleted, and its node may be back first."""
     rig = rig_with(*shared(modes), on("d"), attachment("va", "pv-data", "d"))
-    rig.put(*(capacity("fast", name, "100Gi") for name in "abc"))
     assert rig.reasons(SECOND) == {"a": (APART,), "b": (APART,), "c": (APART,)}
     (told,) = {each["miss"] for node in rig.engine.explain(SECOND).document()["volumes"].values() for each in node}
     assert told == "a pod that shares the claim has it attached on d, which is gone"
@@ -192,7 +215,9 @@ def test_a_pod_of_higher_priority_does_not_follow_one_of_lower():
 
 @pytest.mark.parametrize("selected", ["", "gone"], ids=["to be made", "to be rebuilt"])
 def test_what_two_pods_share_takes_room_once_also_while_one_is_only_expected(selected: str):
-    rig = rig_with(nominated("first", "b"), capacity("fast", "b", "20Gi"), reservation="Object")
+    rig = rig_with(*(capacity("fast", name, free) for name, free in (("a", "1Gi"), ("b", "20Gi"), ("c", "1Gi"))))
+    rig.use(reservation="Object")
+    rig.put(nominated("first", "b"))
     if selected:
         rig.put(volume("pv-data", "20Gi", claim="default/data"))
         rig.put(claim("data", "20Gi", volume="pv-data", selected_node=selected))

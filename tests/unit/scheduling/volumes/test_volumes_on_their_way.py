@@ -131,9 +131,9 @@ def test_a_volume_on_its_way_to_a_node_that_is_gone_needs_room_on_every_node():
         pytest.param(claim("data", "20Gi", volume="pv-data", selected_node="small"), id="no mark"),
     ],
 )
-def test_a_volume_without_the_mark_follows_the_letter_and_is_reachable_from_everywhere(unmarked: PersistentVolumeClaim):
+def test_a_volume_without_the_mark_is_on_its_selected_node_and_needs_room_on_others(unmarked: PersistentVolumeClaim):
     rig = rig_with(CORDONED, unmarked, node("other"), capacity("fast", "other", "5Gi"))
-    assert rig.nodes(WEB) == ["large", "small", "other"]
+    assert rig.nodes(WEB) == ["large", "small"] and rig.reasons(WEB)["other"] == (FULL,)
 
 
 def test_a_volume_that_has_arrived_is_there_whatever_its_mark_says():

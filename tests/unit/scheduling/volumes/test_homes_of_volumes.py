@@ -1,0 +1,211 @@
+"""Where a volume without node affinity is, and that every other node is judged by capacity (DESIGN 4.5).
+
+`pv-data` (20Gi) is on `home`, which has nothing left; `large` has 20Gi free, `small` has 10Gi. The driver rebuilds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from volume_rig import ELSEWHERE, FULL, Rig, Server
+
+from tonnage.objects.core_v1 import Node, PersistentVolume
+from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET, SELECTED_NODE
+from tonnage.objects.meta import Object
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
+
+WEB = pod_with("web", "data")
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+OUT_OF_USE = [
+    pytest.param(node("home", unschedulable=True), id="cordoned"),
+    pytest.param(node("home", taints=[OUT_OF_SERVICE]), id="out of service"),
+    pytest.param(None, id="gone"),
+]
+
+
+def pv(**options: Any) -> PersistentVolume:
+    return volume("pv-data", "20Gi", claim="default/data", **options)
+
+
+def rig_with(*objects: Object, selected_node: str = "home", **settings: Any) -> Rig:
+    rooms = (capacity("fast", name, free) for name, free in (("home", "0"), ("large", "20Gi"), ("small", "10Gi")))
+    rig = Rig(*map(node, ("home", "large", "small")), *rooms, **settings)
+    rig.put(driver(rebuilding=True), pv(), claim("data", "20Gi", volume="pv-data", selected_node=selected_node))
+    rig.put(*objects)
+    return rig
+
+
+def take_out_of_use(rig: Rig, home: Node | None) -> None:
+    if home is None:
+        rig.remove(Node, "home")
+    else:
+        rig.put(home)
+
+
+# -- selected-node is home --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("out", OUT_OF_USE)
+@pytest.mark.parametrize("reservation", ["Ledger", "Object"])
+def test_after_a_cancelled_drain_the_volume_is_at_home_and_elsewhere_it_needs_room(out: Node | None, reservation: str):
+    rig = rig_with(capacity("fast", "large", "19Gi"), reservation=reservation)
+    take_out_of_use(rig, out)
+    assert rig.nodes(WEB) == []
+    rig.put(node("home"))
+    assert rig.nodes(WEB) == ["home"] and rig.reasons(WEB) == {"large": (FULL,), "small": (FULL,)}
+    assert rig.planned(WEB, "home") == {"data": "bound pv-data"}
+
+
+def test_a_home_that_never_went_keeps_its_volume_and_another_node_promises_the_room():
+    """The pod cannot run at home for another reason: its CPU, say."""
+    rig = rig_with(node("home", taints=["busy:NoSchedule"]), reservation="Ledger")
+    assert rig.place(WEB) == "large"
+    (hold,) = rig.cluster.index(Ledger).holds()
+    assert (hold.capacity, hold.bytes) == ("kube-system/fast-large", 20 << 30)
+    assert rig.nodes(rig.pod("db", "1Gi")) == ["small"]
+
+
+def test_at_home_a_pod_is_better_off_than_where_its_volume_would_be_rebuilt():
+    rig = rig_with()
+    scores = rig.scores(WEB)
+    assert scores["home"] == 100 > scores["large"]
+
+
+@pytest.mark.parametrize("out", OUT_OF_USE)
+def test_a_pod_that_waits_is_tried_when_its_home_goes_out_of_use_and_when_it_is_back(out: Node | None):
+    rig = rig_with(capacity("fast", "large", "1Gi"), node("home", taints=["busy:NoSchedule"]), WEB)
+    refuse(rig)
+    assert rig.engine.pop() is None
+    take_out_of_use(rig, out)
+    refuse(rig)
+    rig.put(node("home"))
+    assert place_next(rig) == "home"
+
+
+def place_next(rig: Rig) -> str:
+    """Try the pod that is woken; the node, empty if it fits nowhere and waits again."""
+    queued = rig.engine.pop()
+    assert queued is not None, "nobody was woken"
+    attempt = rig.engine.attempt(queued)
+    if attempt.placement is not None:
+        return attempt.placement.node
+    assert attempt.decision is not None and attempt.decision.diagnosis is not None
+    rig.engine.requeue(queued, WEB, plugins=attempt.decision.diagnosis.rejecting_plugins())
+    return ""
+
+
+def refuse(rig: Rig) -> None:
+    assert place_next(rig) == ""
+
+
+# -- out of service ---------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_out_of_service_is_out_of_use_and_told_of_as_such():
+    rig = rig_with(node("home", taints=[OUT_OF_SERVICE]), capacity("fast", "large", "1Gi"))
+    attempt = rig.engine.place(PodInfo(WEB))
+    assert [each.note for each in rig.engine.events_to_record(attempt)] == [
+        "Volume of claim default/data is to be rebuilt on another node: node home is out of use; "
+        "no node fits its pod now"
+    ]
+
+
+def test_a_volume_that_several_nodes_reach_leaves_a_home_that_is_out_of_service():
+    rig = rig_with(pv(on=["home", "large", "small"]), node("home", taints=[OUT_OF_SERVICE]))
+    assert rig.nodes(WEB) == ["large"] and rig.reasons(WEB)["small"] == (FULL,)
+
+
+def test_a_home_out_of_service_that_the_pod_tolerates_stays_a_candidate():
+    tolerant = pod_with("web", "data", spec={"tolerations": [{"operator": "Exists"}]})
+    assert rig_with(node("home", taints=[OUT_OF_SERVICE])).nodes(tolerant) == ["home", "large"]
+
+
+# -- no selected-node -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("out", OUT_OF_USE)
+def test_without_selected_node_every_node_is_judged(out: Node | None):
+    """A volume of an Immediate class, or one bound anew by volumeName."""
+    rig = rig_with(storage_class(delayed=False), selected_node="")
+    take_out_of_use(rig, out)
+    assert rig.nodes(WEB) == ["large"] and rig.reasons(WEB)["small"] == (FULL,)
+
+
+async def test_a_claim_without_selected_node_gets_one_with_the_mark_and_the_room_is_promised():
+    rig = rig_with(node("home", unschedulable=True), selected_node="", reservation="Ledger")
+    assert rig.place(WEB) == "large"
+    api = Server(rig)
+    assert (await rig.plugin.pre_bind(rig.placed["web"].cycle, "large", api)).is_success
+    asked = {SELECTED_NODE: "large", REBUILD_TARGET: "large"}
+    assert api.patches == [("default/data", {"metadata": {"annotations": asked}})]
+    assert [note for _, _, note in api.events] == [
+        "Volume of claim default/data will be rebuilt on large: it may move, and no node is selected for it"
+    ]
+    assert [hold.bytes for hold in rig.cluster.index(Ledger).holds()] == [20 << 30]
+    rig.put(claim("data", "20Gi", volume="pv-data", selected_node="large", metadata={"annotations": asked}))
+    rig.use(reservation="Ledger")  # a restart
+    assert [hold.bytes for hold in rig.cluster.index(Ledger).holds()] == [20 << 30]
+
+
+def test_an_affinity_that_confines_the_volume_says_where_it_is_without_selected_node():
+    rig = rig_with(pv(on="small"), selected_node="")
+    assert rig.nodes(WEB) == ["small"] and rig.reasons(WEB)["large"] == (ELSEWHERE,)
+
+
+# -- what else tells where it is --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("selected_node", ["", "small", "never-was"], ids=["none", "stale", "stale and gone"])
+def test_an_attachment_tells_where_the_volume_is(selected_node: str):
+    rig = rig_with(attachment("va", "pv-data", "home"), selected_node=selected_node)
+    assert rig.nodes(WEB) == ["home", "large"]
+    # It stays there when it is detached.
+    rig.engine.delete(attachment("va", "pv-data", "home"))
+    assert rig.nodes(WEB) == ["home", "large"] and rig.reasons(WEB) == {"small": (FULL,)}
+
+
+@pytest.mark.parametrize("selected_node", ["", "small", "never-was"], ids=["none", "stale", "stale and gone"])
+@pytest.mark.parametrize("out", OUT_OF_USE)
+def test_a_volume_that_was_confined_is_where_it_was_when_its_affinity_is_unset(out: Node | None, selected_node: str):
+    rig = rig_with(pv(on="home"), selected_node=selected_node)
+    take_out_of_use(rig, out)
+    rig.put(pv())
+    assert rig.nodes(WEB) == ["large"] and rig.reasons(WEB)["small"] == (FULL,)
+    rig.put(node("home"))
+    assert sorted(rig.nodes(WEB)) == ["home", "large"]
+    assert rig.planned(WEB, "home") == {"data": "bound pv-data"}
+
+
+def test_where_it_is_attached_later_counts_more_than_where_it_was_confined():
+    rig = rig_with(pv(on="home"), selected_node="")
+    rig.put(pv(), attachment("va", "pv-data", "small"))
+    rig.engine.delete(attachment("va", "pv-data", "small"))
+    # Home would have to hold it anew, and has nothing left.
+    assert rig.nodes(WEB) == ["large", "small"] and rig.reasons(WEB) == {"home": (FULL,)}
+
+
+def test_a_volume_that_was_refused_on_its_way_is_still_at_home():
+    marked = {"annotations": {REBUILD_TARGET: "small"}}
+    rig = rig_with(pv(on="home"), node("home", unschedulable=True))
+    rig.put(pv(), claim("data", "20Gi", volume="pv-data", selected_node="small", metadata=marked))
+    assert rig.nodes(WEB) == ["large", "small"]
+    rig.put(attachment("va", "pv-data", "small", error="no pool has room"), node("home"))
+    assert rig.nodes(WEB) == ["home", "large"] and rig.reasons(WEB) == {"small": (FULL,)}
+
+
+def test_a_volume_on_its_way_that_is_still_attached_at_home_has_its_room_at_the_target():
+    marked = {"annotations": {REBUILD_TARGET: "large"}}
+    rig = rig_with(node("home", unschedulable=True), attachment("va", "pv-data", "home"), reservation="Ledger")
+    rig.put(claim("data", "20Gi", volume="pv-data", selected_node="large", metadata=marked))
+    # The 20Gi that are promised on large are its own.
+    assert rig.nodes(WEB) == ["large"] and rig.nodes(rig.pod("db", "5Gi")) == ["small"]
+
+
+def test_an_affinity_that_named_several_nodes_tells_nothing_and_selected_node_does():
+    rig = rig_with(pv(on=["home", "small"]))
+    rig.put(pv())
+    assert rig.nodes(WEB) == ["home", "large"]
