@@ -25,6 +25,7 @@ from tonnage.testing.processes import Up, start_up
 T = TypeVar("T")
 
 PATIENCE_S = 30.0
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _TOPOLOGY_KEY = "topology.tonnage.dev/node"
 
 
@@ -80,11 +81,13 @@ class Scene:
         FaultFile(self.up.folder / "faults.json").write(faults)
 
     def clear_away(self) -> None:
-        """Delete the namespace, and wait until its room is free again for whoever comes next."""
+        """Take nodes into use, delete the namespace, and wait until its room is free again for whoever comes next."""
         self.fault()
         for node in self.items("/api/v1/nodes"):
-            if node["spec"].get("unschedulable"):
-                self.up.patch(f"/api/v1/nodes/{node['metadata']['name']}", {"spec": {"unschedulable": None}})
+            left = [each for each in node["spec"].get("taints", ()) if each["key"] != OUT_OF_SERVICE]
+            if node["spec"].get("unschedulable") or left != node["spec"].get("taints", []):
+                spec = {"unschedulable": None, "taints": left}
+                self.up.patch(f"/api/v1/nodes/{node['metadata']['name']}", {"spec": spec})
         self.up.delete(f"/api/v1/namespaces/{self.namespace}")
         self.until(
             f"{self.namespace} to be gone",

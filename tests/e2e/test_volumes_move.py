@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 import yaml
-from scene import Scene, whole_cluster
+from scene import OUT_OF_SERVICE, Scene, whole_cluster
 
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
@@ -188,6 +188,26 @@ def test_a_node_that_is_gone_gives_its_volumes_away_too(scene: Scene, remove: Ca
     assert scene.event("CapacityAwareRescheduling", "data-db-0")["message"] == (
         f"Volume of claim {scene.namespace}/data-db-0 will be rebuilt on {node}: node {home} is out of use"
     )
+
+
+def test_a_dead_node_gives_its_volumes_away_once_a_person_says_so(scene: Scene):
+    """The node stops and is NotReady: nothing moves. Then it gets the taint out-of-service."""
+    home, volume = started(scene, "80Gi")
+    before = (scene.pod("db-0") or {})["metadata"]["uid"]
+    scene.fault(Fault("node-stopped", home))
+    lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "it stopped"}
+    scene.up.patch(f"/api/v1/nodes/{home}/status", {"status": {"conditions": [lost]}})
+    scene.until(
+        f"{home} to be found unreachable",
+        lambda: "unreachable" in str(scene.up.get(f"/api/v1/nodes/{home}").body["spec"].get("taints")),
+    )
+    assert (scene.pod("db-0") or {})["metadata"]["uid"] == before
+    scene.kubectl("taint", "nodes", home, f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute")
+    found = scene.running("db-0", not_on=home)
+    assert found["spec"]["nodeName"] == ({"node-1", "node-2"} - {home}).pop()
+    assert note(scene, volume) == "remember me"
+    assert scene.event("CapacityAwareRescheduling", "data-db-0")["message"].endswith(f"node {home} is out of use")
+    assert scene.event("AffinityUnset", "data-db-0")["message"].startswith(f'Node "{home}" is out of service')
 
 
 @pytest.mark.slow

@@ -84,6 +84,7 @@ class CommandLines:
             # ours, and figures are wanted fresh.
             "provisioner": (
                 *("--csi-address", controller, "--strict-topology", "true"),
+                "--capacity-for-immediate-binding",  # volumes of such classes are rebuilt too, where there is room
                 *("--kube-api-qps", "1000", "--kube-api-burst", "2000"),
                 *("--kube-api-capacity-qps", "200", "--kube-api-capacity-burst", "400", "--capacity-threads", "4"),
             ),

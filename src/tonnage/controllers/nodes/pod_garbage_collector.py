@@ -8,8 +8,8 @@
 | ended, and more than `--terminated-pod-gc-threshold` have ended  | the oldest, evicted ones first                    |
 
 A round every 20 seconds looks at all of them, as upstream's podgc does; one comes earlier when a node goes or is
-declared dead, and when a quarantine ends. Whether a node is really gone the server is asked. A pod that has not ended
-is marked Failed first, so that its controller makes another.
+declared dead, when a pod on a dead node is deleted, and when a quarantine ends. Whether a node is really gone the
+server is asked. A pod that has not ended is marked Failed first, so that its controller makes another.
 """
 
 from __future__ import annotations
@@ -84,10 +84,17 @@ class PodGCController:
         self._missing_since_s: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._nodes.add_handlers(on_update=self._node_updated, on_delete=lambda _: self._changed.set())
+        self._pods.add_handlers(on_update=self._pod_updated)
 
     def _node_updated(self, old: Node, new: Node) -> None:
         if new.is_dead and not old.is_dead:
             self._changed.set()
+
+    def _pod_updated(self, old: Pod, new: Pod) -> None:
+        if new.metadata.is_terminating and not old.metadata.is_terminating:
+            node = self._nodes.get(new.spec.node_name)
+            if node is not None and node.is_dead:
+                self._changed.set()
 
     async def run(self) -> None:
         """Look every `check_every_s`, or earlier, until cancelled."""

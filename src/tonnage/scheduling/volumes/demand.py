@@ -90,13 +90,22 @@ def by_size(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVolumeCla
 
 def counted_bytes(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool = False) -> int | None:
     """The bytes that must be free for a claim; None when nobody checks: no such driver, one that does not publish its
-    capacity, or a claim that does not say how much it wants. With `is_rebuild`, those that its volume has."""
+    capacity, or a claim that does not say how much it wants. With `is_rebuild`, those that its volume has.
+
+    Provisioners publish nothing for Immediate classes unless they are told to (--capacity-for-immediate-binding):
+    without any object of such a class nobody can check either.
+    """
     size = size_to_make(claim, storage, is_rebuild=is_rebuild)
     if size is None:
         return None
     of_class = storage.classes.get(claim.class_name)
     driver = storage.drivers.get(of_class.provisioner) if of_class is not None else None
-    return size.value() if driver is not None and driver.spec.storage_capacity else None
+    if of_class is None or driver is None or not driver.spec.storage_capacity:
+        return None
+    is_published = of_class.waits_for_consumer or any(
+        each.storage_class_name == of_class.name for each in storage.capacities.values()
+    )
+    return size.value() if is_published or not is_rebuild else None
 
 
 def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: bool) -> Quantity | None:

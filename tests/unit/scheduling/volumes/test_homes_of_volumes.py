@@ -135,6 +135,15 @@ def test_without_selected_node_every_node_is_judged(out: Node | None):
     assert rig.nodes(WEB) == ["large"] and rig.reasons(WEB)["small"] == (FULL,)
 
 
+def test_a_volume_of_an_immediate_class_without_published_capacity_goes_anywhere():
+    """external-provisioner publishes none for such classes by default; nobody could ever say that there is room."""
+    rig = rig_with(storage_class("soon", delayed=False), node("home", unschedulable=True))
+    rig.put(claim("data", "20Gi", class_name="soon", volume="pv-data"))
+    assert rig.nodes(WEB) == ["large", "small"] and rig.planned(WEB, "small") == {"data": "rebuilt"}
+    rig.put(capacity("soon", "large", "20Gi"))
+    assert rig.nodes(WEB) == ["large"]
+
+
 async def test_a_claim_without_selected_node_gets_one_with_the_mark_and_the_room_is_promised():
     rig = rig_with(node("home", unschedulable=True), selected_node="", reservation="Ledger")
     assert rig.place(WEB) == "large"
