@@ -105,6 +105,23 @@ class ObjectMeta(Record):
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
+class ManagedFieldsEntry(Record):
+    """One writer's share of an object, as far as we read it: when it wrote last."""
+
+    time: Time | None = None
+
+
+class StampedMeta(ObjectMeta):
+    """Metadata that tells when an object was last written, where the server keeps that."""
+
+    managed_fields: tuple[ManagedFieldsEntry, ...] = ()
+
+    @property
+    def updated_at(self) -> datetime | None:
+        """The last write by anybody; None when it is not told."""
+        return max((each.time for each in self.managed_fields if each.time is not None), default=None)
+
+
 def split_key(key: Key) -> tuple[str, str]:
     """Namespace and name of a key; the namespace is empty for what has none."""
     namespace, _, name = key.rpartition("/")

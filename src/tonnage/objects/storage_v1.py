@@ -14,7 +14,7 @@ from datetime import datetime
 import msgspec
 
 from tonnage.clock import InvalidTime, parse_rfc3339
-from tonnage.objects.meta import Object, ObjectMeta, Record, Time
+from tonnage.objects.meta import Object, Record, StampedMeta, Time
 from tonnage.objects.node_selectors import TopologySelectorTerm
 from tonnage.objects.selectors import LabelSelector
 from tonnage.quantity import Quantity
@@ -153,23 +153,6 @@ class CSINode(Object):
     def driver(self, name: str) -> CSINodeDriver | None:
         """The driver of that name, None while it is not installed on the node."""
         return next((driver for driver in self.spec.drivers if driver.name == name), None)
-
-
-class ManagedFieldsEntry(Record):
-    """One writer's share of an object, as far as we read it: when it wrote last."""
-
-    time: Time | None = None
-
-
-class StampedMeta(ObjectMeta):
-    """Metadata that tells when an object was last written, where the server keeps that."""
-
-    managed_fields: tuple[ManagedFieldsEntry, ...] = ()
-
-    @property
-    def updated_at(self) -> datetime | None:
-        """The last write by anybody; None when it is not told."""
-        return max((each.time for each in self.managed_fields if each.time is not None), default=None)
 
 
 class CSIStorageCapacity(Object):

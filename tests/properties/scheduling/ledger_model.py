@@ -40,6 +40,15 @@ class Record:
     has_claim: bool = True
     size: Quantity | None = None
     """Of what was left behind; of others it is read off their claims."""
+    decided_tick: int = 0
+    order: int = 0
+    """Whose volume existed first."""
+    volume_size: int | None = None
+    """Of the volume that was made for the claim, bound or not."""
+
+    @property
+    def is_made(self) -> bool:
+        return self.made_step is not None or (self.volume_size is not None and not self.is_rebuild)
 
 
 class LedgerModel:
@@ -58,6 +67,9 @@ class LedgerModel:
         """By object, the tick of its last refresh; all refreshes are counted."""
         self.tick = 0
         self.charged: dict[str, dict[str, int]] = {}
+        self.falls: dict[str, list[list[int]]] = {}
+        """By object, ticks and bytes of falls that no volume was paid for with."""
+        self.volumes_made = 0
         self.step = 0
         self.look()
 
@@ -73,7 +85,10 @@ class LedgerModel:
             if self.versions.get(uid, version) != version:
                 self.tick += 1
                 if self.places[uid] == places[uid]:
-                    self._show(uid, self.figures[uid] - figures[uid])
+                    self._move(uid, self.figures[uid] - figures[uid])
+                    self._show(uid)
+                else:
+                    self.falls.pop(uid, None)
                 self.refreshed[uid] = self.tick
         self.versions, self.figures, self.places = versions, figures, places
         claims = {each.key: each for each in storage.claims}
@@ -87,44 +102,122 @@ class LedgerModel:
         }
         for key, record in list(self.records.items()):
             if not record.has_claim and (record.volume, record.node) in claimed:
-                del self.records[key]  # somebody has it again: it is one volume
+                self._end(key)  # somebody has it again: it is one volume
                 continue
             found, before = storage.volumes.get(record.volume), self.volumes_before.get(record.volume)
             is_gone = (found is None and before is not None) or (
                 found is not None and self._is_elsewhere(found, record.node)
             )
             if record.is_left_behind and is_gone:
-                del self.records[key]
+                self._end(key)
         self.volumes_before = {each.name: each for each in storage.volumes}
         for key in list(self.records):
             self._end_if_shown(key)
         self.charged = self.promises()
 
-    def _show(self, uid: str, fell_by: int) -> None:
-        """A refresh: what was made first is shown first, as far as the figure fell, or if there was one before it."""
-        on_it = {
+    def _move(self, uid: str, fell_by: int) -> None:
+        """A figure fell, or rose by less than nothing: then the last falls are taken back."""
+        falls = self.falls.setdefault(uid, [])
+        if fell_by > 0:
+            falls.append([self.tick, fell_by])
+        while fell_by < 0 and falls:
+            falls[-1][1] += fell_by
+            fell_by = min(falls[-1][1], 0)
+            if falls[-1][1] <= 0:
+                falls.pop()
+
+    def _show(self, uid: str) -> None:
+        """A refresh: volumes that exist are shown, the oldest first, as far as the figure fell since each was decided
+        on; and whatever was bound before the refresh before this one."""
+        unshown = self._unshown(uid)
+        oldest = min([each.decided_tick for each in unshown.values()], default=self.tick)
+        self.falls[uid] = [each for each in self.falls[uid] if each[0] > oldest]
+        for key, record in unshown.items():
+            if record.made_step is not None and (record.is_rebuild or self._size(key) is None):
+                record.shown_by.add(uid)
+                self._take(uid, record, self._falling_size(key))
+        for key, record in sorted(self._unshown(uid).items(), key=lambda each: each[1].order):
+            self._pay(uid, key, record)
+        for key, record in self._unshown(uid).items():
+            if record.made_step is not None and self.refreshed.get(uid, 0) > record.made_tick:
+                record.shown_by.add(uid)
+                self._take(uid, record, self._falling_size(key))
+
+    def _unshown(self, uid: str) -> dict[str, Record]:
+        return {
             key: record
             for key, record in self.records.items()
-            if key in self.charged.get(uid, {}) or record.named == uid
+            if (key in self.charged.get(uid, {}) or record.named == uid) and uid not in record.shown_by
         }
-        for key, record in sorted(on_it.items(), key=lambda each: (each[1].made_tick, each[0])):
-            if record.made_step is None or uid in record.shown_by:
-                continue
-            size = self._size(key)
-            if size is None or record.is_rebuild:
-                record.shown_by.add(uid)
-            elif size <= fell_by:
-                fell_by -= size
-                record.shown_by.add(uid)
-            elif self.refreshed.get(uid, 0) > record.made_tick:
-                record.shown_by.add(uid)
+
+    def _pay(self, uid: str, key: str, record: Record) -> None:
+        size, falls = self._falling_size(key), self.falls.get(uid, [])
+        fell = sum(each[1] for each in falls if each[0] > record.decided_tick)
+        if size is not None and record.is_made and size <= fell:
+            self._take(uid, record, size)
+            record.shown_by.add(uid)
+
+    def _take(self, uid: str, record: Record, size: int | None) -> None:
+        for each in self.falls.get(uid, []):
+            if each[0] > record.decided_tick and size:
+                taken = min(each[1], size)
+                each[1] -= taken
+                size -= taken
+        self.falls[uid] = [each for each in self.falls.get(uid, []) if each[1]]
+
+    def _falling_size(self, key: str) -> int | None:
+        size, made = self._size(key), self.records[key].volume_size
+        return size if size is None or made is None else max(size, made)
+
+    def _end(self, key: str) -> None:
+        """A promise is over for another reason: what fell may have been its volume."""
+        record = self.records[key]
+        for uid in list(self.charged) if record.is_made else ():
+            if key in self.charged[uid] and uid not in record.shown_by:
+                self._take(uid, record, max(self.charged[uid][key], record.volume_size or 0))
+        del self.records[key]
+
+    def _order(self) -> int:
+        self.volumes_made += 1
+        return self.volumes_made
+
+    def _look_for_volume(self, key: str, record: Record) -> None:
+        """The volume that was made for a claim that is a promise: what fell before it came is paid out."""
+        if record.is_rebuild or record.is_left_behind:
+            return
+        was_made = record.is_made
+        found = next(
+            (
+                each
+                for each in self.cluster.storage.volumes
+                if each.spec.claim_ref is not None and each.spec.claim_ref.uid == record.uid
+            ),
+            None,
+        )
+        if found is not None:
+            is_first = record.volume_size is None
+            record.volume_size = found.spec.capacity["storage"].value()
+            record.order = record.order or self._order()
+            if is_first:
+                self._pay_out(key, record)
+        elif record.made_step is None and record.volume_size is not None:
+            record.volume_size, record.decided_tick = None, self.tick
+            record.shown_by.clear()
+        elif was_made and not record.order:
+            record.order = self._order()
+            self._pay_out(key, record)
+
+    def _pay_out(self, key: str, record: Record) -> None:
+        for uid in [uid for uid, each in self.charged.items() if key in each]:
+            self._pay(uid, key, record)
 
     def _look_at(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         record = self.records.get(key)
         if record is not None and (new is None or not _is_same(record, new)):
-            if old is not None:
-                self._leave_behind(key, record, old, new)
-            del self.records[key]
+            if old is not None and self._leave_behind(key, record, old, new):
+                del self.records[key]
+            else:
+                self._end(key)
             record = None
         if (
             old is None
@@ -136,7 +229,7 @@ class LedgerModel:
         if new is None or not new.selected_node:
             return
         if record is None and not new.is_bound:
-            record = self.records[key] = Record(new.uid, new.selected_node, "")
+            record = self.records[key] = Record(new.uid, new.selected_node, "", decided_tick=self.tick)
         elif record is None and (old is None or old.uid != new.uid or not old.is_bound or _is_sent_on(old, new)):
             self.met_bound[key] = self.tick
         elif record is not None and new.is_bound and not record.volume:
@@ -148,23 +241,32 @@ class LedgerModel:
         if key in self.met_bound and found is not None:
             met_tick, created_at = self.met_bound.pop(key), found.metadata.creation_timestamp
             if record is None and _is_on_its_way(new, found):
-                record = self.records[key] = Record(new.uid, new.selected_node, found.name, is_rebuild=True)
+                record = self.records[key] = Record(
+                    new.uid, new.selected_node, found.name, is_rebuild=True, decided_tick=self.tick
+                )
             elif created_at is not None and record is None and self._age_s(created_at) < TIMEOUT_S:
-                record = self.records[key] = Record(new.uid, new.selected_node, new.spec.volume_name)
+                record = self.records[key] = Record(
+                    new.uid, new.selected_node, new.spec.volume_name, decided_tick=self.tick
+                )
                 record.made_step, record.made_at, record.made_tick = self.step, created_at, met_tick
+                record.volume_size, record.order = found.spec.capacity["storage"].value(), self._order()
                 record.wait_s = self.cluster.clock.monotonic() - self._age_s(created_at)
         before = self.volumes_before.get(new.spec.volume_name)
         may_move = found is not None and before is not None and _is_on_its_way(new, found)
         if record is None and may_move and before is not None and self._is_elsewhere(before, new.selected_node):
-            record = self.records[key] = Record(new.uid, new.selected_node, before.name, is_rebuild=True)
+            record = self.records[key] = Record(
+                new.uid, new.selected_node, before.name, is_rebuild=True, decided_tick=self.tick
+            )
+        if record is not None:
+            self._look_for_volume(key, record)
         if record is not None and record.is_rebuild:
             if found is None and before is not None:
-                del self.records[key]
+                self._end(key)
             elif found is None or found.spec.node_affinity.required is None:
                 record.made_step = record.wait_s = None
                 record.shown_by.clear()
             elif self._is_elsewhere(found, record.node):
-                del self.records[key]
+                self._end(key)
             elif record.made_step is None:
                 record.made_step, record.made_at = self.step, self.cluster.clock.now()
                 record.made_tick = self.tick
@@ -173,7 +275,7 @@ class LedgerModel:
 
     def _leave_behind(
         self, key: str, record: Record, old: PersistentVolumeClaim, new: PersistentVolumeClaim | None
-    ) -> None:
+    ) -> bool:
         """A volume that was made is where it is, though its claim is sent elsewhere, or is gone, or let go of it."""
         since = record.arrived
         if record.made_step is not None and record.made_at is not None:
@@ -182,11 +284,11 @@ class LedgerModel:
         is_same = new is not None and new.is_bound and (new.uid, new.spec.volume_name) == (record.uid, record.volume)
         is_sent = is_same and new is not None and new.selected_node not in ("", record.node)
         if since is None or (made is None and not is_sent):
-            return
+            return False
         now_s, is_resized = self.cluster.clock.monotonic(), record.is_rebuild and made is not None
         for other, behind in list(self.records.items()):
             if behind.is_left_behind and (behind.volume, behind.node) == (record.volume, record.node):
-                del self.records[other]
+                self._end(other)
         where = f"still on {record.node}" if is_sent else f"volume {record.volume}"
         self.records[f"{key} ({where})"] = replace(
             record,
@@ -199,7 +301,9 @@ class LedgerModel:
             size=made.spec.capacity["storage"] if is_resized and made is not None else old.requested,
             is_left_behind=True,
             has_claim=is_sent,
+            order=record.order or self._order(),
         )
+        return True
 
     def _age_s(self, created_at: datetime) -> float:
         return (self.cluster.clock.now() - created_at).total_seconds()
@@ -218,7 +322,11 @@ class LedgerModel:
             now = self.cluster.storage.claims.get(key)
             assert now is not None
             if now.is_bound and (key not in self.records or not self.records[key].is_rebuild):
-                self.records[key] = Record(now.uid, now.selected_node, now.spec.volume_name, is_rebuild=True)
+                if key in self.records:
+                    self._end(key)
+                self.records[key] = Record(
+                    now.uid, now.selected_node, now.spec.volume_name, is_rebuild=True, decided_tick=self.tick
+                )
             self.records[key].named = uid
         self.look()
 
@@ -226,7 +334,7 @@ class LedgerModel:
         now_s = self.cluster.clock.monotonic()
         for key, record in list(self.records.items()):
             if record.wait_s is not None and record.wait_s + TIMEOUT_S <= now_s:
-                del self.records[key]
+                self._end(key)
         self.look()
 
     def _objects(self, key: str) -> list[CSIStorageCapacity]:
@@ -255,17 +363,15 @@ class LedgerModel:
         return found.capacity_group if found is not None else ""
 
     def _is_shown(self, record: Record, each: CSIStorageCapacity) -> bool:
-        if record.made_step is None or record.made_at is None:
-            return False
-        created_at = each.metadata.creation_timestamp
-        is_newer = created_at is not None and created_at > record.made_at
-        return is_newer or each.uid in record.shown_by
+        created_at, made_at = each.metadata.creation_timestamp, record.made_at
+        is_newer = created_at is not None and made_at is not None and created_at > made_at
+        return each.uid in record.shown_by or (is_newer and record.made_step is not None)
 
     def _end_if_shown(self, key: str) -> None:
         record, objects = self.records[key], self._objects(key)
         is_named = [each.uid for each in objects] == [record.named]
-        if is_named and all(self._is_shown(record, each) for each in self._with_siblings(objects)):
-            del self.records[key]
+        if record.volume and is_named and all(self._is_shown(record, each) for each in self._with_siblings(objects)):
+            self._end(key)
 
     def promises(self) -> dict[str, dict[str, int]]:
         """Bytes by object and claim."""

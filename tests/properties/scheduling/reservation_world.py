@@ -126,7 +126,12 @@ class World(RuleBasedStateMachine):
         if on == "gone":
             self.storage.volumes.remove(f"pv-{name}")
         else:
-            self.storage.put(volume(f"pv-{name}", on=on, claim=f"default/{name}", metadata=created))
+            now = self.storage.claims.get(f"default/{name}")
+            uid = now.uid if now is not None else name
+            size = "2Gi" if age_s == 20 else "1Gi"
+            self.storage.put(
+                volume(f"pv-{name}", size, on=on, claim=f"default/{name}", claim_uid=uid, metadata=created)
+            )
         self.happened()
 
     @rule(

@@ -13,6 +13,9 @@ A figure that is published shows every volume that was reported as made before i
 not: one is measured, volumes are made and reported, and then it is published, as by a provisioner that waits for its
 turn to write and says nothing of what its figures include. The next is measured after that. The ledger is to see it
 from the figures themselves, and keeps its promise all the same.
+
+Where the model goes *in steps*, a volume is made, its object is written and its claim is bound at different moments, in
+any order among volumes, and figures are published between any two of them, as by external-provisioner.
 """
 
 from __future__ import annotations
@@ -86,6 +89,7 @@ class Model:
         group: str,
         *,
         is_late: bool = False,
+        in_steps: bool = False,
         policy: str = "",
         is_told: bool = True,
     ) -> None:
@@ -108,6 +112,10 @@ class Model:
         for each in classes:
             self.storage.put(storage_class(each, group=group, pool_policy=policy if is_told else ""))
         self.is_late = is_late
+        self.in_steps = in_steps
+        self.unwritten: list[tuple[str, Pod, str]] = []
+        """Claims whose volumes were made, with pod and node, and are not written yet."""
+        self.unbound: list[tuple[str, Pod, str]] = []
         self.measured: dict[tuple[str, str], list[int]] = {}
         """By node and class, a figure that is on its way."""
         self.storage.put(driver())
@@ -122,6 +130,8 @@ class Model:
             (self.driver_works, 5),
             (self.driver_publishes, 2),
             (self.pod_goes, 1),
+            (self.volume_is_written, 5 if self.in_steps else 0),
+            (self.claim_is_bound, 5 if self.in_steps else 0),
         ]
         steps, weights = zip(*doings, strict=True)
         for _ in range(STEPS):
@@ -173,18 +183,36 @@ class Model:
             self.seen["refused"] += 1
             self.give_up(pod, placement)
             return
-        class_name = self.class_of[name]
+        self.unwritten.append((name, pod, where))
+        if not self.in_steps:
+            self.volume_is_written()
+            self.claim_is_bound()
+
+    def volume_is_written(self) -> None:
+        if not self.unwritten:
+            return
+        name, pod, where = self.unwritten.pop(self.rng.randrange(len(self.unwritten)) if self.in_steps else 0)
+        size, class_name = self.sizes[name], self.class_of[name]
         made = volume(f"pv-{name}", f"{size}Gi", on=where, claim=f"default/{name}", class_name=class_name)
         now = msgspec.structs.replace(made.metadata, creation_timestamp=self.clock.now().replace(microsecond=0))
         self.storage.put(msgspec.structs.replace(made, metadata=now))
+        self.unbound.append((name, pod, where))
+
+    def claim_is_bound(self) -> None:
+        if not self.unbound:
+            return
+        name, pod, where = self.unbound.pop(self.rng.randrange(len(self.unbound)) if self.in_steps else 0)
         self.storage.put(self.claim(name, volume=f"pv-{name}", selected_node=where))
         claims = list(pod.claim_names())
-        if not any(each in self.waiting for each in claims):
+        under_way = {each for each, _, _ in (*self.unwritten, *self.unbound)} | self.waiting.keys()
+        if not any(each in under_way for each in claims):
             self.settled.append((pod, claims))
 
     def give_up(self, pod: Pod, placement: Placement) -> None:
         """A pod whose volume could not be made: everything of it goes away."""
         self.engine.withdraw(placement)
+        for stage in (self.unwritten, self.unbound):
+            stage[:] = [each for each in stage if each[1] is not pod]
         for each in pod.claim_names():
             self.waiting.pop(each, None)
             known = self.storage.claims.get(f"default/{each}")
@@ -251,6 +279,16 @@ def test_with_the_ledger_and_guaranteed_fits_a_driver_never_has_to_refuse(
     # The model has teeth: without reservations the same driver refuses plenty, and the safe setting is no idle one.
     assert blind["refused"] > 4 * len(SEEDS)
     assert safe["placed"] > 12 * len(SEEDS)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["figures in time", "late figures"])
+def test_a_driver_whose_figures_come_before_its_volumes_never_has_to_refuse(is_late: bool) -> None:
+    few = range(tries(12))
+    told = played("Ledger", "Guaranteed", seeds=few, is_late=is_late, in_steps=True)
+    assert told["refused"] == 0
+    assert told["placed"] > 8 * len(few)
+    assert played("Ledger", "Guaranteed", (CLASS, "slow"), "disks", few, is_late=is_late, in_steps=True)["refused"] == 0
+    assert played("None", "Possible", seeds=few, is_late=is_late, in_steps=True)["refused"] > 2 * len(few)
 
 
 def test_two_classes_on_the_same_pools_never_make_a_driver_refuse_if_they_are_a_group() -> None:

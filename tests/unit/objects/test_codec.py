@@ -27,14 +27,13 @@ from tonnage.objects.core_v1 import (
     Taint,
 )
 from tonnage.objects.decode_errors import Unreadable
-from tonnage.objects.meta import MicroTime, ObjectMeta, OwnerReference, Status, split_key
+from tonnage.objects.meta import MicroTime, ObjectMeta, OwnerReference, StampedMeta, Status, split_key
 from tonnage.objects.scheme import UnknownKind
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
-    StampedMeta,
     VolumeAttachment,
     VolumeAttachmentSpec,
     VolumeError,

@@ -208,6 +208,32 @@ def test_figures_of_which_none_ever_follows_are_thin():
     assert not found("capacity-stale", *objects)
 
 
+def test_figures_that_were_published_just_before_their_volumes_were_written_are_not_thin():
+    """External-provisioner publishes when the driver has made a volume, and writes the volume's object after that."""
+    second = 1 / 60
+    objects = [
+        *without(healthy(), "CSIStorageCapacity"),
+        *(capacity(node=each.name, free="80Gi", metadata=written(50 + 3 * second)) for each in NODES),
+        *(used("20Gi", each.name, 50) for each in NODES),
+    ]
+    assert not found("thin-provisioning", *objects)
+    assert not found("capacity-stale", *objects)
+
+
+def test_figures_that_add_up_are_thick_whenever_they_were_written():
+    # 100 + 0 = 70 + 30 = 60 + 40, last written before the volumes: as much was deleted as was made since.
+    objects = [
+        *without(healthy(), "CSIStorageCapacity"),
+        *(
+            capacity(node=name, free=free, metadata=written(100))
+            for name, free in (("n1", "100Gi"), ("n2", "70Gi"), ("n3", "60Gi"))
+        ),
+        used("30Gi", "n2", 50),
+        used("40Gi", "n3", 50),
+    ]
+    assert not found("thin-provisioning", *objects)
+
+
 def test_equal_figures_beside_unequal_volumes_are_thin_without_any_times():
     objects = [
         *without(healthy(), "CSIStorageCapacity"),

@@ -25,7 +25,7 @@ from tonnage.objects.core_v1.volume import (
     PortworxVolumeSource,
     VsphereVirtualDiskVolumeSource,
 )
-from tonnage.objects.meta import Condition, Object, Record, Time
+from tonnage.objects.meta import Condition, Object, Record, StampedMeta, Time
 from tonnage.objects.node_selectors import NodeSelector
 from tonnage.objects.selectors import LabelSelector
 from tonnage.quantity import Quantity
@@ -193,6 +193,7 @@ class PersistentVolumeClaimStatus(Record):
 class PersistentVolumeClaim(Object):
     """A request for storage, and the volume that is bound to it."""
 
+    metadata: StampedMeta = StampedMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 

@@ -28,7 +28,7 @@ from tonnage.errors import TonnageError
 from tonnage.fnv import fnv1a
 from tonnage.objects import codec
 from tonnage.objects.document import Doc
-from tonnage.objects.meta import Key, OwnerReference
+from tonnage.objects.meta import Key, OwnerReference, StampedMeta
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
@@ -38,7 +38,6 @@ from tonnage.objects.storage_v1 import (
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
     CSIStorageCapacity,
-    StampedMeta,
     StorageClass,
 )
 from tonnage.provisioner.capacity.topology_segments import Segment

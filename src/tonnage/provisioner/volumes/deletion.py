@@ -21,7 +21,7 @@ from tonnage.objects.core_v1 import (
     PersistentVolumeClaim,
     SecretReference,
 )
-from tonnage.objects.meta import Key, ObjectMeta
+from tonnage.objects.meta import Key, StampedMeta
 from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
@@ -178,7 +178,7 @@ class DeletionController:
         else:
             storage_class, owner = self._classes.get(volume.spec.storage_class_name), volume.spec.claim_ref
             if storage_class is not None and owner is not None:
-                claim = PersistentVolumeClaim(metadata=ObjectMeta(name=owner.name, namespace=owner.namespace))
+                claim = PersistentVolumeClaim(metadata=StampedMeta(name=owner.name, namespace=owner.namespace))
                 try:
                     reference = secret_reference(PROVISIONER, storage_class.parameters, volume.name, claim)
                 except InvalidParameters as exc:

@@ -3,11 +3,13 @@
 A thick driver takes a volume's whole size off its figures when the volume is made; a thin one takes what is written.
 Nothing says which it is, but figures do, as far as there are volumes to hold against them:
 
+    constant     nodes where free and used bytes add up to the same: the figures follow, whenever they were written
     written      when volumes were made from an object, and it was not written since, its figure did not follow
     levelled     nodes with the same free bytes, though the volumes on them differ: the figures do not follow
-    constant     nodes where free and used bytes add up to the same: they do
 
-External-provisioner does not write a figure that is unchanged, so an old object alone is no sign of anything.
+External-provisioner does not write a figure that is unchanged, so an old object alone is no sign of anything. And it
+publishes when the driver has made a volume, before it writes the volume's object: a volume that is a little younger
+than the figure is in it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from tonnage.whatif.doctor.facts import Facts
 
 REFRESH: Final = timedelta(minutes=2)
 """A figure should follow a volume within this: external-provisioner asks once a minute, and after each volume."""
+AHEAD: Final = timedelta(minutes=1)
+"""A figure that tells of a volume may be older than its object by this: in a burst, objects wait to be written."""
 _ENOUGH: Final = 2
 """Volumes without any effect on figures, before that is more than chance."""
 
@@ -104,12 +108,12 @@ class DriverFigures:
         return [each for each in self.objects if each.metadata.updated_at is not None and self.volumes[each.key]]
 
     def unseen(self, capacity: CSIStorageCapacity) -> Sequence[PersistentVolume]:
-        """The volumes that were made after an object was last written, and should long be seen in it."""
+        """The volumes that were made well after an object was last written, and should long be seen in it."""
         written_at = capacity.metadata.updated_at
         if written_at is None:
             return ()
         made = [(each, each.metadata.creation_timestamp) for each in self.volumes[capacity.key]]
-        return [each for each, at in made if at is not None and written_at < at < self.facts.now - REFRESH]
+        return [each for each, at in made if at is not None and written_at + AHEAD < at < self.facts.now - REFRESH]
 
     @cached_property
     def stale(self) -> Sequence[CSIStorageCapacity]:
@@ -118,10 +122,11 @@ class DriverFigures:
 
     @cached_property
     def provisioning(self) -> Provisioning:
+        by_sums = _provisioning_by_sums(self._pairs())
         unseen = sum(len(self.unseen(each)) for each in self.lagging)
-        if self.lagging and not self.stale and unseen >= _ENOUGH:
+        if by_sums is Provisioning.UNKNOWN and self.lagging and not self.stale and unseen >= _ENOUGH:
             return Provisioning.THIN
-        return _provisioning_by_sums(self._pairs())
+        return by_sums
 
     def _pairs(self) -> Iterable[Sequence[tuple[int, int]]]:
         """By class, free and used bytes of each node: what sums are compared by."""

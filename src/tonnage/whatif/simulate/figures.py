@@ -15,7 +15,7 @@ from tonnage.objects.core_v1.persistent_volume import (
     VolumeNodeAffinity,
 )
 from tonnage.objects.core_v1.references import ObjectReference
-from tonnage.objects.meta import ObjectMeta
+from tonnage.objects.meta import ManagedFieldsEntry, ObjectMeta
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
@@ -23,7 +23,6 @@ from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     INCLUDED_CLAIMS,
     CSIStorageCapacity,
-    ManagedFieldsEntry,
 )
 from tonnage.quantity import Quantity
 from tonnage.whatif.simulate.disks import Disk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -87,9 +87,12 @@ class Rig:
         self.ledger.expire(self.clock.monotonic())
 
 
-def written(name: str, size: str = "20Gi", node_name: str = "node-1") -> PersistentVolumeClaim:
-    """A claim as it is in the API once PreBind has written it."""
-    return claim(name, size, selected_node=node_name)
+def written(
+    name: str, size: str = "20Gi", node_name: str = "node-1", at: datetime | None = None
+) -> PersistentVolumeClaim:
+    """A claim as it is in the API once PreBind has written it; `at` that time, by the server's clock."""
+    metadata = {"managedFields": [{"time": rfc3339(at)}]} if at is not None else None
+    return claim(name, size, selected_node=node_name, metadata=metadata)
 
 
 def bound(name: str, size: str = "20Gi", node_name: str = "node-1") -> PersistentVolumeClaim:

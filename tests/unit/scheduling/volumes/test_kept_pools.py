@@ -48,7 +48,7 @@ def rig() -> Rig:
     rig.put(kept("100Gi", "100Gi,100Gi", 0, rig))
     rig.clock.advance(50)
     rig.reserve(rig.pod("web", "data"))
-    rig.put(written("data"))
+    rig.put(written("data", at=rig.clock.now()))
     rig.clock.advance(10)
     rig.put(made("data", rig, 0), bound("data"))
     assert rig.gibs() == [20]
@@ -68,13 +68,20 @@ def test_pools_that_fell_by_the_volume_end_it(rig: Rig) -> None:
     assert rig.gibs() == []
 
 
-def test_pools_that_were_told_before_the_volume_and_come_after_it_end_nothing(rig: Rig) -> None:
+def test_pools_that_were_told_before_the_decision_and_come_after_the_volume_end_nothing(rig: Rig) -> None:
     """Another volume made the pools fall by as much before; they are copied late."""
     rig.clock.advance(5)
-    rig.put(kept("100Gi", "100Gi,80Gi", 55, rig))
+    rig.put(kept("100Gi", "100Gi,80Gi", 45, rig))
     assert rig.gibs() == [20]
+    rig.put(kept("100Gi", "100Gi,80Gi", 47, rig))
+    assert rig.gibs() == [20]
+
+
+def test_pools_that_fell_between_the_decision_and_the_volumes_object_end_it(rig: Rig) -> None:
+    """A source tells of a volume when it is made; its object is written after that."""
+    rig.clock.advance(5)
     rig.put(kept("100Gi", "100Gi,80Gi", 57, rig))
-    assert rig.gibs() == [20]
+    assert rig.gibs() == []
 
 
 def test_pools_that_are_confirmed_twice_after_the_volume_end_it(rig: Rig) -> None:
@@ -192,8 +199,8 @@ def test_a_timeout_of_nothing_does_not_look_without_a_pause(rig: Rig) -> None:
 
 
 def test_a_time_that_is_ahead_of_the_server_is_when_it_was_written(rig: Rig) -> None:
-    """A program on a node whose clock is an hour ahead: what it told before the volume is not told after it."""
-    before = rig.clock.now() - timedelta(seconds=5)
+    """A program on a node whose clock is an hour ahead: what it told before the decision is not told after it."""
+    before = rig.clock.now() - timedelta(seconds=15)
     told = {
         AVAILABLE_CAPACITIES: "100Gi,80Gi",
         POOLS_SOURCE: "command",

@@ -150,8 +150,9 @@ def at(rig: Rig, seconds: float, free: str) -> CSIStorageCapacity:
     return capacity("fast", "node-1", free, metadata=metadata)
 
 
-def test_a_figure_written_before_the_volume_was_frees_nothing_though_it_fell(rig: Rig) -> None:
+def test_a_figure_written_before_the_decision_was_frees_nothing_though_it_fell(rig: Rig) -> None:
     rig.reserve(rig.pod("web", "data"))
+    rig.put(written("data", at=rig.clock.now()))
     rig.put(made("data", rig, age_s=0), bound("data"))
     rig.put(at(rig, -2, "80Gi"))  # somebody else's 20Gi
     assert rig.gibs() == [20]

@@ -19,8 +19,8 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.objects.meta import Key
-from tonnage.objects.storage_v1 import CSIStorageCapacity, StampedMeta
+from tonnage.objects.meta import Key, StampedMeta
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import ClassCapacity, Entry, identity
 from tonnage.scheduling.volumes.capacity.groups import Topology, canonical

@@ -38,8 +38,10 @@ from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import counted_bytes
 from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import AGAIN_S, Hold, LongestTimeout, Timeouts, as_assumed
+from tonnage.scheduling.volumes.reservations.left_behind import LeftBehind
+from tonnage.scheduling.volumes.reservations.made_volumes import MadeVolumes
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
-from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_still, left_claim
+from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_still
 
 
 class Ledger:
@@ -49,6 +51,7 @@ class Ledger:
         self._storage = cluster.storage
         self._clock = cluster.clock
         self._objects = PromisedObjects(cluster)
+        self._figures = self._objects.figures
         self._longest = LongestTimeout()
         self.on_change: list[Callable[[str], None]] = []
         """Called with the uid of an object after what is promised of it changed."""
@@ -61,6 +64,8 @@ class Ledger:
         self._promises = Promises()
         self._charges = Charges()
         self._waits = Timeouts(self._timeout_of)
+        self._volumes = MadeVolumes(self._storage, self._objects, self._promises, self._charges, self._settle)
+        self._left = LeftBehind(self._storage, self._clock, self._promises, self._volumes, self._waits, self._drop)
         self._unseen_volumes: dict[str, tuple[Key, int]] = {}
         """Volumes that a bound claim named before they came, with that claim and the tick it was met at."""
         self._made: list[Promise] = []
@@ -196,7 +201,8 @@ class Ledger:
             if promise is None and claim is not None:
                 promise = self._open(claim, hold.since)
             elif promise is None:
-                promise = self._open_without_claim(hold)
+                of = self._objects.get(hold.uid)
+                promise = self._left.of_hold(hold, of.storage_class_name) if of is not None else None
             if promise is not None:
                 promise.since = hold.since
                 self._promises.name(promise, hold.uid)
@@ -236,8 +242,8 @@ class Ledger:
         key = known.key
         promise = self._promises.get(key)
         if promise is not None and not promise.stands(new):
-            left = self._left_behind(promise, new)
-            self._drop(promise)
+            left = self._left.leave(promise, new)
+            self._drop(promise, is_left=left is not None)
             if left is not None:
                 self._settle(left)
             promise = None
@@ -245,10 +251,12 @@ class Ledger:
             self._unseen_volumes.pop(old.spec.volume_name, None)
         if new is not None and promise is not None:
             if new.is_bound and not promise.claim.is_bound:
-                promise.made_tick, promise.made_at = self._objects.tick, self._clock.now()
+                promise.made_tick, promise.made_at = self._figures.tick, self._clock.now()
                 self._made.append(promise)
                 self._waits.begin(key, self._clock.monotonic())
+                self._volumes.bound(promise)
             promise.claim = new
+            self._volumes.note_asked(promise)
             self._settle(promise)
         elif new is not None and key in self._awaited and not (new.is_bound or (old and old.selected_node)):
             return  # one that had a node may have got it back: then nothing tells of it
@@ -260,6 +268,7 @@ class Ledger:
         known = new or old
         if known is None:
             return
+        self._volumes.changed(old, new)
         met = self._unseen_volumes.pop(known.name, None) if new is not None else None
         is_kept = met is not None and self._promises.get(met[0]) is not None  # by a rebuild that may end just now
         for promise in self._promises.rebuilds_of(known.name):
@@ -287,12 +296,12 @@ class Ledger:
             self._objects.remove(identity(gone))
             self._settle_on(identity(gone))
         if new is not None:
-            tick = self._objects.tick
+            tick = self._figures.tick
             if self._objects.put(new):
                 # Other nodes, other disks: its figures are not to be compared with those before.
                 self._stale_classes.update(self._objects.classes_with(new.storage_class_name))
-            elif self._objects.tick > tick:
-                self._show(new)
+            elif self._figures.tick > tick:
+                self._volumes.show(new)
             self._settle_on(identity(new))
         self._tell(gone)
 
@@ -324,9 +333,9 @@ class Ledger:
             return
         volume = self._storage.volumes.get(claim.spec.volume_name)
         if volume is None:
-            self._unseen_volumes[claim.spec.volume_name] = (claim.key, self._objects.tick)
+            self._unseen_volumes[claim.spec.volume_name] = (claim.key, self._figures.tick)
         else:
-            self._meet_bound(claim, volume, self._objects.tick)
+            self._meet_bound(claim, volume, self._figures.tick)
 
     def _meet_bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> None:
         """A bound claim that was no promise before: it is one if its volume is on its way to another node, or so young
@@ -344,10 +353,11 @@ class Ledger:
         created_at, age_s = volume.metadata.creation_timestamp, self._age_s(volume)
         if created_at is None or not claim.selected_node:
             return
-        promise = Promise(claim, created_at)
+        promise = Promise(claim, created_at, tick=self._figures.tick)
         if age_s >= self._longest.timeout_s and not self._objects.is_unchecked(promise):
             return
         self._promises.add(promise)
+        self._volumes.came(promise, volume)
         promise.made_tick, promise.made_at = tick, created_at
         self._made.append(promise)
         self._waits.begin(claim.key, self._clock.monotonic() - age_s)
@@ -372,76 +382,14 @@ class Ledger:
         return float("inf") if created_at is None else max((self._clock.now() - created_at).total_seconds(), 0.0)
 
     def _open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
-        promise = Promise(claim, since, is_rebuild=is_rebuild)
+        promise = Promise(claim, since, tick=self._figures.tick, is_rebuild=is_rebuild)
         self._promises.add(promise)
+        self._volumes.opened(promise)
         return promise
-
-    def _open_without_claim(self, hold: Hold) -> Promise | None:
-        """What another ledger keeps for a volume whose claim is gone; None if it is for a claim that is not known."""
-        capacity = self._objects.get(hold.uid)
-        claim = left_claim(hold, capacity.storage_class_name) if capacity is not None else None
-        if claim is None:
-            return None
-        promise = Promise(claim, hold.since, is_left_behind=True, has_claim=False)
-        self._promises.add(promise)
-        promise.made_tick = self._objects.tick
-        self._waits.begin(promise.key, self._clock.monotonic())
-        return promise
-
-    def _left_behind(self, promise: Promise, claim: PersistentVolumeClaim | None) -> Promise | None:
-        """What stays promised of a volume that was made, when its claim is sent elsewhere, is deleted or has let go of
-        it: the volume is where it was made, whether or not the object there shows it.
-
-        It has a name of its own, and ends when the object shows it or the volume has gone from there. Of a volume that
-        is not known (any more) nothing stays, unless its claim is on the way elsewhere and says that it is.
-        """
-        made = promise.arrived if promise.made_tick is None else (promise.made_tick, promise.made_at)
-        is_sent = claim is not None and _is_sent_elsewhere(promise.claim, claim)
-        if made is None or promise.is_left_behind:
-            return None
-        if not is_sent and self._storage.volumes.get(promise.claim.spec.volume_name) is None:
-            return None
-        behind = promise.as_left_behind(self._storage, has_claim=is_sent)
-        for before in self._promises.rebuilds_of(behind.spec.volume_name):
-            if before.is_left_behind and before.node_name == behind.selected_node:
-                self._drop(before)
-        left = Promise(behind, promise.since, is_left_behind=True, has_claim=is_sent)
-        self._promises.add(left)
-        left.made_tick, left.made_at = made
-        left.shown_by, left.timeout_s = set(promise.shown_by), promise.timeout_s
-        self._promises.name(left, promise.named)
-        began_s = None if is_sent else self._waits.began_at(promise.key)
-        self._waits.begin(left.key, self._clock.monotonic() if began_s is None else began_s)
-        return left
-
-    def _count_once(self) -> None:
-        """What a volume takes that was left behind is the same as what a claim takes that has the volume again."""
-        made, self._made = self._made, []
-        for promise in made:
-            for left in self._promises.rebuilds_of(promise.claim.spec.volume_name):
-                if not left.has_claim and left.node_name == promise.node_name:
-                    self._drop(left)
 
     def _settle_on(self, uid: str) -> None:
-        for promise in self._promises_on(uid):
+        for promise in self._volumes.promises_on(uid):
             self._settle(promise)
-
-    def _show(self, capacity: CSIStorageCapacity) -> None:
-        """An object was refreshed: note whose volumes it shows now."""
-        uid = identity(capacity)
-        made = [
-            (each, counted_bytes(each.claim, self._storage, is_rebuild=each.is_rebuild))
-            for each in self._promises_on(uid)
-            if each.made_tick is not None and uid not in each.shown_by
-        ]
-        for promise in self._objects.shown_by_refresh(capacity, made):
-            promise.shown_by.add(uid)
-
-    def _promises_on(self, uid: str) -> list[Promise]:
-        """What is charged to an object, and what is to be once it counts: its driver may not publish now."""
-        charged = [self._promises.get(key) for key in self._charges.of(uid)]
-        found = dict.fromkeys([*charged, *self._promises.naming(uid)])
-        return [each for each in found if each is not None]
 
     def _settle(self, promise: Promise) -> None:
         """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it, and
@@ -459,7 +407,7 @@ class Ledger:
                 promise.shown_by.clear()
                 self._waits.stop(promise.key)
             elif promise.made_tick is None:
-                promise.made_tick, promise.made_at = promise.arrived = self._objects.tick, self._clock.now()
+                promise.made_tick, promise.made_at = promise.arrived = self._figures.tick, self._clock.now()
                 self._made.append(promise)
                 self._waits.begin(promise.key, self._clock.monotonic())
         of_class = self._objects.charged_to(promise)
@@ -467,7 +415,8 @@ class Ledger:
         objects = [*of_class, *shared] if shared else of_class
         unaware = [each for each in objects if not self._is_shown(promise, each)]
         if len(unaware) < len(objects):
-            if not unaware and [promise.named] == [identity(each) for each in of_class]:
+            is_over = promise.claim.is_bound or self._figures.includes(of_class[0], promise.claim.uid)
+            if not unaware and is_over and [promise.named] == [identity(each) for each in of_class]:
                 self.resets_total += 1
                 self._drop(promise)
                 return
@@ -480,13 +429,17 @@ class Ledger:
     def _is_shown(self, promise: Promise, capacity: CSIStorageCapacity) -> bool:
         """Whether an object tells of what the promised volume takes."""
         # What was said of a volume when it was made says nothing about where it is rebuilt.
-        if not promise.is_rebuild and self._objects.includes(capacity, promise.claim.uid):
+        if not promise.is_rebuild and self._figures.includes(capacity, promise.claim.uid):
             return True
-        if promise.made_tick is None:
-            return False
-        return identity(capacity) in promise.shown_by or self._objects.is_newer(capacity, promise.made_at)
+        if identity(capacity) in promise.shown_by:
+            return True
+        return promise.made_tick is not None and self._figures.is_newer(capacity, promise.made_at)
 
-    def _drop(self, promise: Promise) -> None:
+    def _drop(self, promise: Promise, *, is_left: bool = False) -> None:
+        """End a promise. `is_left`: another promise goes on for its volume."""
+        for uid in promise.charged if not is_left else ():
+            if uid not in promise.shown_by:
+                self._figures.ended(uid, promise, promise.charged[uid])
         self._charges.charge(promise, {})
         self._promises.remove(promise)
         self._waits.stop(promise.key)
@@ -496,7 +449,8 @@ class Ledger:
     def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
         """Tell of what changed, after the fact; `gone` is an object that was deleted just now."""
         if self._made:
-            self._count_once()
+            made, self._made = self._made, []
+            self._left.count_once(made)
         told = self._charges.take_changed()
         for uid in told:
             for changed in self.on_change:
@@ -506,11 +460,6 @@ class Ledger:
             if is_released and capacity is not None:
                 for released in self.on_released:
                     released(capacity)
-
-
-def _is_sent_elsewhere(before: PersistentVolumeClaim, now: PersistentVolumeClaim) -> bool:
-    is_same = (now.uid, now.spec.volume_name, now.is_bound) == (before.uid, before.spec.volume_name, before.is_bound)
-    return is_same and now.is_bound and now.selected_node not in ("", before.selected_node)
 
 
 def _is_news(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:

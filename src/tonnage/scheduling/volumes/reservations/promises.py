@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-import msgspec
-
-from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import PersistentVolumeClaimSpec, VolumeResourceRequirements
-from tonnage.objects.meta import Key, ObjectMeta, split_key
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.reservations.falls import Decided
 from tonnage.scheduling.volumes.reservations.holds import WAITS_FOR_REFRESH, Hold
 
 _NOTHING: Mapping[str, int] = {}
@@ -35,6 +31,7 @@ class Promise:
         "charged",
         "claim",
         "class_name",
+        "decided",
         "has_claim",
         "is_left_behind",
         "is_rebuild",
@@ -43,10 +40,12 @@ class Promise:
         "made_tick",
         "named",
         "node_name",
+        "order",
         "pod",
         "shown_by",
         "since",
         "timeout_s",
+        "volume",
     )
 
     def __init__(
@@ -54,6 +53,7 @@ class Promise:
         claim: PersistentVolumeClaim,
         since: datetime,
         *,
+        tick: int = 0,
         is_rebuild: bool = False,
         is_left_behind: bool = False,
         has_claim: bool = True,
@@ -69,11 +69,16 @@ class Promise:
         """It is for what a volume takes where it was, while its claim is sent elsewhere or gone."""
         self.has_claim = has_claim
         """False when what is left behind has no claim any more."""
+        self.decided = Decided(tick)
         self.named = ""
         """The object that Reserve charged it to, by uid."""
         self.pod: PodInfo | None = None
+        self.volume: PersistentVolume | None = None
+        """What was made for the claim, from when its object exists: the claim is bound later. None of rebuilds."""
+        self.order = 0
+        """Whose volume existed first."""
         self.made_tick: int | None = None
-        """When the volume was seen to be made, in refreshes: an object refreshed later than that knows of it."""
+        """When the claim was seen bound, in refreshes: an object refreshed later than that knows of its volume."""
         self.made_at = since
         """The same by the clock: an object that is created later than that knows of it as well."""
         self.arrived: tuple[int, datetime] | None = None
@@ -84,6 +89,16 @@ class Promise:
         """The objects whose refreshes show the volume, by uid."""
         self.timeout_s: float | None = None
         """How long it is kept after its volume was made, as the profile has it that placed the pod; None: not known."""
+
+    @property
+    def is_made(self) -> bool:
+        """Its volume exists where it was decided."""
+        return self.made_tick is not None or (self.volume is not None and not self.is_rebuild)
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When the object of its volume was created; None while it is not known."""
+        return self.volume.metadata.creation_timestamp if self.volume is not None else None
 
     @property
     def why(self) -> str:
@@ -102,38 +117,8 @@ class Promise:
             capacity.key, uid, who, (self.key,), self.charged[uid], self.since, self.why, self.timeout_s, is_rebuild
         )
 
-    def as_left_behind(self, storage: Storage, *, has_claim: bool = True) -> PersistentVolumeClaim:
-        """The claim as what its volume takes where it is, while it is sent elsewhere or gone: by another name, of its
-        size. One that is made anew may go as well, so that what has no claim is told apart by the volume."""
-        claim = self.claim
-        where = f"still on {claim.selected_node}" if has_claim else f"volume {claim.spec.volume_name}"
-        name = f"{claim.name} ({where})"
-        metadata = msgspec.structs.replace(claim.metadata, name=name)
-        left = msgspec.structs.replace(claim, metadata=metadata)
-        volume = storage.volumes.get(claim.spec.volume_name) if self.is_rebuild else None
-        if volume is None:
-            return left
-        resources = msgspec.structs.replace(claim.spec.resources, requests={"storage": volume.size})
-        return msgspec.structs.replace(left, spec=msgspec.structs.replace(claim.spec, resources=resources))
-
     def stands(self, claim: PersistentVolumeClaim | None) -> bool:
         return is_still(self.claim, claim)
-
-
-def left_claim(hold: Hold, class_name: str) -> PersistentVolumeClaim | None:
-    """What another ledger says that a volume takes whose claim is gone; None if it speaks of a claim.
-
-    No claim can have such a name (`as_left_behind`).
-    """
-    namespace, name = split_key(hold.claims[0])
-    if not name.endswith(")"):
-        return None
-    spec = PersistentVolumeClaimSpec(
-        storage_class_name=class_name,
-        resources=VolumeResourceRequirements(requests={"storage": Quantity.of(hold.bytes)}),
-        volume_name=name.partition(" (volume ")[2].removesuffix(")"),
-    )
-    return PersistentVolumeClaim(metadata=ObjectMeta(namespace=namespace, name=name), spec=spec)
 
 
 def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -> bool:

@@ -1,0 +1,221 @@
+"""Which volumes the figures of a capacity object show.
+
+A provisioner that says which claims its figures include (`tonnage.dev/included-claims`) is believed in what it says and
+in what it leaves out. Others say nothing. They publish before the volume's PersistentVolume exists, before its claim is
+bound, or after, and a figure may have been measured before a volume was made and arrive after its claim was seen bound.
+So the figures show a volume
+
+    that exists, as far as they fell since it was decided on (`falls.py`), before or after its claim is bound
+    or that was bound before the refresh before the last one: a provisioner measures again after it has written
+        unless the last was written before the volume's object was    (managedFields, creationTimestamp: one clock)
+
+or, of course, if the object was created after the volume. Where `tonnage pools` keeps an object's pools, only a write
+that changes them, or says that they were told anew, is a refresh, and it is as old as what it was told: `capacity`,
+which the driver's provisioner writes, says nothing about them (docs/decisions/019). What none of this shows is let go
+by the clock.
+
+Volumes that nobody decided on, of a class with immediate binding that shares its pools with others, make the figures
+fall as well. They are paid for like promised ones, so that their fall is not taken for another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from tonnage.objects.core_v1 import PersistentVolume
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import INCLUDED_CLAIMS, CSIStorageCapacity
+from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.capacity.pools import free_bytes, told_pools
+from tonnage.scheduling.volumes.demand import counted_bytes
+from tonnage.scheduling.volumes.reservations.falls import EVER, Falls, UnshownVolume
+from tonnage.scheduling.volumes.reservations.promises import Promise
+
+
+class Refresh(NamedTuple):
+    """An object was published again."""
+
+    tick: int
+    """How many refreshes of any object there had been by then."""
+    updated_at: datetime | None
+    """When it was written; None when it does not say."""
+    before: Refresh | None = None
+    """The one before it; the one before that is forgotten."""
+    is_measured: bool = True
+    """False: the figures are of another kind than before, pools that `tonnage pools` keeps or the driver's own. They
+    cannot be compared, and when they were measured is not known."""
+
+    def comes_after(self, made_tick: int, created_at: datetime | None) -> bool:
+        """Whether it came and was written after a volume was made that was seen at this tick, created then."""
+        is_late = self.updated_at is None or created_at is None or self.updated_at > created_at
+        return self.is_measured and self.tick > made_tick and is_late
+
+    def is_too_early(self, created_at: datetime | None) -> bool:
+        return self.updated_at is not None and created_at is not None and self.updated_at < created_at
+
+
+class _Candidate(NamedTuple):
+    """A volume that falls may pay for: a promise's, or one that nobody decided on."""
+
+    order: int
+    volume: UnshownVolume
+    promise: Promise | None
+    key: Key
+
+
+class Figures:
+    """What the refreshes of objects told; by `identity`, their uid."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.tick = 0
+        """Moves with every refresh of an object."""
+        self._last: dict[str, Refresh] = {}
+        self._falls: dict[str, Falls] = {}
+        self._undecided: dict[str, dict[Key, tuple[int, int, int]]] = {}
+        """By object, volumes that nobody decided on: order, bytes, and the tick they came at."""
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def refreshed(self, before: CSIStorageCapacity, new: CSIStorageCapacity, *, is_elsewhere: bool) -> None:
+        """An object was published again. `is_elsewhere`: for other nodes or another class, so that its figures are not
+        to be compared with those before."""
+        self.tick += 1
+        uid = identity(new)
+        last, falls = self._last.get(uid), self._falls.setdefault(uid, Falls())
+        is_of_one_kind = before.has_kept_pools == new.has_kept_pools
+        if is_elsewhere or not is_of_one_kind:
+            del self._falls[uid]
+        elif (free := free_bytes(new)) is not None and (free_before := free_bytes(before)) is not None:
+            falls.rose(free - free_before)
+            falls.fell(self.tick, free_before - free, new.figures_at)
+        earlier = last._replace(before=None) if last is not None else None
+        self._last[uid] = Refresh(self.tick, new.figures_at, earlier) if is_of_one_kind else _unmeasured(self.tick)
+
+    def forget(self, uid: str) -> None:
+        """An object is gone."""
+        for kept in (self._last, self._falls, self._undecided):
+            kept.pop(uid, None)
+
+    def came_undecided(self, uid: str, volume: PersistentVolume, key: Key, order: int) -> None:
+        """A volume of an object was made that nobody decided on, for the claim of this key."""
+        size, falls = volume.size.value(), self._falls.get(uid)
+        if falls is not None and falls.since(EVER) >= size:
+            falls.take(EVER, size)
+        else:
+            self._undecided.setdefault(uid, {})[key] = order, size, self.tick
+
+    def ended(self, uid: str, promise: Promise, charged: int) -> None:
+        """A promise of so many bytes is over for another reason than a fall: what fell may have been its volume."""
+        falls = self._falls.get(uid)
+        if falls and promise.is_made:
+            falls.take(promise.decided, _volume_size(promise, charged))
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    def shown_by_refresh(self, capacity: CSIStorageCapacity, unshown: Sequence[Promise]) -> list[Promise]:
+        """Which volumes an object shows after its last refresh, of promises on it that it does not show yet."""
+        uid = identity(capacity)
+        refresh, falls = self._last[uid], self._falls.get(uid)
+        if falls is not None and unshown:
+            falls.forget_until(min([each.decided.tick for each in unshown]))
+        elif not unshown:
+            self._falls.pop(uid, None)
+            self._undecided.pop(uid, None)
+        if not refresh.is_measured or not unshown:
+            return []
+        shown = dict.fromkeys([each for each in unshown if self._is_shown_by_any(each, refresh)])
+        for each in shown:
+            self.ended(uid, each, self._size(each) or 0)
+        shown |= dict.fromkeys(self._paid(capacity, [each for each in unshown if each not in shown]))
+        for each in unshown:
+            if each not in shown and self._is_second_figure(capacity, each, refresh):
+                shown[each] = None
+                self.ended(uid, each, self._size(each) or 0)
+        return list(shown)
+
+    def shown_by_volume(
+        self, capacity: CSIStorageCapacity, promise: Promise, unshown: Callable[[str], Sequence[Promise]]
+    ) -> list[Promise]:
+        """Which volumes an object shows now that the volume of a promise exists: what fell before is paid out.
+
+        Whatever is left of falls was not enough for the volumes that existed before. So only an object with pools has
+        to be asked about all of them (`unshown`).
+        """
+        uid, size = identity(capacity), self._size(promise)
+        falls = self._falls.get(uid)
+        if not falls or size is None or size > falls.since(promise.decided):
+            return []
+        return self._paid(capacity, unshown(uid) if len(told_pools(capacity)) > 1 else [promise])
+
+    def _paid(self, capacity: CSIStorageCapacity, unshown: Iterable[Promise]) -> list[Promise]:
+        falls, uid = self._falls.get(identity(capacity)), identity(capacity)
+        if not falls:
+            return []
+        found = list[_Candidate]()
+        for each in unshown:
+            size = self._size(each)
+            if size is not None and not self._is_told_by_name(capacity, each):
+                found.append(_Candidate(each.order, UnshownVolume(size, each.decided, each.is_made), each, each.key))
+        for key, (order, size, _) in self._undecided.get(uid, {}).items():
+            found.append(_Candidate(order, UnshownVolume(size, EVER, is_made=True), None, key))
+        found.sort(key=lambda each: each.order)
+        paid = falls.pay([each.volume for each in found], has_pools=len(told_pools(capacity)) > 1)
+        self._forget_undecided(uid, [found[place].key for place in paid if found[place].promise is None])
+        return [promise for place in paid if (promise := found[place].promise) is not None]
+
+    def _forget_undecided(self, uid: str, paid: Sequence[Key]) -> None:
+        undecided, refresh = self._undecided.get(uid, {}), self._last.get(uid)
+        before = refresh.before.tick if refresh is not None and refresh.before is not None else -1
+        for key in [key for key, (_, _, tick) in undecided.items() if key in paid or tick < before]:
+            del undecided[key]
+
+    def _is_shown_by_any(self, promise: Promise, refresh: Refresh) -> bool:
+        """A rebuild, and what is not counted, is shown by whatever comes after it was made."""
+        is_unsized = promise.is_rebuild or self._size(promise) is None
+        return is_unsized and promise.made_tick is not None and refresh.tick > promise.made_tick
+
+    def _is_second_figure(self, capacity: CSIStorageCapacity, promise: Promise, refresh: Refresh) -> bool:
+        made_tick, created_at = promise.made_tick, promise.created_at
+        if made_tick is None or refresh.before is None or self._is_told_by_name(capacity, promise):
+            return False
+        return not refresh.is_too_early(created_at) and refresh.before.comes_after(made_tick, created_at)
+
+    def is_newer(self, capacity: CSIStorageCapacity, made_at: datetime) -> bool:
+        """Whether an object was created after a volume was made, and its pools, if another keeps them, told after."""
+        created_at, told_at = capacity.metadata.creation_timestamp, capacity.figures_at
+        if capacity.has_kept_pools and (told_at is None or told_at <= made_at):
+            return False
+        return created_at is not None and created_at > made_at
+
+    def includes(self, capacity: CSIStorageCapacity, claim_uid: str) -> bool:
+        """Whether whoever publishes an object says that its figures include this claim's volume."""
+        told = capacity.metadata.annotations.get(INCLUDED_CLAIMS, "")
+        return bool(told) and _names_claims(capacity) and claim_uid in told.split(",")
+
+    def _is_told_by_name(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
+        """Whether the provisioner would name the claim if its figures included the volume. Of a volume that is sent
+        elsewhere it no longer says that it is where it was."""
+        return _names_claims(capacity) and not (promise.is_left_behind and promise.has_claim)
+
+    def _size(self, promise: Promise) -> int | None:
+        """What a volume takes of the figures: drivers may make it larger than was asked for."""
+        asked = counted_bytes(promise.claim, self._storage, is_rebuild=promise.is_rebuild)
+        return None if asked is None else _volume_size(promise, asked)
+
+
+def _volume_size(promise: Promise, asked: int) -> int:
+    return asked if promise.volume is None else max(asked, promise.volume.size.value())
+
+
+def _unmeasured(tick: int) -> Refresh:
+    return Refresh(tick, None, is_measured=False)
+
+
+def _names_claims(capacity: CSIStorageCapacity) -> bool:
+    """Whether it is said which claims its figures include. A provisioner says that of `capacity`, and of pools that
+    another keeps it knows nothing."""
+    return INCLUDED_CLAIMS in capacity.metadata.annotations and not capacity.has_kept_pools

@@ -1,0 +1,175 @@
+"""Provisioners publish a smaller figure before a volume's object exists, before its claim is bound, or after; some
+late, some twice, some one figure for several volumes. Whatever the order:
+
+- what the figure offers beside the promises is never more than there is, less what is yet to be made;
+- once every volume is bound and the figure tells of all of them, nothing is promised any more, and no clock was needed,
+  unless a volume was deleted meanwhile (a rise hides a fall) or the scheduler was restarted (it did not see the falls).
+
+A figure is measured at one moment and written later; a later figure is measured after the one before was written. An
+unchanged figure is not written, as by external-provisioner.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from typing import Final
+
+import pytest
+
+from examples_tried import tries
+from tonnage.clock import VirtualClock, rfc3339
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.indexes import add_indexes
+from tonnage.scheduling.volumes.bind_volumes import asking_for
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
+from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
+
+GI = 1 << 30
+OBJECT: Final = "kube-system-fast-node-1"
+PROVIDERS = ("before", "between", "after", "late", "twice", "together", "any")
+
+
+class Provider:
+    """One node of 1000Gi, a driver that makes volumes there, a provisioner that publishes, and a ledger."""
+
+    def __init__(self, seed: int, order: str) -> None:
+        self.rng = random.Random(seed)
+        self.order = order
+        self.names = (f"claim-{number}" for number in count())
+        self.sizes: dict[str, int] = {}
+        self.decided: list[str] = []
+        self.made: list[str] = []
+        self.saved: list[str] = []
+        self.bound: list[str] = []
+        self.measured: int | None = None
+        self.published = 1000
+        self.free = 1000
+        self.clock = VirtualClock()
+        self.start()
+
+    def start(self) -> None:
+        """A scheduler starts, and reads what the API has."""
+        before = getattr(self, "cluster", None)
+        self.cluster = Cluster(self.clock)
+        self.cluster.put_node(node("node-1"))
+        storage = self.cluster.storage
+        for one in (storage_class(), driver(), capacity("fast", "node-1", f"{self.published}Gi")):
+            storage.put(one)
+        for known in [each.key for each in before.storage.claims] if before is not None else ():
+            told = before.storage.claims.api(known) if before is not None else None
+            assert told is not None
+            storage.put(told)
+        for found in before.storage.volumes if before is not None else ():
+            storage.put(found)
+        self.ledger = add_indexes(self.cluster).index(Ledger)
+
+    def run(self, steps: int, *, restarts: bool, deletes: bool) -> None:
+        doings = [self.decide, self.make, self.make, self.save, self.bind, self.publish]
+        doings += [self.delete] if deletes else []
+        for _ in range(steps):
+            self.rng.choice(doings)()
+            self.check()
+            if restarts and self.rng.random() < 0.02:
+                self.start()
+                self.check()
+        while self.decided or self.made or self.saved:
+            for do in (self.make, self.save, self.bind):
+                do()
+                self.check()
+        self.publish(is_last=True)
+        self.check()
+
+    def check(self) -> None:
+        """What the ledger would still give away is there, beside what is yet to be made."""
+        self.ledger.catch_up()
+        promised = sum(self.ledger.promised(OBJECT)) // GI
+        to_make = sum(self.sizes[each] for each in self.decided)
+        given, left = self.published - promised, self.free - to_make
+        assert given <= left, f"{given}Gi are offered of {self.published}Gi, and {left}Gi are left"
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def decide(self) -> None:
+        name = next(self.names)
+        size = self.sizes[name] = self.rng.choice((1, 2, 3, 5, 8))
+        storage = self.cluster.storage
+        storage.put(claim(name, f"{size}Gi"))
+        known = storage.claims.get(f"default/{name}")
+        assert known is not None
+        planned = asking_for(known, "node-1")
+        storage.claims.assume(planned)
+        self.ledger.reserve(storage.capacities["kube-system/fast-node-1"], PodInfo(pod_with(name, name)), [planned])
+        storage.put(claim(name, f"{size}Gi", selected_node="node-1"))
+        self.decided.append(name)
+
+    def make(self) -> None:
+        """The driver makes a volume; its object is written later."""
+        if self.decided:
+            name = self.decided.pop(self.rng.randrange(len(self.decided)))
+            self.free -= self.sizes[name]
+            self.made.append(name)
+            if self.order in ("before", "twice"):
+                self.publish()
+            elif self.order == "late" and self.measured is None:
+                self.measure()
+
+    def save(self) -> None:
+        """The PersistentVolume of a volume is written."""
+        if self.made:
+            name = self.made.pop(self.rng.randrange(len(self.made)))
+            stamp = {"creationTimestamp": rfc3339(self.clock.now())}
+            size = f"{self.sizes[name]}Gi"
+            self.cluster.storage.put(volume(f"pv-{name}", size, on="node-1", claim=f"default/{name}", metadata=stamp))
+            self.saved.append(name)
+            if self.order == "between":
+                self.publish()
+
+    def bind(self) -> None:
+        if self.saved:
+            name = self.saved.pop(self.rng.randrange(len(self.saved)))
+            size = f"{self.sizes[name]}Gi"
+            self.cluster.storage.put(claim(name, size, selected_node="node-1", volume=f"pv-{name}"))
+            self.bound.append(name)
+            if self.order in ("after", "twice"):
+                self.publish(is_twice=self.order == "twice")
+
+    def delete(self) -> None:
+        if self.bound and self.rng.random() < 0.3:
+            name = self.bound.pop(self.rng.randrange(len(self.bound)))
+            storage = self.cluster.storage
+            storage.remove(claim(name))
+            storage.remove(volume(f"pv-{name}"))
+            self.free += self.sizes[name]
+
+    def measure(self) -> None:
+        self.measured = self.free
+
+    def publish(self, *, is_twice: bool = False, is_last: bool = False) -> None:
+        """Publish what was measured; whoever is not late measures now."""
+        if self.order in ("late", "any") and self.measured is None and not is_last:
+            self.measure()
+            return
+        if self.measured is None or is_last:
+            self.measure()
+        free, self.measured = self.measured or 0, None
+        if free != self.published or is_twice:
+            self.published = free
+            self.cluster.storage.put(capacity("fast", "node-1", f"{free}Gi"))
+
+
+@pytest.mark.parametrize("order", PROVIDERS)
+def test_no_byte_is_promised_twice_for_longer_than_the_figure_needs(order: str) -> None:
+    for seed in range(tries(30)):
+        play = Provider(seed, order)
+        play.run(120, restarts=False, deletes=False)
+        assert play.ledger.promised(OBJECT) == (), f"seed {seed}: every volume is in the figure"
+        assert play.clock.monotonic() == 0
+
+
+@pytest.mark.parametrize("order", PROVIDERS)
+def test_what_the_figure_does_not_show_stays_promised_through_deletions_and_restarts(order: str) -> None:
+    for seed in range(tries(30)):
+        Provider(seed, order).run(120, restarts=True, deletes=True)
