@@ -91,6 +91,27 @@ def tried(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+def kept(up: Up) -> dict[str, object]:
+    """What a restart must not make anew: CSINodes, their drivers, and the objects that tell of capacity."""
+    csi_nodes = up.get("/apis/storage.k8s.io/v1/csinodes").body["items"]
+    capacities = up.get("/apis/storage.k8s.io/v1/csistoragecapacities").body["items"]
+    return {
+        **{each["metadata"]["name"]: (each["metadata"]["uid"], each["spec"]["drivers"]) for each in csi_nodes},
+        **{each["metadata"]["uid"]: each["nodeTopology"] for each in capacities},
+    }
+
+
+@pytest.mark.slow
+def test_six_restarts_make_no_csi_node_and_no_capacity_anew(start: Callable[..., Up]):
+    up = start(*POOLS)
+    before = kept(up)
+    assert len(before) == 4  # two nodes, and a capacity object of each
+    for _ in range(6):
+        assert up.stop() == 0
+        up = start()
+        assert kept(up) == before
+
+
 def test_a_cluster_is_taken_up_again_with_all_that_it_had(start: Callable[..., Up]):
     # First: a database with something in it, and a second cluster on its folder.
     up = start(*POOLS)
@@ -109,10 +130,11 @@ def test_a_cluster_is_taken_up_again_with_all_that_it_had(start: Callable[..., U
     )
 
     # A clean stop, and a start with the gates off: everything is as it was, and goes on as before the enhancements.
-    pids = [up.pid(program) for program in PROGRAMS]
+    pids, before = [up.pid(program) for program in PROGRAMS], kept(up)
     assert up.stop() == 0
     assert not any(map(is_running, pids))
     up = start("--feature-gates", OFF)
+    assert kept(up) == before
     scene = scene_of(up)
     assert len(scene.items("/api/v1/nodes")) == 2
     assert scene.running("db-0")["metadata"]["uid"] == first["metadata"]["uid"]

@@ -57,6 +57,7 @@ class Node:
             clock=SystemClock(),
             rng=rng,
             timeout_s=30.0,
+            start_grace_s=30.0,
             metrics=NodeMetrics(CollectorRegistry()),
             on_change=lambda _: None,
         )

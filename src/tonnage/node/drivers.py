@@ -6,7 +6,8 @@
 
 A driver that was killed leaves its socket behind and stays installed: its calls fail until it is back, and it is asked
 again because its socket is a new one. Which driver an address belonged to is kept in a small file, so that a driver
-which went away while we were not running is noticed too.
+which went away while we were not running is noticed too; but not at once: node and driver are often started together,
+and a driver that comes a moment later has not been gone. Upstream's kubelet, too, keeps a CSINode's entries at a start.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Drivers:
         clock: Clock,
         rng: random.Random,
         timeout_s: float,
+        start_grace_s: float,
         metrics: NodeMetrics,
         on_change: Callable[[str], None],
     ) -> None:
@@ -78,11 +80,15 @@ class Drivers:
         self._clock = clock
         self._rng = rng
         self._timeout_s = timeout_s
+        self._start_grace_s = start_grace_s
         self._metrics = metrics
         self._on_change = on_change
         self._by_address: dict[str, Driver] = {}
         self._clients: dict[str, CsiClient] = {}
         self._complained: set[str] = set()
+        self._expected: dict[str, str] = {}
+        """Drivers that were here when we last ran and have not been found yet, each with its address."""
+        self._expected_until_s = 0.0
         self.gone: set[str] = set()
         """Drivers that were here and are not: their entries are to be taken out of the CSINode, then `unregistered`."""
 
@@ -100,16 +106,14 @@ class Drivers:
         return tuple(self._by_address.values())
 
     def recover(self) -> None:
-        """Read which drivers were here when we last ran: one whose socket is gone by now is gone."""
+        """Read which drivers were here when we last ran. Each has the grace of a start to come back."""
+        self._expected_until_s = self._clock.monotonic() + self._start_grace_s
         for path in sorted(self._folder.glob("*.json")):
             try:
                 said = json.loads(read_own(path))
-                name, address = str(said["driverName"]), str(said["address"])
+                self._expected[str(said["driverName"])] = str(said["address"])
             except (TonnageError, OSError, ValueError, KeyError, TypeError) as exc:
                 _log.warning("A record of a driver cannot be read", path=str(path), error=str(exc))
-                continue
-            if address not in self._addresses or not _exists(address):
-                self.gone.add(name)
 
     async def poll(self) -> None:
         """Look at every address once. Never raises: a driver that does not answer is asked at the next poll."""
@@ -129,6 +133,8 @@ class Drivers:
                 if address not in self._complained:
                     _log.warning("A driver does not say who it is", address=address, error=str(exc))
                     self._complained.add(address)
+        if self._expected and self._clock.monotonic() >= self._expected_until_s:
+            self._give_up_expected()
 
     def unregistered(self, name: str) -> None:
         """A driver that went has been taken out everywhere."""
@@ -150,6 +156,7 @@ class Drivers:
         before = self._by_address.get(address)
         self._by_address[address] = Driver(name, address, client, info, can, socket)
         self.gone.discard(name)
+        self._expected.pop(name, None)
         self._record(name, address)
         _log.info("CSI driver registered", driver=name, address=address, node_id=info.node_id)
         if before is not None and before.name != name:
@@ -164,6 +171,15 @@ class Drivers:
             self.gone.add(driver.name)
         _log.info("CSI driver is gone", driver=driver.name, address=driver.address)
         self._on_change(driver.name)
+
+    def _give_up_expected(self) -> None:
+        """The grace of a start is over: an expected driver whose socket is not there is gone."""
+        for name, address in self._expected.items():
+            if address not in self._addresses or not _exists(address):
+                self.gone.add(name)
+                _log.info("CSI driver has not come back", driver=name, address=address)
+                self._on_change(name)
+        self._expected.clear()
 
     def _client(self, address: str) -> CsiClient:
         client = self._clients.get(address)

@@ -51,6 +51,7 @@ class Kubelet:
             clock=clock,
             rng=context.rng,
             timeout_s=settings.csi_timeout_s,
+            start_grace_s=settings.driver_start_grace_s,
             metrics=context.metrics,
             on_change=self._driver_changed,
         )

@@ -31,7 +31,8 @@ class NodeSettings:
     `attach_error_grace_s` is how long an attach must have failed for want of slots before its pod is given up. Upstream
     looks only after its wait of 2 min 3 s; KEP-4876 asks for no such wait, and a pod that cannot start helps nobody.
     `confined_grace_s` is how long a volume may be confined to other nodes (KEP-5381) before its pod is given up: a
-    driver that has it on its way here says so a moment later.
+    driver that has it on its way here says so a moment later. `driver_start_grace_s` is how long after a start a driver
+    that was here before may be missing until it is taken out of the CSINode.
     """
 
     names: tuple[str, ...]
@@ -45,6 +46,7 @@ class NodeSettings:
     status_report_s: float = 300.0
     attach_error_grace_s: float = 1.0
     confined_grace_s: float = 10.0
+    driver_start_grace_s: float = 30.0
     csi_timeout_s: float = 30.0
     poll_sockets_s: float = 0.5
     gates: Gates = field(default_factory=Gates)

@@ -44,6 +44,7 @@ class Rig:
             clock=self.clock,
             rng=rng,
             timeout_s=30.0,
+            start_grace_s=30.0,
             metrics=metrics,
             on_change=lambda name: self.updater.sync(name),
         )
