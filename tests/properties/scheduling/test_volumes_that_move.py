@@ -2,8 +2,9 @@
 
 A driver that keeps its contract is played beside one engine: it knows how much every node really has, makes and
 rebuilds volumes when it gets to it, frees those of cordoned nodes, and publishes figures now and then. Whenever it is
-asked to make or rebuild a volume that was not refused before, there has to be room. Pods that share a claim are never
-on two nodes. In the end, with every node back in use and all work done, nothing is held, and no pod waits that fits.
+asked to make or rebuild a volume that was not refused before, there has to be room. It takes its time to free volumes
+and to confine them again, and people apply old manifests, so that claims name no node or a wrong one. Pods that share a
+claim are never on two nodes. In the end, with every node back in use and all work done, nothing is held, and no pod waits that fits.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -34,6 +35,7 @@ modest = settings(max_examples=tries(120), deadline=None)
 
 NODES = {"a": 10, "b": 8, "c": 5, "d": 3}
 """With what each really has, in Gi."""
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -108,8 +110,8 @@ class Story(InformedEngine):
         self.missed.discard(name)
 
     def is_cordoned(self, name: str) -> bool:
-        found = self.objects[Node, name]
-        return isinstance(found, Node) and found.spec.unschedulable
+        found: Node = self.objects[Node, name]
+        return is_out_of_use(found)
 
     def users(self, name: str) -> dict[str, str]:
         """The pods of a claim that have a node, with it."""
@@ -236,10 +238,27 @@ class Story(InformedEngine):
     # -- people -------------------------------------------------------------------------------------------------------
 
     def cordon(self, name: str, *, unschedulable: bool) -> None:
-        self.put(node(name, unschedulable=unschedulable))
+        """The driver looks at the node's volumes at once, or later."""
+        if not unschedulable or self.rng.random() < 0.7:
+            self.put(node(name, unschedulable=unschedulable))
+        else:
+            self.put(node(name, taints=[OUT_OF_SERVICE]))
         for each, home in self.home.items():
-            if home == name:
+            if home == name and self.rng.random() < 0.5:
                 self.settle_affinity(each)
+
+    def apply_old_manifest(self, name: str) -> None:
+        """A bound claim is written as it was once: with another selected-node, or with none."""
+        known, required = self.claim(name), None
+        if name in self.home:
+            required = self.objects[PersistentVolume, f"pv-{name}"].spec.node_affinity.required
+        if not known.is_bound or required is None:
+            return
+        selected = self.rng.choice(["", *NODES])
+        self.put(claim(name, str(known.requested), volume=known.spec.volume_name, selected_node=selected))
+        if selected:
+            self.missed.add(name)
+        self.met.add("stale" if selected else "no node")
 
     def delete_pod(self, name: str) -> None:
         """It is gone, its attachment with it if it was the last there, and its controller makes another."""
@@ -261,7 +280,7 @@ class Story(InformedEngine):
     def happen(self) -> None:
         rng = self.rng
         happens = ["schedule"] * 6 + ["work"] * 4 + ["refresh"] * 2 + ["back"] * 2 + ["drain"] * 2
-        match rng.choice([*happens, "delete", "restart", "wait"]):
+        match rng.choice([*happens, "settle", "settle", "apply", "delete", "restart", "wait"]):
             case "schedule":
                 self.schedule(rng.choice(sorted(self.claims_of)))
             case "work":
@@ -272,6 +291,11 @@ class Story(InformedEngine):
                 self.drain(rng.choice(sorted(NODES)))
             case "back":
                 self.cordon(rng.choice(sorted(NODES)), unschedulable=False)
+            case "settle":
+                if self.home:
+                    self.settle_affinity(rng.choice(sorted(self.home)))
+            case "apply":
+                self.apply_old_manifest(rng.choice(sorted(self.sizes)))
             case "delete":
                 self.delete_pod(rng.choice(sorted(self.claims_of)))
             case "restart":
@@ -329,4 +353,5 @@ def test_the_stories_are_worth_telling() -> None:
     met = set[str]()
     for seed in range(30):
         met |= play(seed)
-    assert met == {"made", "sent elsewhere", "rebuilt", "refused", "drained", "waits", "restart"}
+    happened = {"made", "sent elsewhere", "rebuilt", "refused", "drained", "waits", "restart"}
+    assert met == happened | {"stale", "no node"}
