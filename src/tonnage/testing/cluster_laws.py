@@ -16,7 +16,7 @@ from typing import Final
 
 from tonnage.driver.names import TOPOLOGY_KEY
 from tonnage.driver.pool_choice import PoolId
-from tonnage.objects.core_v1 import PersistentVolume, Pod
+from tonnage.objects.core_v1 import PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.meta import Object
 from tonnage.testing.cluster_sight import Sight
 
@@ -88,7 +88,7 @@ def every_volume_has_an_owner(sight: Sight) -> Iterator[str]:
     claims = {claim.uid for claim in sight.claims}
     records = {record.volume_id: record for record in sight.records}
     handles = {_handle(volume) for volume in sight.volumes}
-    in_use = {node.name for node in sight.nodes if not node.spec.unschedulable}
+    in_use = {node.name for node in sight.nodes if not is_out_of_use(node)}
     for volume in sight.volumes:
         record = records.get(_handle(volume))
         if _claim_uid(volume) not in claims:
@@ -99,7 +99,7 @@ def every_volume_has_an_owner(sight: Sight) -> Iterator[str]:
         has = volume.spec.capacity["storage"]
         if record.capacity_bytes != has.value():
             yield f"volume {volume.name} has {has}, the driver {record.capacity_bytes} bytes"
-        # A volume may leave a node that is cordoned or gone, and then says no place at all.
+        # A volume may leave a node that is out of use, and then says no place at all.
         if _nodes_of(volume) != ([record.node] if record.node in in_use else []):
             yield f"volume {volume.name} is on {record.node}, and its affinity says {_nodes_of(volume)}"
     for record in sight.records:

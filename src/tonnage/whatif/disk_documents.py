@@ -137,7 +137,10 @@ class _Known:
         return found if isinstance(found, kind) else None
 
     def nodes(self) -> list[Node]:
-        return [each for each in self.by_key.values() if isinstance(each, Node)]
+        return self.all(Node)
+
+    def all(self, kind: type[T]) -> list[T]:
+        return [each for each in self.by_key.values() if isinstance(each, kind)]
 
     def put(self, new: Object) -> Object:
         raise NotImplementedError("nothing is written")

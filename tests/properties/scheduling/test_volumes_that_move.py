@@ -4,7 +4,8 @@ A driver that keeps its contract is played beside one engine: it knows how much 
 rebuilds volumes when it gets to it, frees those of cordoned nodes, and publishes figures now and then. Whenever it is
 asked to make or rebuild a volume that was not refused before, there has to be room. It takes its time to free volumes
 and to confine them again, and people apply old manifests, so that claims name no node or a wrong one. Pods that share a
-claim are never on two nodes. In the end, with every node back in use and all work done, nothing is held, and no pod waits that fits.
+claim are never on two nodes. In the end, with every node back in use and all work done, nothing is held, and no pod
+waits that fits.
 """
 
 from __future__ import annotations

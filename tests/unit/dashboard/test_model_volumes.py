@@ -107,6 +107,11 @@ def test_a_volume_that_may_move_is_at_home_until_somebody_decides():
     assert (row.state, row.node) == ("bound", "a")
 
 
+def test_a_volume_that_may_move_is_where_it_is_attached_whatever_its_claim_says():
+    row = rows(cluster_of(*rebuilding(attached=["a"], **{REBUILD_TARGET: "c"})))["default/data"]
+    assert (row.state, row.node) == ("bound", "a")
+
+
 def test_the_drivers_records_say_where_a_moving_volume_comes_from():
     objects = rebuilding(**{REBUILD_TARGET: "b"})
     objects[4] = volume("pv", "20Gi", claim="default/data", driver=DRIVER_NAME, handle="vol-1")

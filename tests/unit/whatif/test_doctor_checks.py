@@ -385,7 +385,12 @@ def test_a_claim_of_a_class_that_is_not_there():
 
 @pytest.mark.parametrize(
     ("target", "more", "why"),
-    [("gone", (), "gone"), ("n2", (attachment("a", "pv", "n2", error="full"),), "cannot be attached there: full")],
+    [
+        ("gone", (), "gone"),
+        ("n2", (attachment("a", "pv", "n2", error="full"),), "cannot be attached there: full"),
+        ("n9", (node("n9", unschedulable=True),), "that node is cordoned"),
+        ("n9", (node("n9", taints=["node.kubernetes.io/out-of-service:NoExecute"]),), "that node is out of service"),
+    ],
 )
 def test_a_rebuild_that_does_not_arrive(target, more, why):
     annotations = {BIND_COMPLETED: "yes", SELECTED_NODE: target, REBUILD_TARGET: target}

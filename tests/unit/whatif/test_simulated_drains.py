@@ -8,9 +8,10 @@ from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.testing.builders import node, pod
-from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
+from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.world import World, WorldSettings
@@ -94,3 +95,35 @@ def test_a_volume_that_was_freed_before_is_still_on_the_node_that_was_selected_f
     world.run_until(600.0)
     assert [each.spec.node_name for each in world.pods()] == ["b"]
     assert [each[1:] for each in world.storage.counts.rebuilt] == [("pv", "a", "b", 50 << 30)]
+
+
+def test_attachments_go_with_the_pods_and_a_volume_that_moved_twice_is_where_it_went_last():
+    """From a to b, then b is drained as well: a, which is back, is no home any more, and has no room left."""
+    owned = {"ownerReferences": [OWNER]}
+    db = pod_with("db-0", "data", on="a", status=RUNNING, metadata=owned)
+    rooms = [capacity("fast", name, free) for name, free in (("a", "0"), ("b", "20Gi"), ("c", "20Gi"))]
+    world = world_of(
+        *map(node, "abc"), stateful_set("Parallel"), storage_class(), driver(rebuilding=True), *rooms, db,
+        claim("data", "20Gi", volume="pv", selected_node="a"), volume("pv", "20Gi", on="a", claim="default/data"),
+        attachment("va", "pv", "a"),
+    )  # fmt: skip
+    events = NodeEvents(world)
+    events.drain("a")
+    world.run_until(600.0)
+    (first,) = {each.spec.node_name for each in world.pods() if each.name == "db-0"}
+    assert first in ("b", "c") and world.all(VolumeAttachment) == []
+    events.uncordon("a")
+    world.put(capacity("fast", "a", "5Gi"))
+    events.drain(first)
+    world.run_until(1200.0)
+    assert {each.spec.node_name for each in world.pods() if each.name == "db-0"} == {"b", "c"} - {first}
+
+
+def test_where_a_freed_volume_is_attached_counts_more_than_a_stale_selected_node():
+    world = world_of(
+        node("a", unschedulable=True), node("b"), storage_class(), driver(rebuilding=True),
+        capacity("fast", "a", "5Gi"), capacity("fast", "b", "5Gi"), volume("pv", "20Gi", claim="default/data"),
+        claim("data", "20Gi", volume="pv", selected_node="b"), attachment("va", "pv", "a"),
+    )  # fmt: skip
+    assert [each.name for each in NodeEvents(world).volumes_on("a")] == ["pv"]
+    assert NodeEvents(world).volumes_on("b") == []

@@ -125,8 +125,8 @@ class Endpoints:
 )
 @switch(
     "--rebuild",
-    help="Let volumes leave a node that is cordoned or gone, and rebuild them where they are wanted (KEP-5925). "
-    "Needs the API server.",
+    help="Let volumes leave a node that is cordoned, gone or out of service, and rebuild them where they are wanted "
+    "(KEP-5925). Needs the API server.",
 )
 @kubeconfig_option
 @click.option(

@@ -185,18 +185,18 @@ def _waits_for_consumer(objects: KnownObjects, claim: PersistentVolumeClaim) -> 
 def _home(objects: KnownObjects, claim: PersistentVolumeClaim, volume: PersistentVolume, driver: str) -> str:
     """Where the contents of a volume without affinity are, if its driver rebuilds volumes; else every node reaches it.
 
-    While it is not on its way, the node that was selected last; while it is, a node that still has it attached.
+    A node that has it attached; else, while it is not on its way, the node that was selected last.
     """
     if not rebuilds_volumes(objects.drivers.get(driver)):
         return ""
-    if not is_on_its_way(claim, volume):
-        return claim.selected_node
     attached = {
         found.spec.node_name
         for each in objects.attachments_of_volume[volume.name]
         if (found := objects.attachments[each]).status.attached
-    } - {claim.selected_node}
-    return min(attached, default="")
+    }
+    if is_on_its_way(claim, volume):
+        return min(attached - {claim.selected_node}, default="")
+    return min(attached) if attached and claim.selected_node not in attached else claim.selected_node
 
 
 def _content(volume: PersistentVolume, besides: Besides) -> Content | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
@@ -85,6 +85,8 @@ def _stuck(facts: Facts, volume: PersistentVolume, target: str) -> str:
         return "that node is gone" if facts.knows(Node) else ""
     if node.spec.unschedulable:
         return "that node is cordoned"
+    if is_out_of_use(node):
+        return "that node is out of service"
     for each in facts.attachments.values():
         error = each.status.attach_error
         is_there = each.spec.node_name == target and each.spec.source.persistent_volume_name == volume.name

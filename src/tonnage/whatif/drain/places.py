@@ -8,7 +8,7 @@ from typing import Final
 
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.batch_v1 import Job
-from tonnage.objects.core_v1 import PersistentVolume, Pod
+from tonnage.objects.core_v1 import PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.meta import Object
 from tonnage.whatif.drain.outcome import LostData
 from tonnage.whatif.drain.tied_data import lost_data
@@ -38,14 +38,14 @@ class Places:
     nodes: tuple[str, ...]
     places: list[Place]
     homes: dict[str, str]
-    """By volume: which of the nodes that are drained or cordoned has its contents."""
+    """By volume: which of the nodes that are drained or out of use has its contents."""
     told: set[str] = field(default_factory=set)
     """Volumes whose rebuild was told already: pods may share one."""
 
 
 def places_of(world: World, events: NodeEvents, nodes: Sequence[str]) -> Places:
-    cordoned = [each.name for each in world.nodes() if each.spec.unschedulable and each.name not in nodes]
-    homes = {volume.name: name for name in (*cordoned, *nodes) for volume in events.volumes_on(name)}
+    out_of_use = [each.name for each in world.nodes() if is_out_of_use(each) and each.name not in nodes]
+    homes = {volume.name: name for name in (*out_of_use, *nodes) for volume in events.volumes_on(name)}
     order = {name: number for number, name in enumerate(nodes)}
     found = []
     for pod in world.pods():

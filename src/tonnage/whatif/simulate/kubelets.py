@@ -18,7 +18,7 @@ import msgspec
 
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, PersistentVolume, Pod
 from tonnage.objects.core_v1.pod import PodCondition, PodStatus
-from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeNodeResources
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, VolumeNodeResources
 from tonnage.scheduling.cluster.pod_info import PodInfo
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Kubelets:
         """The volumes that take a slot, each with the uids of the pods that use it."""
         self._used: dict[str, list[tuple[Slot, str]]] = {}
         """The same by the uid of the pod."""
+        self._attachments: dict[tuple[str, str], list[str]] = {}
+        """By node and volume, the VolumeAttachments that there were at the start; none is made here."""
         self._waiting: dict[Slot, list[tuple[Pod, str]]] = {}
         """Pods that wait for a slot for a volume."""
         self.rejected = 0
@@ -46,6 +48,9 @@ class Kubelets:
 
     def open(self) -> None:
         """What runs at the start has its slots; CSINodes are corrected from then on, once a period."""
+        for each in self._world.all(VolumeAttachment):
+            place = (each.spec.node_name, each.spec.source.persistent_volume_name)
+            self._attachments.setdefault(place, []).append(each.key)
         for pod in self._world.pods():
             if pod.spec.node_name and not pod.is_terminal:
                 for volume in self._volumes(pod):
@@ -73,7 +78,7 @@ class Kubelets:
             self._attach(pod, volume)
 
     def pod_gone(self, pod: Pod) -> None:
-        """Its slots are free, and those who wait for one look again."""
+        """Its slots are free, its volumes detached, and those who wait for a slot look again."""
         self._missing.pop(pod.uid, None)
         for slot, volume in self._used.pop(pod.uid, ()):
             users = self._attached[slot][volume]
@@ -81,6 +86,8 @@ class Kubelets:
             if users:
                 continue
             del self._attached[slot][volume]
+            for name in self._attachments.pop((slot[0], volume), ()):
+                self._world.remove(VolumeAttachment, name)
             for waiting, name in self._waiting.pop(slot, ()):
                 self._world.agenda.after(0.0, lambda pod=waiting, name=name: self._attach_again(pod, name))  # type: ignore[misc]
 

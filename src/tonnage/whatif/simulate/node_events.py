@@ -1,8 +1,8 @@
-"""What befalls nodes: cordoned, drained, failed, gone, back again, and new ones that join.
+"""What befalls nodes: cordoned, drained, failed, out of service, gone, back again, and new ones that join.
 
 A drain cordons, then evicts pod after pod as `kubectl drain` does: pods of DaemonSets stay, an eviction that a budget
 refuses is tried again, and what nobody manages goes for good. Whoever goes is followed by its successor. Volumes of a
-node that is cordoned or gone may be rebuilt elsewhere, if their driver does that; others stay behind (KEP-5925).
+node that is out of use may be rebuilt elsewhere, if their driver does that; others stay behind (KEP-5925).
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from typing import Final
 
 import msgspec
 
-from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.meta import Object
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, Taint, find_untolerated
+from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint, find_untolerated
 from tonnage.whatif.evictions import eviction_refusal
 from tonnage.whatif.simulate.successors import is_daemon, is_mirror
 from tonnage.whatif.simulate.world import World
 
-UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _EVICT_AGAIN_S: Final = 5.0
 """How soon kubectl tries an eviction again that a budget refused."""
 
@@ -57,8 +56,12 @@ class NodeEvents:
         """Back in use; volumes that are still there are confined to it again."""
         self._draining.discard(name)
         self._change(name, unschedulable=False)
-        for volume in self.volumes_on(name):
-            self._world.storage.confine(volume)
+        self._confine(name)
+
+    def _confine(self, name: str) -> None:
+        if not is_out_of_use(self._node(name)):
+            for volume in self.volumes_on(name):
+                self._world.storage.confine(volume)
 
     def drain(self, name: str) -> None:
         self.cordon(name)
@@ -74,10 +77,21 @@ class NodeEvents:
             if stays_s is not None:
                 self._world.agenda.after(stays_s, lambda pod=pod: self._leave(pod, name))  # type: ignore[misc]
 
+    def out_of_service(self, name: str) -> None:
+        """A person says that the node is dead: its pods are deleted by force, its volumes may be rebuilt elsewhere."""
+        taint = Taint(key=OUT_OF_SERVICE, value="nodeshutdown", effect=NO_EXECUTE)
+        self._change(name, taints=(taint,))
+        self._world.storage.set_free(name, self.volumes_on(name))
+        self._finish(name, "its node is out of service")
+        for pod in self.pods_on(name):
+            if _stays_s(pod, taint) is not None and not pod.is_terminal:
+                self._world.controllers.replace(pod, "its node is out of service")
+
     def recover(self, name: str) -> None:
         """The node is heard of again; pods that were deleted meanwhile are gone at last."""
-        self._change(name, without_taint=UNREACHABLE)
+        self._change(name, without_taints=(UNREACHABLE, OUT_OF_SERVICE))
         self._finish(name, "its node was not heard of")
+        self._confine(name)
 
     def remove(self, name: str) -> None:
         """The Node object goes, and its CSINode: so do its pods, and its volumes may be rebuilt elsewhere."""
@@ -159,12 +173,12 @@ class NodeEvents:
         *,
         unschedulable: bool | None = None,
         taints: Sequence[Taint] = (),
-        without_taint: str = "",
+        without_taints: Sequence[str] = (),
     ) -> None:
         node = self._node(name)
         if node is None:
             return
-        kept = tuple(each for each in node.spec.taints if each.key != without_taint)
+        kept = tuple(each for each in node.spec.taints if each.key not in without_taints)
         added = tuple(each for each in taints if each not in kept)
         spec = msgspec.structs.replace(
             node.spec,

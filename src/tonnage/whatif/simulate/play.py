@@ -31,6 +31,7 @@ from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.rare_collections import rare_collections
 from tonnage.whatif.simulate.scenario import (
+    NODE_EVENTS,
     Apply,
     Arrive,
     BrokenScenario,
@@ -254,7 +255,7 @@ class Play:
         elif isinstance(event, Delete):
             at(event.at_s, partial(self._delete, event))
         else:
-            befalls: Callable[[str], None] = getattr(self.nodes, event.what)
+            befalls: Callable[[str], None] = getattr(self.nodes, NODE_EVENTS[event.what])
             at(event.at_s, partial(befalls, event.node))
 
     def _note_arrivals(self, event: Arrive) -> None:

@@ -45,7 +45,7 @@ class Rebuilds:
     """Who looks again when a disk changes: the pod, its node, the volume."""
 
     def set_free(self, volumes: list[PersistentVolume]) -> None:
-        """A node is cordoned or gone: its volumes whose driver rebuilds may be rebuilt anywhere (KEP-5925)."""
+        """A node is out of use: its volumes whose driver rebuilds may be rebuilt anywhere (KEP-5925)."""
         for volume in volumes:
             if self.model.rebuilds(volume) and volume.spec.node_affinity.required is not None:
                 spec = msgspec.structs.replace(volume.spec, node_affinity=VolumeNodeAffinity())

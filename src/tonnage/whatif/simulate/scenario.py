@@ -11,9 +11,9 @@
     - {at: 40m, uncordon: node-3}
     - {at: 50m, join: {like: node-1, names: [node-9]}}
 
-Every other event: `apply`, `delete` (objects, as in a replay), `cordon`, `fail`, `recover`, `remove` (nodes), and
-`arrivals`, a list of `{at, workload, lifetime}` that somebody recorded. Whatever is wrong is told with the file, the
-field, the value and what to write instead, before anything is run.
+Every other event: `apply`, `delete` (objects, as in a replay), `cordon`, `fail`, `outOfService`, `recover`, `remove`
+(nodes), and `arrivals`, a list of `{at, workload, lifetime}` that somebody recorded. Whatever is wrong is told with the
+file, the field, the value and what to write instead, before anything is run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ from tonnage.whatif.simulate.storage_settings import StorageSettings
 
 API_VERSION: Final = "tonnage.dev/v1alpha1"
 KIND: Final = "Scenario"
-NODE_EVENTS: Final = ("cordon", "uncordon", "drain", "fail", "recover", "remove")
+NODE_EVENTS: Final = {
+    **{each: each for each in ("cordon", "uncordon", "drain", "fail", "recover", "remove")},
+    "outOfService": "out_of_service",
+}
+"""What befalls nodes, each with the method of `NodeEvents` that does it."""
 
 
 class BrokenScenario(TonnageError):

@@ -19,7 +19,7 @@ import msgspec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.pool_policy import pool_policy_of
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.whatif.simulate.agenda import Agenda
@@ -49,6 +49,8 @@ class ClusterObjects(Protocol):
     def get(self, kind: type[T], key: Key) -> T | None: ...
 
     def nodes(self) -> list[Node]: ...
+
+    def all(self, kind: type[T]) -> list[T]: ...
 
 
 @dataclass(slots=True)
@@ -265,14 +267,21 @@ class StorageModel:
     def home_node(self, volume: PersistentVolume) -> Node | None:
         """The one node that a volume can be used on, if it is one.
 
-        A volume that is free to move, because its node was cordoned, is still on the node that was selected for it.
+        A volume that is free to move, because its node was out of use, is still where it is attached, else on the node
+        that was selected for it.
         """
         if volume.spec.node_affinity.required is None:
             owner = volume.spec.claim_ref
             claim = self.objects.get(PersistentVolumeClaim, owner.key) if owner is not None else None
-            if claim is None or not claim.selected_node or not self.rebuilds(volume):
+            if claim is None or not self.rebuilds(volume):
                 return None
-            return self.objects.get(Node, claim.selected_node)
+            attached = {
+                each.spec.node_name
+                for each in self.objects.all(VolumeAttachment)
+                if each.status.attached and each.spec.source.persistent_volume_name == volume.name
+            }
+            home = min(attached) if attached and claim.selected_node not in attached else claim.selected_node
+            return self.objects.get(Node, home) if home else None
         homes = self.reach().of(volume)
         return homes[0] if len(homes) == 1 else None
 
@@ -308,7 +317,7 @@ class StorageModel:
     # -- moving -------------------------------------------------------------------------------------------------------
 
     def set_free(self, node_name: str, volumes: list[PersistentVolume]) -> None:
-        """A node is cordoned or gone; see `rebuilds`."""
+        """A node is out of use; see `rebuilds`."""
         self._moves.set_free(volumes)
 
     def confine(self, volume: PersistentVolume) -> None:

@@ -135,6 +135,19 @@ def test_a_stateful_pod_of_a_node_that_is_not_heard_of_comes_back_only_when_the_
     assert back.world.storage.counts.bytes_rebuilt == 10 * GI
 
 
+def test_a_stateful_pod_leaves_a_node_that_a_person_declares_dead_and_its_volume_is_rebuilt(tmp_path: Path) -> None:
+    docs = [*cluster(2, volumeRebuilding=True), stateful_set(replicas=1, size="10Gi")]
+    events: list[dict[str, Any]] = [{"arrive": "sts/shop/db"}]
+    home = nodes_of(played(tmp_path, docs, {"events": events}))["shop/db-0"]
+    other = {"node-1": "node-2", "node-2": "node-1"}[home]
+    events += [{"at": "1m", "fail": home}, {"at": "20m", "outOfService": home}, {"at": "40m", "recover": home}]
+    moved = played(tmp_path, docs, {"duration": "50m", "events": events})
+    assert nodes_of(moved) == {"shop/db-0": other}
+    assert moved.world.storage.counts.bytes_rebuilt == 10 * GI
+    (node,) = [each for each in moved.world.nodes() if each.name == home]
+    assert not node.is_out_of_service
+
+
 def test_pods_of_a_deployment_leave_a_failed_node_by_themselves(tmp_path: Path) -> None:
     docs = [*cluster(2), workload("Deployment", replicas=1, size="10Gi")]
     home = next(iter(nodes_of(played(tmp_path, docs, {"events": [{"arrive": "deploy/shop/web"}]})).values()))

@@ -126,7 +126,7 @@ def scored_capacity(capacity: CSIStorageCapacity, *, with_pools: bool) -> int:
 
 
 def rebuilds_volumes(driver: CSIDriver | None) -> bool:
-    """Whether a driver moves a volume to where its pod goes, when the volume's node is cordoned or gone (KEP-5925)."""
+    """Whether a driver moves a volume to where its pod goes, when the volume's node is out of use (KEP-5925)."""
     if driver is None:
         return False
     return driver.spec.volume_rebuilding or driver.metadata.annotations.get(VOLUME_REBUILDING) == "true"
