@@ -24,7 +24,7 @@ WATCHED_S = 20.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Up]:
-    with whole_cluster("--nodes", "2", "--max-volumes", "4") as running:
+    with whole_cluster("--nodes", "2", "--max-volumes", "4", "--attach-error-grace-seconds", "1") as running:
         yield running
 
 

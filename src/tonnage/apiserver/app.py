@@ -226,6 +226,10 @@ class Application:
             answer = await self._limited(request, call)
             code = answer.code
             return self._respond(answer, call.warnings)
+        except asyncio.CancelledError:
+            if verb == "watch":
+                code = 200  # its client went away: that is how most watches end
+            raise
         except ApiError as exc:
             code = exc.code
             return _respond(_failed(exc), call.warnings)  # what was odd about a request may be why it failed

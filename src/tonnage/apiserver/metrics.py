@@ -14,7 +14,8 @@ from tonnage.metrics import REQUEST_BUCKETS_S, show_gates
 from tonnage.objects.resources import RESOURCES, Resource
 
 _LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
-_VERBS = {"create": "POST", "update": "PUT"}
+_VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}
+"""Where kube-apiserver counts a verb under another name: by the request's method, which the scope tells apart."""
 
 
 class RequestMetrics:

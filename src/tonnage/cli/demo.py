@@ -78,6 +78,7 @@ async def run_suite(suite: Suite, folder: Path, console: Console) -> list[str]:
         secure_port=0,
         gates=Gates.parse(suite.gates),
         scheduler_config=config,
+        attach_error_grace_s=1.0,  # nothing gives a slot back in the stories, and people watch
     )
     clock = SystemClock()
     console.rule(text(suite.title, "bold"))

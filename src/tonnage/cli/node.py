@@ -17,6 +17,7 @@ from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
+from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.quantity import InvalidQuantity, Quantity
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class ListenType(click.ParamType[tuple[str, int]]):
 @click.option(
     "--attach-error-grace-seconds",
     type=click.FloatRange(min=0.0),
-    default=1.0,
+    default=ATTACH_ERROR_GRACE_S,
     show_default=True,
     help="How long an attach must have failed for want of slots before its pod fails (KEP-4876). The limit in CSINode "
     "is corrected at once.",

@@ -19,6 +19,7 @@ from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.per_node import PerNode
 from tonnage.gates import Gates
+from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.plane.settings import MAX_CLASSES, MAX_NODES, PlaneSettings
 
 if TYPE_CHECKING:
@@ -77,6 +78,14 @@ if TYPE_CHECKING:
     "--event-ttl", "event_ttl_s", type=DURATION, default="1h", show_default=True, help="How long events are kept."
 )
 @click.option(
+    "--attach-error-grace-seconds",
+    "attach_error_grace_s",
+    type=click.FloatRange(min=0.0),
+    default=ATTACH_ERROR_GRACE_S,
+    show_default=True,
+    help="How long an attach must have failed for want of slots before its pod fails (KEP-4876).",
+)
+@click.option(
     "--audit-log-path",
     metavar="FILE",
     default="",
@@ -111,6 +120,7 @@ def up(
     secure_port: int,
     scheduler_config: Path | None,
     event_ttl_s: float,
+    attach_error_grace_s: float,
     audit_log_path: str,
     max_log_bytes: int,
     dashboard: bool,
@@ -146,6 +156,7 @@ def up(
         scheduler_config=scheduler_config,
         verbosity=verbosity,
         event_ttl_s=event_ttl_s,
+        attach_error_grace_s=attach_error_grace_s,
         audit_log_path=audit_log_path,
         max_log_bytes=max_log_bytes,
         dashboard=dashboard,

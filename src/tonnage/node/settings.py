@@ -15,6 +15,7 @@ DEFAULT_CAPACITY: Final = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemer
 PROGRAM: Final = "kubelet"
 """How events and field managers name a node's agent: people look for this word."""
 KUBELET_VERSION: Final = f"v{KUBERNETES_VERSION}+tonnage"
+ATTACH_ERROR_GRACE_S: Final = 15.0
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
@@ -28,8 +29,9 @@ def architecture() -> str:
 class NodeSettings:
     """`csi_addresses` may hold `{node}`, which becomes each node's name; `root_dir` has a folder for each node.
 
-    `attach_error_grace_s` is how long an attach must have failed for want of slots before its pod is given up. Upstream
-    looks only after its wait of 2 min 3 s; KEP-4876 asks for no such wait, and a pod that cannot start helps nobody.
+    `attach_error_grace_s` is how long an attach must have failed for want of slots before its pod is given up: long
+    enough for a slot that is being given back, since a pod that nobody makes again is lost. Upstream looks only after
+    its wait of 2 min 3 s; KEP-4876 asks for no such wait, and a pod that cannot start helps nobody.
     `confined_grace_s` is how long a volume may be confined to other nodes (KEP-5381) before its pod is given up: a
     driver that has it on its way here says so a moment later. `driver_start_grace_s` is how long after a start a driver
     that was here before may be missing until it is taken out of the CSINode.
@@ -44,7 +46,7 @@ class NodeSettings:
     renew_interval_s: float = 10.0
     status_update_s: float = 10.0
     status_report_s: float = 300.0
-    attach_error_grace_s: float = 1.0
+    attach_error_grace_s: float = ATTACH_ERROR_GRACE_S
     confined_grace_s: float = 10.0
     driver_start_grace_s: float = 30.0
     csi_timeout_s: float = 30.0

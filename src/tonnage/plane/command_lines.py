@@ -91,6 +91,7 @@ class CommandLines:
             "node": (
                 *_each("--node-name", self.node_names),
                 *("--root-dir", str(data / "nodes"), "--csi-address", of_node),
+                *("--attach-error-grace-seconds", f"{self.settings.attach_error_grace_s:g}"),
                 *faults,
             ),
         }

@@ -20,6 +20,7 @@ from tonnage.csi.address import MAX_SOCKET_PATH
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME
 from tonnage.gates import Gates
+from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.plane.log_files import MAX_LOG_BYTES
 from tonnage.private_files import read_own, require_own_folder, write_private
 from tonnage.suggestions import closest
@@ -62,6 +63,8 @@ class PlaneSettings:
     scheduler_config: Path | None = None
     verbosity: int = 0
     event_ttl_s: float = 3600.0
+    attach_error_grace_s: float = ATTACH_ERROR_GRACE_S
+    """How long an attach must have failed for want of slots before its pod fails (KEP-4876)."""
     audit_log_path: str = ""
     """Where the API server writes down who asked for what; empty: nowhere."""
     max_log_bytes: int = MAX_LOG_BYTES

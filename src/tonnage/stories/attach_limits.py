@@ -42,7 +42,10 @@ async def a_refused_attachment_corrects_the_limit(runner: StoryRunner) -> None:
     web = deployment("web", pod_spec(ephemeral=["1Gi", "1Gi"], prefers="node-2"))
     await runner.apply(web)
     failed = await runner.until("a pod to be failed", lambda: rejected(runner))
-    runner.check("the pod that cannot be attached is failed", True, f"{failed.status.reason}: {failed.status.message}")
+    when = "after a second; by default after 15, --attach-error-grace-seconds"
+    runner.check(
+        f"the pod that cannot be attached is failed ({when})", True, f"{failed.status.reason}: {failed.status.message}"
+    )
     runner.check("it was on node-2, whose slots were gone", failed.spec.node_name == "node-2", failed.spec.node_name)
     count = await counted(runner, "node-2")
     runner.check("CSINode was corrected at once", count == 1, f"allocatable.count {count}")

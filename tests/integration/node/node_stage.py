@@ -43,6 +43,7 @@ class NodeStage:
         self.folder = folder
         self.client = client
         self.names = names
+        self.url = ""
         self.faults = FaultFile(folder / "faults.json")
         self.settings = NodeSettings(
             names=names,
@@ -228,6 +229,7 @@ async def node_stage(
             client = Client.connect(kubeconfig.load(server.kubeconfig), user_agent="kubelet")
             async with client:
                 stage = NodeStage(folder, client, gates or Gates(), names or ("node-1",))
+                stage.url = server.url
                 try:
                     yield stage
                 finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 
 import grpc
 import pytest
@@ -12,8 +13,10 @@ from node_stage import DRIVER, NodeStage
 
 from tonnage.clock import SystemClock, rfc3339
 from tonnage.gates import Gates
+from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.objects.storage_v1 import CSINode
 from tonnage.testing.eventually import eventually_async
+from tonnage.testing.http import ApiClient
 
 EXHAUSTED = 8
 OTHER = "other.example"
@@ -23,6 +26,36 @@ NO_SLOT = "rpc error: code = ResourceExhausted desc = no slot left"
 def no_slot() -> dict[str, object]:
     failure = {"time": rfc3339(SystemClock().now()), "message": NO_SLOT, "errorCode": EXHAUSTED}
     return {"attached": False, "attachError": failure}
+
+
+async def updates_by_the_keps_query(stage: NodeStage) -> float:
+    """apiserver_request_total{group="storage.k8s.io", resource="csinodes", verb=~"PATCH|UPDATE", code="200"}"""
+    api = ApiClient(stage.url, (stage.folder / "data/token").read_text().strip())
+    text = (await asyncio.to_thread(api.get, "/metrics", accept="text/plain")).body
+    asked = ('group="storage.k8s.io"', 'resource="csinodes"', 'code="200"')
+    lines = [line for line in text.splitlines() if line.startswith("apiserver_request_total{")]
+    found = [line for line in lines if all(each in line for each in asked)]
+    return sum(float(line.split()[-1]) for line in found if re.search('verb="(PATCH|UPDATE)"', line))
+
+
+def test_a_slot_that_is_given_back_within_the_grace_is_the_pods_own():
+    async def story(stage: NodeStage) -> None:
+        stage.settings = dataclasses.replace(stage.settings, attach_error_grace_s=ATTACH_ERROR_GRACE_S)
+        driver = await stage.driver(max_volumes=4)
+        await stage.csi_driver(period_s=3600)
+        await stage.start()
+        await eventually_async(lambda: has_count(stage, 4), "the driver is registered")
+        driver.max_volumes = 1
+        await stage.volume("data")
+        await stage.pod("db", "data")
+        await stage.attach("data", status=no_slot())
+        await eventually_async(lambda: has_count(stage, 1), "the limit is corrected at once")
+        assert await updates_by_the_keps_query(stage) == 2  # the driver's entry, and its new count
+        assert await stage.phase("db") == "Pending", "and the pod may wait for a slot"
+        await stage.attach("data")
+        await stage.becomes("db", "Running")
+
+    play(story)
 
 
 def test_an_attach_without_a_slot_corrects_the_limit_tells_the_pod_and_fails_it():

@@ -71,5 +71,11 @@ def without_entry(csi_node: Doc, driver: str) -> Doc | None:
     return changed
 
 
+def patch_to(csi_node: Doc) -> Doc:
+    """The merge patch that gives a CSINode these drivers, if it is still in the state that was read."""
+    metadata = {"uid": csi_node["metadata"]["uid"], "resourceVersion": csi_node["metadata"]["resourceVersion"]}
+    return {"metadata": metadata, "spec": {"drivers": dig(csi_node, "spec", "drivers") or []}}
+
+
 def _says(entry: Doc) -> tuple[object, ...]:
     return entry["nodeID"], frozenset(entry.get("topologyKeys", ())), dig(entry, "allocatable", "count")

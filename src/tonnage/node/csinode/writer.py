@@ -1,7 +1,8 @@
 """Writes one node's CSINode: makes it, puts drivers in, takes them out, and writes only what differs.
 
-Every change is read, changed and written back whole with the version that was read; somebody else's write in between is
-read again, as often as upstream does.
+Every change is read, changed and patched with the version that was read; somebody else's write in between is read
+again, as often as upstream does. It is a PATCH because KEP-4876 says so: the queries that it gives to operators look
+for that verb. (Upstream's kubelet sends PUT, which they do not find.)
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class CsiNodeWriter:
                     wanted = change(await self._read(node))
                     if wanted is None:
                         return False
-                    await self._client.update_doc(wanted)
+                    await self._client.patch(CSINode, self._node, driver_entry.patch_to(wanted))
                     return True
                 except (Conflict, NotFound):
                     if attempt == _TRIES - 1:
