@@ -6,12 +6,15 @@ is sent where its volume has no room, and none is failed for the node affinity o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from scene import Scene, whole_cluster
 
+from tonnage.cli.drain_preview import drain_preview
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, deployment, pod_spec, stateful_set
 from tonnage.testing.processes import Up
@@ -118,3 +121,30 @@ def test_a_volume_whose_claim_does_not_say_where_it_is_goes_only_where_it_has_ro
     scene.kubectl("uncordon", other)
     scene.until(f"web to run on {other} again", lambda: runs_on(other))
     assert placements(scene) == {("sent to", home), ("sent to", other)}
+
+
+def test_a_rolling_drain_ends_as_previewed(scene: Scene):
+    """Of 80Gi, 40Gi and 25Gi only the last can ever move, from node-2 to node-3 and back; the others wait at home."""
+    for name, size, home in (("large", "80Gi", "node-1"), ("middle", "40Gi", "node-4"), ("small", "25Gi", "")):
+        scene.apply(stateful_set(name, size))
+        assert scene.running(f"{name}-0")["spec"]["nodeName"] in ([home] if home else ["node-2", "node-3"])
+    nodes = ["node-1", "node-2", "node-3", "node-4"]
+    command = ["--kubeconfig", str(scene.up.kubeconfig), *nodes, "--one-by-one", "-o", "json"]
+    answer = json.loads(CliRunner().invoke(drain_preview, command, catch_exceptions=False).stdout)
+    moves = {(each["during"], each["pod"]): each["to"] for each in answer["moves"]}
+    waits = {(each["during"], each["pod"]): each["comesBack"] for each in answer["stuck"]}
+    assert set(waits.values()) == {True} and len(waits) == 2 and moves, answer
+    for node in answer["drained"]:
+        before = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in scene.pods()}
+        here = [name for name, where in before.items() if where == node]
+        scene.kubectl("drain", node, "--timeout", "30s")
+        for name in here:
+            if target := moves.get((node, f"{scene.namespace}/{name}")):
+                assert scene.running(name, not_on=node)["spec"]["nodeName"] == target
+            else:
+                assert (node, f"{scene.namespace}/{name}") in waits
+                scene.waits(name, NO_ROOM)
+        scene.kubectl("uncordon", node)
+        for name, where in before.items():
+            assert scene.running(name)["spec"]["nodeName"] == moves.get((node, f"{scene.namespace}/{name}"), where)
+    assert not [each for each in placements(scene) if each[0] == "failed"]
