@@ -275,3 +275,16 @@ def test_room_told_by_maximum_volume_size_alone_is_scored_by_that() -> None:
     names, scores = volume_scores(*decided("most-free", case))
     # 10 of 20 leaves 50, 10 of 100 leaves 90.
     assert dict(zip(names, scores, strict=True)) == {"a": 50, "b": 90}
+
+
+def test_an_empty_selected_node_is_none() -> None:
+    """Upstream takes it for a node that no node is, and the pod waits for good. Measured there: `0/2 nodes are
+    available: 2 node(s) didn't find available persistent volumes to bind.`"""
+    annotations = {"volume.kubernetes.io/selected-node": ""}
+    case = {
+        "claims": {"data": {"class_name": "plain", "metadata": {"annotations": annotations}}},
+        "pod": {"claims": ["data"]},
+    }
+    assembled, decision = decided("default", case)
+    assert decision.feasible == 2
+    assert volumes_given(assembled, decision, decision.node) == ({}, {"data"}), "and it is written anew"

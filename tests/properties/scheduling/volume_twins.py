@@ -190,7 +190,7 @@ def _unbound(
 ) -> set[str]:
     pinned, loose = [], []
     for claim in delayed:
-        if SELECTED_NODE not in claim.metadata.annotations:
+        if not claim.metadata.annotations.get(SELECTED_NODE):
             loose.append(claim)
         elif claim.metadata.annotations[SELECTED_NODE] == node.name:
             pinned.append(claim)

@@ -22,7 +22,6 @@ from tonnage.client.recorder import EventType
 from tonnage.objects.core_v1 import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
-    SELECTED_NODE,
     PersistentVolume,
     PersistentVolumeClaim,
 )
@@ -113,7 +112,7 @@ def claim_step(claim: PersistentVolumeClaim, inputs: ClaimInputs) -> ClaimStep:
         return Bind(match)
     if inputs.default_class is not None:
         return AssignClass(inputs.default_class)
-    if is_delayed and SELECTED_NODE not in claim.metadata.annotations:
+    if is_delayed and not claim.selected_node:
         return StayPending(_waiting_note(inputs.waiting_pods()))
     if claim.class_name:
         return _provisioning(claim.class_name, inputs.storage_class)

@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.objects.meta import Key
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -66,15 +65,10 @@ def demand_of(cluster: Cluster, claims: PodClaims, *, is_joint: bool) -> Demand:
     found = tuple([(claim, storage.volumes.get(claim.spec.volume_name)) for claim in bound])
     return Demand(
         found,
-        tuple([claim for claim in delayed if _is_pinned(claim)]) if delayed else (),
-        tuple([claim for claim in delayed if not _is_pinned(claim)]) if delayed else (),
+        tuple([claim for claim in delayed if claim.selected_node]) if delayed else (),
+        tuple([claim for claim in delayed if not claim.selected_node]) if delayed else (),
         tuple(rebuilds_of(cluster, found)) if is_joint and bound else (),
     )
-
-
-def _is_pinned(claim: PersistentVolumeClaim) -> bool:
-    """Somebody has selected a node for it; an empty name is one that no node has."""
-    return SELECTED_NODE in claim.metadata.annotations
 
 
 def _each_once(claims: tuple[PersistentVolumeClaim, ...]) -> tuple[PersistentVolumeClaim, ...]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.framework import Cycle, Status, unresolvable
@@ -77,7 +76,7 @@ def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
             bound.append(claim)
         elif not claim.spec.volume_name and is_delayed(claim, storage):
             delayed.append(claim)
-            if is_ephemeral or _ONE_POD in claim.spec.access_modes or SELECTED_NODE in claim.metadata.annotations:
+            if is_ephemeral or _ONE_POD in claim.spec.access_modes or claim.selected_node:
                 are_new = False
         else:
             immediate.append(claim)

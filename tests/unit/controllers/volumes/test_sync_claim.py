@@ -304,6 +304,11 @@ def test_a_delayed_claim_is_provisioned_once_its_node_is_chosen() -> None:
     assert decide(asked, classes=[WAIT]) == Provision("csi.example")
 
 
+def test_an_empty_selected_node_is_none() -> None:
+    empty = claim(class_name="wait", metadata={"annotations": {"volume.kubernetes.io/selected-node": ""}})
+    assert decide(empty, classes=[WAIT]) == decide(claim(class_name="wait"), classes=[WAIT])
+
+
 def test_an_immediate_claim_is_provisioned_when_no_volume_suits() -> None:
     now = storage_class("now", delayed=False)
     assert decide(claim(class_name="now"), classes=[now]) == Provision("csi.example")
