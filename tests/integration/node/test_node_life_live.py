@@ -72,6 +72,19 @@ def test_a_deleted_node_registers_again_and_its_new_csi_node_belongs_to_it():
     play(story)
 
 
+def test_a_csi_node_that_somebody_deletes_is_made_again_at_once_with_its_drivers():
+    async def story(stage: NodeStage) -> None:
+        await stage.driver(max_volumes=4)
+        await stage.start()
+        await eventually_async(lambda: has_count(stage, 4), "the driver is registered")
+        before = await stage.client.get(CSINode, "node-1")
+        await stage.client.delete(CSINode, "node-1")
+        await eventually_async(lambda: has_count(stage, 4), "it is back, with its limit")
+        assert (await stage.client.get(CSINode, "node-1")).uid != before.uid
+
+    play(story)
+
+
 def test_a_node_tells_when_it_starts_is_ready_and_is_cordoned():
     async def story(stage: NodeStage) -> None:
         await stage.start()

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,6 +62,9 @@ EVERY_CLAIM = (
 )
 """(namespace, name, the pod it is made for): those that can be named, and those of generic ephemeral volumes."""
 
+GONE = csi_node("gone", {})
+"""Stands for a CSINode whose limits are remembered: disks of old plugins are counted as before."""
+
 Refusal = tuple[tuple[str, ...], bool]
 
 
@@ -79,6 +83,10 @@ class World:
     volumes: dict[str, PersistentVolume] = field(default_factory=dict)
     classes: dict[str, StorageClass] = field(default_factory=dict)
     csi_nodes: dict[str, CSINode] = field(default_factory=dict)
+    remembered: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By node whose CSINode was deleted: the limits that it told, of drivers that no other has named since."""
+    lives: dict[str, int] = field(default_factory=dict)
+    """By name: how many nodes had it."""
     drivers: dict[str, CSIDriver] = field(default_factory=dict)
     attachments: dict[str, VolumeAttachment] = field(default_factory=dict)
 
@@ -101,8 +109,12 @@ class World:
         if name in self.nodes and self.rng.random() < 0.5:
             del self.nodes[name]
             self.cluster.remove_node(name)
+            self.remembered.pop(name, None)
+            self.lives[name] = self.lives.get(name, 0) + 1
         else:
-            self.nodes[name] = node(name, labels={"x": self.rng.choice("12")})
+            made = node(name, labels={"x": self.rng.choice("12")})
+            metadata = msgspec.structs.replace(made.metadata, uid=f"{made.uid}{'+' * self.lives.get(name, 0)}")
+            self.nodes[name] = msgspec.structs.replace(made, metadata=metadata)
             self.cluster.put_node(self.nodes[name])
 
     def change_pod(self) -> None:
@@ -184,10 +196,15 @@ class World:
         rng = self.rng
         name = rng.choice(NODES)
         if name in self.csi_nodes and rng.random() < 0.2:
-            self.cluster.storage.remove(self.csi_nodes.pop(name))
+            gone = self.csi_nodes.pop(name)
+            if name in self.nodes:
+                self.remembered.setdefault(name, {}).update(counts_of(gone))
+            self.cluster.storage.remove(gone)
             return
         drivers = rng.sample((*DRIVERS, GCE), rng.randint(1, 4))
         self.csi_nodes[name] = csi_node(name, {each: rng.choice((None, 0, 1, 1, 2, 2, 3)) for each in drivers})
+        for each in drivers:
+            self.remembered.get(name, {}).pop(each, None)
         self.cluster.storage.put(self.csi_nodes[name])
 
     def change_driver(self) -> None:
@@ -237,6 +254,11 @@ def _made(seed: int, steps: int) -> World:
 worlds = st.builds(_made, st.integers(0, 2**32), st.integers(0, 120))
 
 
+def counts_of(on_node: CSINode | None) -> dict[str, int]:
+    told = on_node.spec.drivers if on_node is not None else ()
+    return {each.name: each.allocatable.count for each in told if each.allocatable.count is not None}
+
+
 # -- the twin ---------------------------------------------------------------------------------------------------------
 
 
@@ -247,8 +269,6 @@ def limits_twin(world: World, incoming: Pod, node_name: str, *, needs_drivers: b
     problem = filter_attachable(world, incoming, on_node, new, is_new=True)
     if problem:
         return (problem,), True
-    if not new:
-        return None
     if needs_drivers:
         for each in new.values():
             known = world.drivers.get(each)
@@ -256,13 +276,10 @@ def limits_twin(world: World, incoming: Pod, node_name: str, *, needs_drivers: b
                 continue
             if on_node is None or all(installed.name != each for installed in on_node.spec.drivers):
                 return (f"{each} CSI driver is not installed on the node",), False
-    limits = {
-        each.name: each.allocatable.count
-        for each in (on_node.spec.drivers if on_node else ())
-        if each.allocatable.count is not None
-    }
+    limits = {**world.remembered.get(node_name, {}), **counts_of(on_node)}
     if not limits:
         return None
+    filter_attachable(world, incoming, on_node or GONE, new, is_new=True)
     counts, attached = counted(world, node_name)
     for unique in attached:
         new.pop(unique, None)
@@ -280,7 +297,7 @@ def counted(world: World, node_name: str) -> tuple[dict[str, int], dict[str, str
     attached: dict[str, str] = {}
     for existing in world.pods.values():
         if existing.spec.node_name == node_name:
-            filter_attachable(world, existing, world.csi_nodes.get(node_name), attached, is_new=False)
+            filter_attachable(world, existing, world.csi_nodes.get(node_name, GONE), attached, is_new=False)
     counts: dict[str, int] = {}
     for each in attached.values():
         counts[each] = counts.get(each, 0) + 1
@@ -446,7 +463,7 @@ def test_what_is_on_a_node_is_what_a_full_count_finds(world: World) -> None:
     for name, on_node in world.csi_nodes.items():
         if name in world.nodes:
             counts, _ = counted(world, name)
-            limits = {each.name: each.allocatable.count for each in on_node.spec.drivers}
+            limits = {**world.remembered.get(name, {}), **counts_of(on_node)}
             for each in (*DRIVERS, GCE):
                 assert view.on(world.cluster.row_of[name], each) == (counts.get(each, 0), limits.get(each))
 

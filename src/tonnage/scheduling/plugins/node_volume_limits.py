@@ -96,8 +96,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return account.slot_miss if isinstance(account, NodeAccount) else None
 
     def events(self) -> Iterable[EventHint]:
-        if self._limits_change:  # a node without a CSINode has no limits
-            yield ClusterEvent(EventResource.CSI_NODE, ActionType.DELETE), self._limits_gone
         if self._needs_drivers:  # upstream lets pods sleep
             yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE | ActionType.DELETE), _driver_may_be_missing
         yield from (
@@ -247,7 +245,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     # -- waking -------------------------------------------------------------------------------------------------------
 
     def _more_allowed(self, pod: PodInfo, event: ClusterEvent, old: CSINode, new: CSINode) -> Hint:
-        """A count went up, none being 0 (KEP-4876). Or a driver came, for pods that were told it was missing.
+        """A count went up, none being 0 (KEP-4876). Or a driver came, for pods that were told it was missing, or one
+        without a count, which ends a limit that was remembered.
 
         Or a limit was taken away: where counts may change, one may go, too. (Upstream lets pods sleep when a limit goes
         and when a driver comes without a count.)
@@ -256,13 +255,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             return QUEUE
         before = {each.name: each.allocatable.count or 0 for each in old.spec.drivers}
         for each in new.spec.drivers:
-            is_new = self._needs_drivers and each.name not in before
+            is_new = each.name not in before and (self._needs_drivers or each.allocatable.count is None)
             if is_new or (each.allocatable.count or 0) > before.get(each.name, 0):
                 return QUEUE
         return NO_HELP
-
-    def _limits_gone(self, pod: PodInfo, event: ClusterEvent, old: CSINode, new: None) -> Hint:
-        return QUEUE if _limited(old) else NO_HELP
 
     def _detached(self, pod: PodInfo, event: ClusterEvent, old: VolumeAttachment, new: None) -> Hint:
         """For a pod that names a claim, or has an in-tree disk of the driver that detached.

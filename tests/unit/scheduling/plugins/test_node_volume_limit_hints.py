@@ -75,10 +75,13 @@ def test_where_limits_may_change_one_that_is_removed_wakes_the_pod():
     assert woken(csi_node("a", {DRIVER: 2}), csi_node("a", {DRIVER: None}), gates=MUTABLE)
     assert woken(csi_node("a", {DRIVER: 0}), csi_node("a", {DRIVER: None}), gates=MUTABLE)
     assert woken(csi_node("a", {DRIVER: 2}), csi_node("a", {}), gates=MUTABLE)
-    assert woken(csi_node("a", {DRIVER: 2}), None, gates=MUTABLE)
     assert not woken(csi_node("a", {DRIVER: 2}), csi_node("a", {DRIVER: 2}), gates=MUTABLE)
     assert not woken(csi_node("a", {DRIVER: 2}), csi_node("a", {DRIVER: 1}), gates=MUTABLE)
     assert not woken(csi_node("a", {DRIVER: None}), csi_node("a", {}), gates=MUTABLE)
+
+
+def test_a_csinode_that_goes_wakes_nobody_because_its_limits_are_remembered():
+    assert not woken(csi_node("a", {DRIVER: 2}), None, gates=MUTABLE)
     assert not woken(csi_node("a", {DRIVER: None}), None, gates=MUTABLE)
 
 
@@ -88,10 +91,15 @@ def test_a_first_count_and_a_new_csinode_wake_the_pod():
     assert woken(None, csi_node("a", {}))
 
 
-def test_a_driver_that_comes_without_a_count_wakes_who_may_have_missed_it():
+def test_a_driver_that_comes_wakes_who_may_have_missed_it():
     """Upstream lets the pod sleep; it was told that the driver was not installed."""
+    assert woken(csi_node("a", {}), csi_node("a", {DRIVER: 0}), gates=ON)
+    assert not woken(csi_node("a", {}), csi_node("a", {DRIVER: 0}), gates=OFF)
+
+
+def test_a_driver_that_comes_without_a_count_ends_a_limit_that_was_remembered():
     assert woken(csi_node("a", {}), csi_node("a", {DRIVER: None}), gates=ON)
-    assert not woken(csi_node("a", {}), csi_node("a", {DRIVER: None}), gates=OFF)
+    assert woken(csi_node("a", {}), csi_node("a", {DRIVER: None}), gates=OFF)
 
 
 def test_a_pod_with_volumes_that_leaves_a_node_wakes_the_pod():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import numpy as np
 import pytest
 from pods_with_volumes import ephemeral, made_for, with_disk
@@ -413,8 +414,54 @@ def test_a_csinode_that_came_before_its_node_counts():
     cluster.index(AttachedVolumes)
     tell(cluster, csi_node("b", {DRIVER: 0}), node("b"))
     assert refused(cluster, pod_with("web", "c1")) == {"b": FULL}
-    cluster.storage.remove(csi_node("b", {}))
+    cluster.storage.put(csi_node("b", {DRIVER: None}))
     assert refused(cluster, pod_with("web", "c1")) == {}
+
+
+def test_the_limits_of_a_csinode_that_is_deleted_are_remembered_until_another_names_the_driver():
+    """Upstream reads a node without a CSINode as one without limits, and sends pods over them."""
+    cluster = world(node("a"), csi_node("a", {DRIVER: 0}), *bound(1))
+    cluster.storage.remove(csi_node("a", {}))
+    assert refused(cluster, pod_with("web", "c1")) == {"a": FULL}
+    tell(cluster, node("a", labels={"x": "y"}))
+    assert refused(cluster, pod_with("web", "c1")) == {"a": FULL}, "the node is the same, whatever it says"
+    tell(cluster, csi_node("a", {}))
+    assert refused(cluster, pod_with("web", "c1")) == {"a": FULL}, "kubelets make it without drivers at first"
+    tell(cluster, csi_node("a", {DRIVER: 1}))
+    assert refused(cluster, pod_with("web", "c1")) == {}
+    tell(cluster, csi_node("a", {DRIVER: 0}))
+    assert refused(cluster, pod_with("web", "c1")) == {"a": FULL}
+    tell(cluster, csi_node("a", {}))
+    assert refused(cluster, pod_with("web", "c1")) == {}, "a driver that is taken out takes its limit along"
+
+
+def test_the_limits_of_a_csinode_that_goes_with_its_node_are_forgotten():
+    cluster = world(node("a"), node("b", unschedulable=True), csi_node("a", {DRIVER: 0}), *bound(1))
+    cluster.storage.remove(csi_node("a", {}))
+    cluster.remove_node("a")
+    tell(cluster, another("a", "second"))
+    assert refused(cluster, pod_with("web", "c1")) == {}
+    tell(cluster, csi_node("a", {DRIVER: 0}))
+    cluster.remove_node("a")
+    cluster.storage.remove(csi_node("a", {}))
+    tell(cluster, another("a", "third"))
+    assert refused(cluster, pod_with("web", "c1")) == {}
+
+
+def another(name: str, uid: str) -> Node:
+    """A node that has the name of one before it."""
+    made = node(name)
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, uid=uid))
+
+
+def test_a_driver_is_not_installed_where_only_its_limit_is_remembered():
+    """KEP-5030 wants it registered, and a CSINode that is gone registers nothing."""
+    wants = driver(preventPodSchedulingIfMissing=True)
+    cluster = world(node("a"), csi_node("a", {DRIVER: 5}), wants, *bound(1))
+    assert refused(cluster, pod_with("web", "c1"), gates=ON) == {}
+    cluster.storage.remove(csi_node("a", {}))
+    assert refused(cluster, pod_with("web", "c1"), gates=ON) == {"a": MISSING}
+    assert refused(cluster, pod_with("web", "c1"), gates=OFF) == {}
 
 
 def test_a_node_in_anothers_row_has_limits_and_attachments_of_its_own():

@@ -6,6 +6,11 @@
 
 No count, no entry for the driver and no CSINode are all "no limit". Whether the driver is there at all matters only to
 drivers that want no pods before it is (`preventPodSchedulingIfMissing`).
+
+A CSINode that somebody deletes takes no volume off its node, and its kubelet makes another, at first without drivers.
+So the limits of a CSINode that is gone are remembered, each until a CSINode of the node names the driver again, or the
+node itself goes. Upstream reads a missing CSINode as no limit, and sends pods over it meanwhile. An entry that goes
+from a CSINode which stays is a driver that was removed: its limit goes with it, as upstream has it.
 """
 
 from __future__ import annotations
@@ -21,7 +26,8 @@ from tonnage.scheduling.cluster.columns import Ints, Mask, grown
 NO_LIMIT: Final = 1 << 62
 """In a column of limits: more than anybody can attach."""
 
-_Told = tuple[tuple[str, int | None], ...]
+_Told = tuple[tuple[str, int | None, bool], ...]
+"""Drivers, their counts, and whether a CSINode names them now; if none does, the count is remembered."""
 
 
 class AttachLimits:
@@ -31,7 +37,8 @@ class AttachLimits:
         self._capacity = 0
         self._limits: dict[str, Ints] = {}
         self._installed: dict[str, Mask] = {}
-        self._told: dict[int, _Told] = {}  # by row that has a CSINode: its drivers and their counts
+        self._told: dict[int, _Told] = {}  # by row that has a CSINode, or had one
+        self._uids: dict[int, str] = {}  # by row: the CSINode that was read last
         self._limited: dict[str, int] = {}  # rows with a limit, by driver
         self.has_csi_node: Mask = np.zeros(0, dtype=np.bool_)
 
@@ -43,27 +50,49 @@ class AttachLimits:
 
     def write(self, row: int, csi_node: CSINode | None) -> bool:
         """Take over what a row's CSINode says; None for a row that has none. Tells whether anything changed."""
-        before = self._told.get(row)
-        after = (
-            None if csi_node is None else tuple((each.name, each.allocatable.count) for each in csi_node.spec.drivers)
+        before = self._told.get(row, ())
+        after = self._remembered(row, csi_node, before)
+        if csi_node is not None:
+            after = (*[(each.name, each.allocatable.count, True) for each in csi_node.spec.drivers], *after)
+            self._uids[row] = csi_node.uid
+        return self._replace(row, before, after, has_csi_node=csi_node is not None)
+
+    def forget(self, row: int) -> bool:
+        """The row's node is another one, or none. Tells whether anything changed."""
+        self._uids.pop(row, None)
+        return self._replace(row, self._told.get(row, ()), (), has_csi_node=False)
+
+    def _remembered(self, row: int, csi_node: CSINode | None, before: _Told) -> _Told:
+        """The limits of drivers that the CSINode does not name, unless it did so until now and was only changed."""
+        named = {each.name for each in csi_node.spec.drivers} if csi_node is not None else set()
+        is_same = csi_node is not None and self._uids.get(row) == csi_node.uid
+        return tuple(
+            [
+                (driver, limit, False)
+                for driver, limit, was_named in before
+                if limit is not None and driver not in named and not (is_same and was_named)
+            ]
         )
-        if before == after:
+
+    def _replace(self, row: int, before: _Told, after: _Told, *, has_csi_node: bool) -> bool:
+        if before == after and self.has_csi_node.item(row) is has_csi_node:
             return False
-        for driver, limit in before or ():
-            self._installed[driver][row] = False
+        for driver, limit, was_named in before:
+            if was_named:
+                self._installed[driver][row] = False
             if limit is not None:
                 self._limits[driver][row] = NO_LIMIT
                 self._limited[driver] -= 1
-        for driver, limit in after or ():
-            self._installed.setdefault(driver, np.zeros(self._capacity, dtype=np.bool_))[row] = True
+        for driver, limit, is_named in after:
+            if is_named:
+                self._installed.setdefault(driver, np.zeros(self._capacity, dtype=np.bool_))[row] = True
             if limit is not None:
                 self.limits(driver)[row] = limit
                 self._limited[driver] = self._limited.get(driver, 0) + 1
-        self.has_csi_node[row] = after is not None
-        if after is None:
+        self.has_csi_node[row] = has_csi_node
+        self._told[row] = after
+        if not after:
             del self._told[row]
-        else:
-            self._told[row] = after
         return True
 
     def is_limited(self, driver: str) -> bool:

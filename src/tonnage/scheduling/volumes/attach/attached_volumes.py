@@ -73,6 +73,7 @@ class AttachedVolumes:
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}  # node name -> by name
         self._nodes_of: dict[str, dict[str, str]] = {}  # volume name -> attachment -> node name
         self._caught_up_at = 0
+        self._node_uids: dict[int, str] = {}  # row -> the node that its limits are of
         storage.on_change(PersistentVolumeClaim, self._claim_changed)
         storage.on_change(PersistentVolume, self._volume_changed)
         storage.on_change(StorageClass, self._class_changed)
@@ -137,7 +138,11 @@ class AttachedVolumes:
         if changes.tick == self._caught_up_at:
             return
         for row in row_numbers(changes.since(self._caught_up_at, self._cluster.size)).tolist():
-            name = self._cluster.name(row)  # empty for a hole: it has neither
+            node = self._cluster.nodes[row]
+            uid, name = (node.uid, node.name) if node is not None else ("", "")  # a hole has neither
+            if self._node_uids.get(row, "") != uid:
+                self._node_uids[row] = uid
+                self.limits.forget(row)
             self.limits.write(row, self._storage.csi_nodes.get(name))
             self._read_attachments(row)
         self._caught_up_at = changes.tick
@@ -188,8 +193,13 @@ class AttachedVolumes:
 
     def _csi_node_changed(self, old: CSINode | None, new: CSINode | None) -> None:
         known = new or old
+        self.catch_up()  # so that the limits of a node that is gone are not remembered for its successor
         row = self._cluster.row_of.get(known.metadata.name) if known is not None else None
-        if row is not None and self.limits.write(row, new):
+        if row is None:
+            return
+        # A row that was just caught up has been told of the new state alone.
+        is_behind = old is not None and self.limits.write(row, old)
+        if self.limits.write(row, new) or is_behind:
             self._note((row,))
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
