@@ -101,9 +101,9 @@ def taken_ms(nodes: int, mix: str, reservation: str, count: int) -> list[float]:
     made = pods_of(mix, engine.cluster)
     pods = [next(made) for _ in range(count)]
     engine.place(next(made))  # the first reads every object
-    tie_break = VolumeBinding.tie_break
-    VolumeBinding.tie_break = (  # type: ignore[method-assign]  # not an extension point, and its time all the same
-        lambda self, cycle, rows: own.run("", self.name, tie_break, self, cycle, rows)
+    preference = VolumeBinding.preference
+    VolumeBinding.preference = (  # type: ignore[method-assign]  # not an extension point, and its time all the same
+        lambda self, cycle, rows: own.run("", self.name, preference, self, cycle, rows)
     )
     gc.collect()
     gc.freeze()  # as `tonnage scheduler` does once it knows the cluster
@@ -115,7 +115,7 @@ def taken_ms(nodes: int, mix: str, reservation: str, count: int) -> list[float]:
                 raise SystemExit(f"error: no room for {pod.key}")
             found.append(1e3 * own.taken_s)
     finally:
-        VolumeBinding.tie_break = tie_break  # type: ignore[method-assign]
+        VolumeBinding.preference = preference  # type: ignore[method-assign]
         gc.unfreeze()
     return sorted(found)
 

@@ -29,8 +29,9 @@ pluginConfig:
     legacyPools: {legacy}
 ```
 
-These are the defaults. In two places they are not the letter of KEP-5925, because that was slower and turned pods away that
-fit: `reservation: Object` and `legacyPools: Strict` are the letter ([why](../decisions/005-reservations.md)). Which to choose:
+These are the defaults. In three places they are not the letter of KEP-5925, because that was slower, turned pods away that
+fit, and left pods with one volume made and no room for the other: `reservation: Object`, `legacyPools: Strict` and
+`poolFit: Possible` are the letter ([why](../decisions/005-reservations.md)). Which to choose:
 [choose a reservation mode](../guides/reservation-mode.md).
 
 """
@@ -39,7 +40,8 @@ CHOICES = {
     Reservation.OBJECT: "the whole capacity object is kept back until it is refreshed: one decision per refresh. The KEP",
     Reservation.LEDGER: "the bytes promised are kept back, claim by claim, until they are seen in the object",
     Reservation.NONE: "nothing is kept back; for clusters without capacity objects",
-    PoolFit.POSSIBLE: "a node where the volumes can find room",
+    PoolFit.PREFER: "a node where the volumes fit more surely (guaranteed, ordered, possible) goes before any other",
+    PoolFit.POSSIBLE: "any node where the volumes can find room, by scores alone; ties go to the surer fit. The KEP",
     PoolFit.GUARANTEED: "only a node where every choice of pools by the driver ends well",
     LegacyPools.STRICT: "an object without pools is one pool, of its `maximumVolumeSize`, else its `capacity`. The KEP",
     LegacyPools.BOUNDED: "each claim at most the maximum, all together at most the sum",

@@ -72,7 +72,7 @@ class ClaimAnswer(Answer):
     size: Quantity | UnsetType = UNSET
     maximum_volume_size: Quantity | UnsetType = UNSET
     takes: Takes | UnsetType = UNSET
-    grade: Literal["guaranteed", "possible", "none"] | UnsetType = UNSET
+    grade: Literal["guaranteed", "ordered", "possible", "none"] | UnsetType = UNSET
     pool_policy: str | UnsetType = UNSET
     bad_sequence: list[Step] | UnsetType = UNSET
     reserved_by: ReservedBy | UnsetType = UNSET

@@ -24,6 +24,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
     STATIC,
     ClaimAccount,
     NodeAccount,
+    Supply,
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import amount, amounts, placed_badly
 from tonnage.scheduling.volumes.packing import UNBOUNDED
@@ -83,17 +84,24 @@ def claim_sentences(account: NodeAccount) -> Iterator[str]:
 
 
 def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: Page) -> None:
-    """Fits that a driver of a known policy spoils if it is asked in the wrong order: how, and on which nodes."""
+    """Fits in which the order of the claims decides: the one that is safe, the one that is not, and on which nodes."""
     found: dict[str, dict[str, None]] = {}
     for name, account in accounts:
         for each in account.claims:
-            if each.supply.bad_order and each.miss is None:
-                told = placed_badly(each.supply.pool_policy, each.supply.bad_order)
+            if each.miss is None and (told := "; ".join(_orders_told(each.supply))):
                 found.setdefault(told, {})[name] = None
     for told, nodes in list(found.items())[:_MOST_BAD_ORDERS]:
-        page.say(text(f"possible only: asked in the wrong order, {told} ({named(list(nodes))})", style="dim"))
+        page.say(text(f"{told} ({named(list(nodes))})", style="dim"))
     if len(found) > _MOST_BAD_ORDERS:
         page.say(text(f"… and {len(found) - _MOST_BAD_ORDERS:,} more like these", style="dim"))
+
+
+def _orders_told(supply: Supply) -> Iterator[str]:
+    if supply.order:
+        yield f"ordered: {', then '.join(supply.order)} is asked for, each when the one before was made"
+    if supply.bad_order:
+        certainty = "" if supply.order else "possible only: "
+        yield f"{certainty}asked in the wrong order, {placed_badly(supply.pool_policy, supply.bad_order)}"
 
 
 def _grouped(accounts: Iterable[tuple[str, NodeAccount]]) -> Iterable[_Group]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from order_play import safe_orders
 
 from examples_tried import tries
 from tonnage.scheduling.volumes import packing
@@ -21,6 +22,7 @@ from tonnage.scheduling.volumes.packing import (
     NO_POOL,
     Grade,
     Ints2D,
+    PoolPolicy,
     Sizes,
     descending,
     pool_fits,
@@ -83,6 +85,8 @@ def never_stuck(free: Sizes, claims: Sizes, then: Sizes = ()) -> bool:
 def slow_grade(pools: Sizes, sizes: Sizes, promised: Sizes = ()) -> Grade:
     if never_stuck(pools, sizes + promised):
         return Grade.GUARANTEED
+    if safe_orders(PoolPolicy.UNKNOWN, pools, sizes, promised):
+        return Grade.ORDERED
     return Grade.POSSIBLE if never_stuck(pools, promised, sizes) else Grade.NONE
 
 

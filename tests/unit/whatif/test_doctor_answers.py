@@ -45,27 +45,28 @@ def settings(found: Recommendation) -> tuple[str, str, str]:
 
 
 def test_without_capacity_there_is_nothing_to_reserve():
-    assert settings(recommended(*NODES, driver(capacity=False), storage_class())) == ("None", "Bounded", "Possible")
+    assert settings(recommended(*NODES, driver(capacity=False), storage_class())) == ("None", "Bounded", "Prefer")
 
 
-def test_pools_and_pods_with_several_claims_ask_for_guaranteed():
+def test_pools_and_pods_with_several_claims_are_told_about_guaranteed():
     pools = [*NODES, driver(), storage_class(), *(capacity(node=n.name, pools=["60Gi", "40Gi"]) for n in NODES)]
-    assert settings(recommended(*pools)) == ("Ledger", "Bounded", "Possible")
+    assert settings(recommended(*pools)) == ("Ledger", "Bounded", "Prefer")
     several = [claim("a"), claim("b"), pod_with("p", "a", "b")]
-    assert settings(recommended(*pools, *several)) == ("Ledger", "Bounded", "Guaranteed")
-    assert "default/p" in recommended(*pools, *several).why["poolFit"]
+    assert settings(recommended(*pools, *several)) == ("Ledger", "Bounded", "Prefer")
+    why = recommended(*pools, *several).why["poolFit"]
+    assert "default/p" in why and "Guaranteed lets them go nowhere else" in why
 
 
 def test_a_sum_larger_than_its_largest_volume_is_bounded():
     found = recommended(*NODES, driver(), storage_class(), capacity(node="n1", free="300Gi", maximum="100Gi"))
-    assert settings(found) == ("Ledger", "Bounded", "Possible")
+    assert settings(found) == ("Ledger", "Bounded", "Prefer")
     assert "Strict would turn pods away" in found.why["legacyPools"]
 
 
 def test_sums_of_a_thin_driver_are_read_claim_by_claim():
     sums = [capacity(node=n.name, free="100Gi") for n in NODES]
     found = recommended(*NODES, driver(), storage_class(), *sums, volume("pv", "90Gi", on="n1"))
-    assert settings(found) == ("Ledger", "Independent", "Possible")
+    assert settings(found) == ("Ledger", "Independent", "Prefer")
 
 
 @pytest.mark.parametrize("objects", [(), (driver(), storage_class(), capacity(node="n1", free="1Gi"))])

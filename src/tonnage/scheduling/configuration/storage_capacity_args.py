@@ -5,10 +5,15 @@ kube-scheduler ignores the entry and one file can serve both:
 
     pluginConfig:
     - name: StorageCapacity
-      args: {apiVersion: tonnage.dev/v1alpha1, kind: StorageCapacityArgs, reservation: Object, legacyPools: Strict}
+      args:
+        apiVersion: tonnage.dev/v1alpha1
+        kind: StorageCapacityArgs
+        reservation: Object
+        legacyPools: Strict
+        poolFit: Possible
 
-These two are the letter of KEP-5925. The defaults are `Ledger` and `Bounded`: they wait for no refresh, and turn
-nothing away that runs today (docs/decisions/004 and 005).
+These three are the letter of KEP-5925. The defaults are `Ledger`, `Bounded` and `Prefer`: they wait for no refresh,
+turn nothing away that runs today, and send pods where their volumes fit most surely (docs/decisions/004 and 005).
 """
 
 from __future__ import annotations
@@ -34,8 +39,12 @@ class Reservation(StrEnum):
 class PoolFit(StrEnum):
     """How sure it must be that a pod's volumes find room, given that the driver picks the pools."""
 
+    PREFER = "Prefer"
+    """A node with a better grade goes before any other, whatever their scores."""
     POSSIBLE = "Possible"
+    """Scores alone decide, as in KEP-5925; of equally good nodes the one with the better grade is taken."""
     GUARANTEED = "Guaranteed"
+    """Only nodes where every order of the claims and every choice of pools ends well."""
 
 
 class LegacyPools(StrEnum):
@@ -54,7 +63,7 @@ class StorageCapacityArgs(PluginArgs):
 
     reservation: Reservation = Reservation.LEDGER
     reservation_timeout_seconds: Int64 = 60
-    pool_fit: PoolFit = PoolFit.POSSIBLE
+    pool_fit: PoolFit = PoolFit.PREFER
     legacy_pools: LegacyPools = LegacyPools.BOUNDED
 
     def errors(self, path: str, gates: Gates) -> Errors:

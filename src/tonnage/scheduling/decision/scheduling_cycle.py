@@ -2,7 +2,7 @@
 
     PreFilter ─► nominated node alone? ─► Filter all rows ─► nominated pods counted in ─► others are preferred to nodes
                                                            that failed the pod lately ─► one left: that one
-                                                                                     └► Score ─► best, ties by lot
+                                                           └► Score ─► a row that a plugin prefers, the best, by lot
 
 Filters keep upstream's order: a row is refused by the first plugin that objects, and that plugin's reasons are what the
 message counts. What row-local plugins say is cached for equal pods (answer_cache.py); the others are asked every time.
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.answer_cache import Answer, AnswerCache
+from tonnage.scheduling.decision.answer_cache import UNFIT, Answer, AnswerCache
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
 from tonnage.scheduling.decision.nominated_room import judge_by_sums, not_yet_counted
@@ -35,6 +35,7 @@ from tonnage.scheduling.framework import (
     Narrowing,
     Plugin,
     PluginTimes,
+    Prefers,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -92,8 +93,8 @@ class Decider:
             if type(plugin).refusal_note is not FilterPlugin.refusal_note
         )
         self._cross_scores = tuple(each for each in pipeline.score if not each[0].row_local)
-        self._tie_breakers = tuple(
-            plugin for plugin, _ in pipeline.score if type(plugin).tie_break is not ScorePlugin.tie_break
+        self._preferring = tuple(
+            plugin for plugin, _ in pipeline.score if type(plugin).preference is not ScorePlugin.preference
         )
         self._normalised = tuple(each for each in pipeline.score if each[0].row_local and each[0].normalizes)
 
@@ -333,7 +334,8 @@ class Decider:
                 parts.append((plugin, weight, None))
         if not parts and found == answer.count:
             is_as_kept = total.base is answer.total  # nothing was added to it
-            return self._drawn(cycle, answer.best.of(total) if is_as_kept else (total == total.max()).nonzero()[0])
+            best = answer.best.of(total) if is_as_kept else (total == total.max()).nonzero()[0]
+            return self._drawn(cycle, best, cluster.all_rows, total)
         # While every node passes, which is nearly always, nothing has to be gathered.
         rows: Rows = cluster.all_rows if found == cluster.size else cycle.feasible
         total = total[rows]
@@ -341,19 +343,33 @@ class Decider:
             scores = cycle.run("Score", plugin, plugin.score, cycle, rows) if known is None else known[rows]
             total = total + weight * (plugin.normalize(cycle, scores) if plugin.normalizes else scores)
         best = (total == total.max()).nonzero()[0]
-        return self._drawn(cycle, best if isinstance(rows, slice) else rows[best])
+        return self._drawn(cycle, best if isinstance(rows, slice) else rows[best], rows, total)
 
-    def _drawn(self, cycle: Cycle, rows: Sequence[int] | npt.NDArray[np.intp]) -> int:
-        """One of the rows with the best total: one that a plugin prefers, else by lot."""
-        if len(rows) > 1:
-            for plugin in self._tie_breakers:
-                if plugin.name in cycle.skip_score or not plugin.breaks_ties(cycle):
+    def _drawn(self, cycle: Cycle, best: Sequence[int] | npt.NDArray[np.intp], rows: Rows, total: Ints) -> int:
+        """One of the rows with the best total: one that a plugin prefers, else by lot. `total` is that of `rows`.
+
+        A plugin may prefer a row before any total. It is asked about the best rows first, and about the others only if
+        none of the best is as good as it gets: mostly one is.
+        """
+        for plugin in self._preferring:
+            prefers = plugin.prefers(cycle)
+            if prefers is Prefers.NOTHING or (prefers is Prefers.AMONG_EQUALS and len(best) == 1):
+                continue
+            listed = np.array(best, dtype=np.intp)
+            preference = plugin.preference(cycle, listed)
+            if preference is None:
+                continue
+            if prefers is Prefers.BEFORE_SCORES and (most := preference.max()) < 0:
+                totals = np.full(cycle.cluster.size, UNFIT, dtype=np.int64)
+                totals[rows] = total
+                feasible = cycle.feasible
+                among_all = plugin.preference(cycle, feasible)
+                if among_all is not None and among_all.max() > most:
+                    preferred = feasible[among_all == among_all.max()]
+                    best = preferred[totals[preferred] == totals[preferred].max()]
                     continue
-                listed = np.array(rows, dtype=np.intp)
-                preference = plugin.tie_break(cycle, listed)
-                if preference is not None:
-                    rows = listed[preference == preference.max()]
-        return int(rows[0] if len(rows) == 1 else rows[self._rng.randrange(len(rows))])
+            best = listed[preference == preference.max()]
+        return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
 
     def scores(self, cycle: Cycle) -> list[tuple[str, int, Ints]]:
         """(plugin, weight, normalised score of every feasible row) of all plugins that have a say, for `explain`."""

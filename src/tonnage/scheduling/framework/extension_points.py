@@ -17,6 +17,7 @@ from tonnage.scheduling.framework.answers import (
     Minds,
     Narrowing,
     PostFilterResult,
+    Prefers,
     Status,
     SumsAsked,
     minds_everybody,
@@ -137,13 +138,13 @@ class ScorePlugin(Plugin):
     scores_all_rows: ClassVar[bool] = False
     """Ask about all rows in one slice, feasible or not: for a plugin whose answers lie ready and are not normalised."""
 
-    def tie_break(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
-        """Of rows with the same best total, those this prefers have the highest number here; None has no preference."""
+    def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
+        """How good each row is beside its score: 0 is as good as it gets, less is worse. None: they are all alike."""
         return None
 
-    def breaks_ties(self, cycle: Cycle) -> bool:
-        """False when `tie_break` would have no preference, whatever the rows: a decision then does without asking."""
-        return True
+    def prefers(self, cycle: Cycle) -> Prefers:
+        """What `preference` decides: nothing for this pod, between rows with the same best total, or before totals."""
+        return Prefers.AMONG_EQUALS
 
     def is_silent(self, cycle: Cycle) -> bool:
         """True when `score` would be 0 for every row: a decision then does without asking."""

@@ -32,7 +32,7 @@ from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import VolumeBindingArgs
 from tonnage.scheduling.configuration.shapes import shape_of
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation, StorageCapacityArgs
+from tonnage.scheduling.configuration.storage_capacity_args import PoolFit, Reservation, StorageCapacityArgs
 from tonnage.scheduling.events import NODE_ADD, ClusterEvent
 from tonnage.scheduling.framework import (
     SKIP,
@@ -47,6 +47,7 @@ from tonnage.scheduling.framework import (
     Minds,
     PluginCounter,
     PreBindPlugin,
+    Prefers,
     PreFilterPlugin,
     PreScorePlugin,
     Ration,
@@ -64,18 +65,22 @@ from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.bind_volumes import Assumed
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.claim_needs import needs_of_new_claims, offer_to_new_claims
-from tonnage.scheduling.volumes.demand import Demand, Group, demand_of
+from tonnage.scheduling.volumes.claim_sequences import sequences_at
+from tonnage.scheduling.volumes.demand import Demand, demand_of
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
 from tonnage.scheduling.volumes.explain.reserved_room import reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
+from tonnage.scheduling.volumes.fit_grades import grades_at, may_differ
 from tonnage.scheduling.volumes.hints import volume_binding_events
+from tonnage.scheduling.volumes.packing import Grade
 from tonnage.scheduling.volumes.plan import VolumePlan
 from tonnage.scheduling.volumes.pod_claims import claims_of, sorted_claims
 from tonnage.scheduling.volumes.profile_policy import profile_policy
 from tonnage.scheduling.volumes.rebuilds import is_node_out_of_use, why_rebuilt
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
+from tonnage.scheduling.volumes.sending import Sending
 from tonnage.scheduling.volumes.shared_claims import rows_of_sharers
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
@@ -88,6 +93,11 @@ UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 RESCHEDULING = "CapacityAwareRescheduling"
 _FEW_ROWS = 16
 """Up to so many rows are judged in plain numbers, at 5 µs each; as arrays they take 100 µs, however few they are."""
+_PREFERS = {
+    PoolFit.PREFER: Prefers.BEFORE_SCORES,
+    PoolFit.POSSIBLE: Prefers.AMONG_EQUALS,
+    PoolFit.GUARANTEED: Prefers.NOTHING,
+}
 _OPERATIONS = {"Reserve": "assume", "PreBind": "bind"}
 """Upstream's names for the stages in which volumes are scheduled."""
 
@@ -289,30 +299,18 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return np.array([self._scores.at(notes.fit, notes.provisioning, row) for row in few])
         return self._scores.of_provisioning(notes.fit, notes.provisioning, rows)
 
-    def breaks_ties(self, cycle: Cycle) -> bool:
+    def prefers(self, cycle: Cycle) -> Prefers:
+        """Grades come before scores, or tell equals apart. Where only guaranteed fits pass, all rows are alike."""
         notes: Notes | None = cycle.state.get(self.name)
-        return self.is_joint and notes is not None and notes.is_plain and bool(self._graded_units(notes))
+        if not self.is_joint or notes is None or not may_differ(notes.fit, notes.provisioning):
+            return Prefers.NOTHING
+        return _PREFERS[self._capacity.pool_fit]
 
-    def tie_break(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
-        """Of equally good nodes, those where the volumes fit whatever pools the driver picks."""
-        if not self.breaks_ties(cycle):
-            return None
+    def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
+        """A node where the volumes fit more surely, whatever pools the driver picks, is the better one."""
         notes: Notes = cycle.state[self.name]
-        index, policy = notes.fit.index, notes.fit.policy
-        grades = [index.of(unit.class_name).grades(policy, unit.sizes, rows) for unit in self._graded_units(notes)]
-        lowest: Ints = np.minimum.reduce(grades).astype(np.int64)
-        return lowest
-
-    def _graded_units(self, notes: Notes) -> list[Group]:
-        """The groups that fit one node more surely than another: not a claim alone, which goes wherever it fits, nor
-        what is made of single pools."""
-        policy = notes.fit.policy
-        return [
-            unit
-            for unit in notes.provisioning.units
-            if (found := notes.fit.index.of(unit.class_name)).leaves_choices(policy)
-            and (len(unit.sizes) > 1 or found.has_promises(policy))
-        ]
+        found = grades_at(notes.fit, None if notes.is_plain else notes.demand, notes.provisioning, rows)
+        return found - np.int64(Grade.GUARANTEED)
 
     # -- going there --------------------------------------------------------------------------------------------------
 
@@ -326,9 +324,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             plan = VolumePlan(provisions=notes.fit.provisions(notes.provisioning, row))
         else:
             plan = notes.fit.plan(notes.demand, row)
-        notes.plan = plan
         if plan.is_done:
+            notes.plan = plan
             return SUCCESS
+        in_turn = sequences_at(notes.fit, None if notes.is_plain else notes.demand, notes.provisioning, row)
+        notes.plan = plan = plan._replace(sequences=in_turn) if in_turn else plan
         ledger = cluster.index(Ledger) if self.reservation is Reservation.LEDGER else None
         if ledger is not None:
             ledger.await_reserve([each.claim.key for each in plan.provisions if each.capacity is not None])
@@ -338,6 +338,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return Status(Code.ERROR, (exc.message,))
         else:
             self._keep_back(cycle, plan)
+            if ledger is not None:
+                ledger.hold_back([key for each in in_turn for key in each.unsent])
         finally:
             if ledger is not None:
                 ledger.await_reserve(())
@@ -395,13 +397,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         told = cycle.cluster.index(ToldRebuilds)
         sent = [each.claim for each in plan.provisions if each.is_rebuild and each.claim.selected_node != node_name]
         is_counted = [told.has(claim) for claim in sent]
-        await bind_volumes.write(api, cycle.cluster.storage, assumed)
+        sending = Sending(notes.fit, plan, assumed)
+        await bind_volumes.write(api, cycle.cluster.storage, assumed, sending.due())
         for claim in sent:
             why = why_rebuilt(cycle.cluster, claim)
             note = f"Volume of claim {claim.key} will be rebuilt on {node_name}: {why}"
             api.event(claim, RESCHEDULING, "Binding", note)
         self.reschedulings_total += is_counted.count(False)
-        status = await api.settled(lambda: bind_volumes.check(cycle.cluster, assumed, api), self._bind_timeout_s)
+        status = await sending.send(api, self._bind_timeout_s)
         if status.is_success:
             return SUCCESS
         return Status(status.code, (f"binding volumes: {status.message}",))

@@ -15,7 +15,7 @@ The order of the checks and all texts are upstream's (volumeBinder.checkBindings
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -48,6 +48,8 @@ class Assumed:
     held_volumes: dict[Key, PersistentVolume] = field(default_factory=dict)
     held_claims: dict[Key, PersistentVolumeClaim] = field(default_factory=dict)
     """What was assumed on this pod's account: it alone is restored, and pods that share a claim keep theirs."""
+    unsent: set[Key] = field(default_factory=set)
+    """Claims that wait for the volumes of others (`sending.py`)."""
     written: set[str] = field(default_factory=set)
     """What the API has by now and is not restored, as kind/key."""
 
@@ -158,8 +160,8 @@ def _restore(kept: AssumedObjects[T], held: dict[Key, T]) -> None:
 # -- PreBind ----------------------------------------------------------------------------------------------------------
 
 
-async def write(api: Api, storage: Storage, assumed: Assumed) -> None:
-    """Write what was assumed: every volume, then every claim. Objects that say so already are not touched.
+async def write(api: Api, storage: Storage, assumed: Assumed, keys: Collection[Key] | None = None) -> None:
+    """Write what was assumed: every volume, then every claim, or these. Objects that say so already are not touched.
 
     Raises what the API says, a Conflict when somebody else wrote first. What is not written by then, or by a
     cancellation, is restored; what is written stays.
@@ -172,6 +174,8 @@ async def write(api: Api, storage: Storage, assumed: Assumed) -> None:
             assumed.bindings[number] = StaticBinding(claim, known)
             assumed.mark_written(volume)
         for number, claim in enumerate(list(assumed.claims)):
+            if keys is not None and claim.key not in keys:
+                continue
             told = storage.claims.api(claim.key)
             asked = asking_annotations(claim, assumed.node_name)
             if told is None or not asked.items() <= told.metadata.annotations.items():
@@ -204,10 +208,30 @@ def check(cluster: Cluster, assumed: Assumed, api: Api) -> Status | None:
         if answer is not SUCCESS:
             return answer
     for claim in assumed.claims:
-        answer = _provisioned(cluster, claim, node)
-        if answer is not SUCCESS:
-            return answer
-    return SUCCESS
+        if claim.key not in assumed.unsent:
+            answer = _provisioned(cluster, claim, node)
+            if answer is not SUCCESS:
+                return answer
+    return None if assumed.unsent else SUCCESS
+
+
+def is_made(cluster: Cluster, assumed: Assumed, key: Key) -> bool:
+    """Whether a claim that was sent has its volume, as the informers see it."""
+    row = cluster.row_of.get(assumed.node_name)
+    node = cluster.nodes[row] if row is not None else None
+    sent = [claim for claim in assumed.claims if claim.key == key and key not in assumed.unsent]
+    return node is not None and all(_provisioned(cluster, claim, node) is SUCCESS for claim in sent)
+
+
+def assume_again(storage: Storage, assumed: Assumed) -> None:
+    """Somebody changed a claim that waits to be sent: it is assumed as it is now, so that its room stays kept."""
+    for number, claim in enumerate(assumed.claims):
+        known = storage.claims.api(claim.key)
+        if claim.key not in assumed.unsent or known is None or known.uid != claim.uid:
+            continue
+        if storage.claims.get(claim.key) is known and (now := asking_for(known, assumed.node_name)) is not known:
+            storage.claims.assume(now)
+            assumed.claims[number] = assumed.held_claims[claim.key] = now
 
 
 def _static(cluster: Cluster, binding: StaticBinding, node: Node) -> Status | None:

@@ -4,8 +4,8 @@ reservation   Ledger: counts what was promised until figures show it, whatever t
               None where no driver publishes capacity: there is nothing to reserve.
 legacyPools   read only where an object tells a sum. Bounded: both figures are necessary. Independent where figures do
               not follow volumes: the sum of a thin driver says little, and the largest volume is all that binds.
-poolFit       Guaranteed where pods have several claims of a class whose objects list several pools: the driver picks
-              the pools, and may pick badly. Possible elsewhere: with one pool or one claim the two are the same.
+poolFit       Prefer: a node where volumes fit more surely goes first, and claims are sent in an order that works. With
+              one pool or one claim it is the same as Possible.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ def _legacy_pools(publishing: Mapping[str, DriverFigures]) -> tuple[LegacyPools,
 def _pool_fit(facts: Facts, publishing: Mapping[str, DriverFigures]) -> tuple[PoolFit, str]:
     picking = {name for name, each in publishing.items() if each.most_pools > 1}
     if not picking:
-        return PoolFit.POSSIBLE, "no object lists several pools: where volumes go is no matter of choice"
+        return PoolFit.PREFER, "no object lists several pools: where volumes go is no matter of choice"
     pods = sorted(key for key, most in _claims_of_one_class(facts, picking) if most > 1)
     if not pods:
-        return PoolFit.POSSIBLE, "no pod has several claims of a class whose driver picks among pools"
-    return PoolFit.GUARANTEED, (
+        return PoolFit.PREFER, "no pod has several claims of a class whose driver picks among pools"
+    return PoolFit.PREFER, (
         f"{named(sorted(picking))} picks among several pools, and pods have several claims of one class "
-        f"({named(pods)}): they go only where they fit however it picks"
+        f"({named(pods)}): they go first where they fit however it picks; Guaranteed lets them go nowhere else"
     )
 
 

@@ -43,7 +43,7 @@ _SCHEDULER_GATES: Final = (
 
 PRESETS: Final = {
     "kube-scheduler": Preset("", dict.fromkeys(_SCHEDULER_GATES, False), "kube-scheduler 1.36's rules"),
-    "kep": Preset("reservation: Object, legacyPools: Strict", {}, "KEP-5925 to the letter"),
+    "kep": Preset("reservation: Object, legacyPools: Strict, poolFit: Possible", {}, "KEP-5925 to the letter"),
     "default": Preset("", {}, "Tonnage's defaults"),
     "guaranteed": Preset("poolFit: Guaranteed", {}, "only where every choice of pools holds the volumes"),
 }

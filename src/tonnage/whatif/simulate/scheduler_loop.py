@@ -15,10 +15,13 @@ from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt, PostFilterOutcome, Stage
 from tonnage.scheduling.framework import Code, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.sending import LOOK_EVERY_S
 from tonnage.whatif.evictions import with_true_status
 from tonnage.whatif.simulate.bindings import Binding, WorldApi
 
@@ -153,6 +156,13 @@ class SchedulerLoop:
             if binding is not None and binding.look():
                 self._moved_on(binding)
 
+    def look_at_figures(self, capacity: CSIStorageCapacity) -> None:
+        """A capacity object says something new: bindings to nodes that it reaches may wait for that."""
+        if self._bindings:
+            cluster = self._engine.cluster
+            for row in cluster.index(CapacityIndex).rows_of(capacity.key).tolist():
+                self.look(cluster.name(row))
+
     def look_after(self, pod: Pod) -> None:
         """A pod is gone; so is what was kept for it."""
         self.why.pop(uid_of(pod), None)
@@ -169,8 +179,10 @@ class SchedulerLoop:
             self._bindings[uid] = binding
             for key in topics:
                 self._waiting.setdefault(key, set()).add(uid)
-            # An alarm must not keep the binding, and all that was decided with it, for its ten minutes.
-            self._world.agenda.after(wait.timeout_s, lambda: self._overdue(uid, number), is_alarm=True)
+            # An alarm must not keep the binding, and all that was decided with it, for its ten minutes. One that looks
+            # again within seconds is no alarm: it waits for something that the clock brings.
+            is_alarm = wait.timeout_s > LOOK_EVERY_S
+            self._world.agenda.after(wait.timeout_s, lambda: self._overdue(uid, number), is_alarm=is_alarm)
             return
         if self._bindings.pop(uid, None) is not None:
             for key in topics:

@@ -217,6 +217,8 @@ class World:
             self.scheduler.look(now.name)
         else:
             self.storage.know(now)
+            if isinstance(now, CSIStorageCapacity):
+                self.scheduler.look_at_figures(now)
         return now
 
     def remove(self, kind: type[Object], key: Key) -> None:

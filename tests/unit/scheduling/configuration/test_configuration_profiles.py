@@ -216,7 +216,7 @@ def test_our_own_settings_have_their_defaults() -> None:
     assert default_configuration().profiles[0].args_of(StorageCapacityArgs) == StorageCapacityArgs(
         reservation=Reservation.LEDGER,
         reservation_timeout_seconds=60,
-        pool_fit=PoolFit.POSSIBLE,
+        pool_fit=PoolFit.PREFER,
         legacy_pools=LegacyPools.BOUNDED,
     )
 
@@ -240,7 +240,7 @@ def test_our_own_settings_are_read() -> None:
             "{reservation: Half}",
             '.reservation: Unsupported value: "Half": supported values: "Object", "Ledger", "None"',
         ),
-        ("{poolFit: 3}", '.poolFit: Unsupported value: 3: supported values: "Possible", "Guaranteed"'),
+        ("{poolFit: 3}", '.poolFit: Unsupported value: 3: supported values: "Prefer", "Possible", "Guaranteed"'),
         (
             "{reservationTimeoutSeconds: -1}",
             ".reservationTimeoutSeconds: Invalid value: -1: must be greater than or equal to 0",

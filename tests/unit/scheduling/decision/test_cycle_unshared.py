@@ -65,7 +65,7 @@ class Prefers(ScorePlugin):
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         return np.zeros(row_count(rows), dtype=np.int64)
 
-    def tie_break(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
+    def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
         return np.isin(rows, self._rows).astype(np.int64) if self._rows else None
 
 

@@ -189,8 +189,14 @@ def grade_both_ways(pools: Sizes, sizes: Sizes) -> Grade:
 
 
 def test_a_driver_may_put_the_small_claim_into_the_large_pool() -> None:
-    # 60 first, into the 100: then 40 and 60 are free, and the claim of 100 has no pool.
-    assert grade_both_ways(gi(100, 60), gi(100, 60)) is Grade.POSSIBLE
+    # 60 first, into the 100: then 40 and 60 are free, and the claim of 100 has no pool. 100 first is safe.
+    assert grade_both_ways(gi(100, 60), gi(100, 60)) is Grade.ORDERED
+
+
+def test_where_no_order_is_safe_a_fit_is_only_possible() -> None:
+    # 7 first, into the 10: 3 and 8 are left for 5, 3 and 3. Into the 8: 10 and 1, which do not hold 5 + 3 + 3.
+    assert packing.fits_one((10, 8), (7, 5, 3, 3))
+    assert grade_both_ways((10, 8), (7, 5, 3, 3)) is Grade.POSSIBLE
 
 
 def test_one_claim_that_fits_is_guaranteed() -> None:
@@ -207,7 +213,7 @@ def test_as_many_pools_as_claims_are_a_guarantee_if_each_holds_the_largest() -> 
     assert grade_both_ways(gi(100, 100, 100), gi(100, 100, 100)) is Grade.GUARANTEED
     # With fewer pools it depends: 90 in one and 10 in the other leave 10 and 90, enough for 90 and not for 100.
     assert grade_both_ways(gi(100, 100), gi(90, 90, 10)) is Grade.GUARANTEED
-    assert grade_both_ways(gi(100, 100), gi(100, 90, 10)) is Grade.POSSIBLE
+    assert grade_both_ways(gi(100, 100), gi(100, 90, 10)) is Grade.ORDERED
 
 
 def test_room_to_spare_is_a_guarantee() -> None:
@@ -221,8 +227,8 @@ def test_room_to_spare_is_a_guarantee() -> None:
 def test_bytes_that_suffice_but_do_not_add_up_are_no_threat() -> None:
     # To shut out 50 takes 51 to 100 in each pool. The others, 30 + 30 + 30, are two in one pool and one in the other.
     assert grade_both_ways((100, 100), (50, 30, 30, 30)) is Grade.GUARANTEED
-    # With a fourth there are two and two, 60 and 60.
-    assert grade_both_ways((100, 100), (50, 30, 30, 30, 30)) is Grade.POSSIBLE
+    # With a fourth there are two and two, 60 and 60; the 50 first is safe.
+    assert grade_both_ways((100, 100), (50, 30, 30, 30, 30)) is Grade.ORDERED
 
 
 def test_guaranteed_with_promises_counts_them_all() -> None:
@@ -250,9 +256,10 @@ def test_new_claims_must_fit_wherever_the_promised_ones_go() -> None:
 
 def test_new_claims_may_be_packed_as_it_suits_them() -> None:
     # The promised 10 leaves 90 and 60 (60 goes into the 60, 50 into the 90) or 100 and 50 (60 into the 100, 50 into the
-    # 50). No guarantee: the driver may put 50 into the 100 and 10 into the 60, and nobody has 60 left.
+    # 50). No guarantee: the driver may put 50 into the 100 and 10 into the 60, and nobody has 60 left. 60 before 50 is
+    # safe, whenever the 10 comes.
     assert packing.fits_beside_one((100, 60), (60, 50), (10,))
-    assert packing.grade_one((100, 60), (60, 50), (10,)) is Grade.POSSIBLE
+    assert packing.grade_one((100, 60), (60, 50), (10,)) is Grade.ORDERED
 
 
 def test_figures_that_do_not_hold_the_promises_take_nothing_new() -> None:

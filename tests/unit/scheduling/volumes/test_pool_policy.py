@@ -216,9 +216,10 @@ def explained(policy: str, *, pool_fit: str = "Possible") -> Any:
 def test_explain_shows_the_policy_and_the_order_that_goes_wrong():
     entries = explained("most-free").document()["volumes"]["a"]
     assert [(each["claim"], each["grade"], each["poolPolicy"]) for each in entries] == [
-        ("default/log", "possible", "most-free"),
-        ("default/data", "possible", "most-free"),
+        ("default/log", "ordered", "most-free"),
+        ("default/data", "ordered", "most-free"),
     ]
+    assert entries[0]["order"] == ["default/data", "default/log"]
     assert entries[0]["badSequence"] == [
         {"claim": "default/log", "size": "60Gi", "pool": "100Gi"},
         {"claim": "default/data", "size": "100Gi", "pool": None},
@@ -249,7 +250,8 @@ def test_the_page_for_people_shows_the_policy_and_the_order_that_goes_wrong():
     page = out.getvalue()
     assert "POLICY" in page and "most-free" in page
     told = "most-free puts 60Gi into the pool of 100Gi, and 100Gi finds no room"
-    assert f"possible only: asked in the wrong order, {told} (a)" in page
+    first = "ordered: default/data, then default/log is asked for, each when the one before was made"
+    assert f"{first}; asked in the wrong order, {told} (a)" in page
 
 
 def test_of_an_unknown_policy_nothing_is_shown():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
+from tonnage.scheduling.volumes.capacity.promised_columns import are_seen_to_fit
 from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
 from tonnage.scheduling.volumes.packing import (
     MOST_BYTES,
@@ -196,7 +197,7 @@ def test_all_objects_at_once_are_seen_to_fit_as_each_is(objects: list[tuple[Size
     """Near the end of 64 bits the array says less, and never more."""
     pools = [tuple(min(pool, MOST_BYTES) for pool in of) for of, _ in objects]
     reading = reading_of(list(zip(pools, [promised for _, promised in objects], strict=True)))
-    seen = reading._are_seen_to_fit(np.arange(len(objects)), group).tolist()
+    seen = are_seen_to_fit(*reading._promised_columns(np.arange(len(objects))), group).tolist()
     one_by_one = [is_seen_to_fit(of, group, promised) for of, (_, promised) in zip(pools, objects, strict=True)]
     assert all(one or not of_all for of_all, one in zip(seen, one_by_one, strict=True))
     if sum(group) + sum(sum(of) + sum(promised) for of, promised in objects) < 1 << 50:

@@ -97,8 +97,8 @@ def test_claims_are_shared_out_over_the_pools():
     answer = explained(node("a"), capacity(node="a", pools=["100Gi", "60Gi"]), *claims_of("60Gi", "100Gi"))
     # 100 only goes into the 100, so that the 60 goes into the 60; a driver that is asked for the 60 first may err.
     assert [(each["size"], each["takes"], each["grade"]) for each in entries(answer)] == [
-        ("60Gi", {"pool": 1}, "possible"),
-        ("100Gi", {"pool": 0}, "possible"),
+        ("60Gi", {"pool": 1}, "ordered"),
+        ("100Gi", {"pool": 0}, "ordered"),
     ]
 
 
@@ -220,7 +220,7 @@ def test_a_fit_that_is_not_sure_is_told_where_it_must_be():
     assert told(answer) == (
         "100Gi, 60Gi fit 100Gi, 60Gi only if the driver picks the right pools (poolFit: Guaranteed)"
     )
-    assert {each["grade"] for each in entries(answer)} == {"possible"}
+    assert {each["grade"] for each in entries(answer)} == {"ordered"}
 
 
 def test_a_claim_selected_for_another_node_is_told_so():

@@ -117,6 +117,73 @@ def test_of_nodes_with_the_same_score_the_one_where_nothing_can_go_wrong_is_take
     assert {rig.decide(rig.pod(f"db-{number}", "60Gi")).node for number in range(30)} > {"n5"}
 
 
+PREFER: dict[str, Any] = {"poolFit": "Prefer"}
+POSSIBLE: dict[str, Any] = {"poolFit": "Possible"}
+
+
+def test_a_better_grade_goes_before_any_score_unless_scores_alone_decide():
+    # By free storage the emptiest node is best, and that is where the driver may spoil it: 60 into the 100.
+    objects = (
+        *(node("roomy"), node("sure")),
+        capacity("fast", "roomy", "760Gi", pools=["100Gi", "60Gi", *["50Gi"] * 12]),
+        capacity("fast", "sure", "160Gi", pools=["160Gi"]),
+    )
+    rig = Rig(*objects, **POSSIBLE)
+    assert rig.decide(rig.pod("web", "60Gi", "100Gi")).node == "roomy"
+    rig = Rig(*objects, **PREFER)
+    for number in range(3):  # equal pods share answers
+        assert rig.decide(rig.pod(f"web-{number}", "60Gi", "100Gi")).node == "sure"
+    assert rig.decide(rig.pod("db", "60Gi")).node == "roomy", "one claim fits wherever it fits"
+
+
+def test_an_ordered_fit_goes_before_one_that_is_only_possible():
+    # Claims 7, 5, 3, 3 in pools 10 and 8: no order is safe. In pools 11 and 8 the largest first is.
+    objects = (
+        *(node("luck"), node("order")),
+        capacity("fast", "luck", "1018Gi", pools=["10Gi", "8Gi", *["2Gi"] * 500]),
+        capacity("fast", "order", "19Gi", pools=["11Gi", "8Gi"]),
+    )
+    sizes = ("7Gi", "5Gi", "3Gi", "3Gi")
+    rig = Rig(*objects, **POSSIBLE)
+    assert rig.decide(rig.pod("web", *sizes)).node == "luck"
+    rig = Rig(*objects, **PREFER)
+    assert [rig.decide(rig.pod(f"web-{number}", *sizes)).node for number in range(3)] == ["order"] * 3
+
+
+def test_the_grade_of_a_node_is_the_worst_of_its_groups():
+    rig = Rig(
+        *(node("a"), node("b"), storage_class("slow")),
+        *(capacity("fast", "a", "500Gi", pools=["500Gi"]), capacity("slow", "a", "760Gi", pools=["100Gi", "60Gi"])),
+        *(capacity("fast", "b", "130Gi", pools=["130Gi"]), capacity("slow", "b", "160Gi", pools=["160Gi"])),
+        **PREFER,
+    )
+    rig.put(claim("one", "60Gi"), claim("two", "70Gi"))
+    rig.put(claim("three", "60Gi", class_name="slow"), claim("four", "100Gi", class_name="slow"))
+    assert rig.decide(pod_with("web", "one", "two", "three", "four")).node == "b"
+
+
+def test_a_pod_with_a_volume_already_is_graded_by_what_is_left_to_be_made():
+    rig = Rig(
+        *(node("roomy"), node("sure")),
+        capacity("fast", "roomy", "760Gi", pools=["100Gi", "60Gi", *["50Gi"] * 12]),
+        capacity("fast", "sure", "160Gi", pools=["160Gi"]),
+        *(claim("old", "5Gi", volume="pv-old"), volume("pv-old", "5Gi", claim="default/old")),
+        **PREFER,
+    )
+    rig.put(claim("one", "60Gi"), claim("two", "100Gi"))
+    assert rig.decide(pod_with("web", "old", "one", "two")).node == "sure"
+    rig.put(volume("free", "100Gi", on="roomy"))  # one claim is left to be made there: it fits wherever it fits
+    assert rig.decide(pod_with("web", "old", "one", "two")).node == "roomy"
+
+
+def test_a_node_that_is_nominated_or_alone_is_taken_whatever_its_grade():
+    rig = Rig(node("a"), capacity("fast", "a", pools=["100Gi", "60Gi"]), **PREFER)
+    assert rig.decide(rig.pod("web", "60Gi", "100Gi")).node == "a"
+    rig.put(node("b"), capacity("fast", "b", "160Gi", pools=["160Gi"]))
+    web = rig.pod("db", "60Gi", "100Gi", status={"nominatedNodeName": "a"})
+    assert rig.decide(web).node == "a"
+
+
 # -- what reaches a node ----------------------------------------------------------------------------------------------
 
 

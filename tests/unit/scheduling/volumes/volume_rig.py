@@ -38,7 +38,7 @@ FULL = "node(s) did not have enough free storage"
 UNBINDABLE = "node(s) didn't find available persistent volumes to bind"
 ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
 GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-THE_LETTER = {"reservation": "Object", "legacyPools": "Strict"}
+THE_LETTER = {"reservation": "Object", "legacyPools": "Strict", "poolFit": "Possible"}
 BOTH = [pytest.param({}, id="our defaults"), pytest.param(THE_LETTER, id="the KEP's letter")]
 """For a fixture that sets `Rig.settings`."""
 ALL_OFF = {"CSIStorageCapacityV2": False, "StorageCapacityScoring": False}

@@ -216,13 +216,23 @@ class ClassCapacity:
         reading = self._reading(policy)
         return reading.scored_by_object(self._others(reading, own))[numbers]
 
-    def grades(self, policy: Policy, sizes: Sizes, rows: Rows) -> Grades:
-        """How sure a group's fit is on each row, of the object that would hold it there; NONE where none would."""
-        numbers = self.layers[0][rows] if len(self.layers) == 1 else self.choices(policy, sizes, rows)
-        return self._reading(policy).graded_of(numbers, sizes, len(self.entries))
+    def grades(self, policy: Policy, sizes: Sizes, rows: Rows, *, with_order: bool) -> Grades:
+        """How sure a group's fit is on each row, of the object that would hold it there; NONE where none would.
 
-    def grade_of(self, policy: Policy, sizes: Sizes, number: int) -> Grade:
-        return self._reading(policy).grade_of(number, sizes)
+        Without `with_order`, ORDERED is told as POSSIBLE.
+        """
+        numbers = self.layers[0][rows] if len(self.layers) == 1 else self.choices(policy, sizes, rows)
+        return self._reading(policy).graded_of(numbers, sizes, len(self.entries), with_order=with_order)
+
+    def grade_of(self, policy: Policy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> Grade:
+        reading = self._reading(policy)
+        return reading.grade_of(number, sizes, self._others(reading, own))
+
+    def promised_beside(self, policy: Policy, number: int, own: Collection[Key]) -> Sizes:
+        """What is promised of an object to other claims than these, the largest first."""
+        reading = self._reading(policy)
+        promised = reading.promised.get(number, ())
+        return policy.promised(self.entries[number].capacity, own) if promised and policy.promised else promised
 
     def has_promises(self, policy: Policy) -> bool:
         return bool(self._reading(policy).promised)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,12 @@ from tonnage.scheduling.cluster.columns import Ints, Mask, grown
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.object_answers import ObjectAnswers
 from tonnage.scheduling.volumes.capacity.pools import Room
+from tonnage.scheduling.volumes.capacity.promised_columns import (
+    HALF,
+    are_seen_to_fit,
+    have_room_to_spare,
+    have_the_bytes,
+)
 from tonnage.scheduling.volumes.packing import (
     MOST_BYTES,
     NO_POOL,
@@ -39,8 +46,6 @@ from tonnage.scheduling.volumes.packing import (
 
 _MOST_ROWS_LEFT = 1 << 19
 """So many rows of what promises may leave are kept of a class's objects: 16 MB with four pools each."""
-_HALF = 1 << 62
-"""Two figures up to here can be added in 64 bits."""
 
 Numbers = slice | npt.NDArray[np.intp]
 """Objects by their numbers. A number that is none, -1, may be among them: what is told of it means nothing."""
@@ -112,9 +117,17 @@ class Reading:
             ask=lambda numbers, sizes, _: self.fits(numbers, sizes),
             ask_one=self.fits_one,
         )
-        self._graded = ObjectAnswers(
-            np.int8, self._changes, search, ask=self._grades_of_fitting, ask_one=self._grade_if_fitting
-        )
+        self._graded = {
+            with_order: ObjectAnswers(
+                np.int8,
+                self._changes,
+                search,
+                ask=partial(self._grades_of_fitting, with_order=with_order),
+                ask_one=partial(self._grade_if_fitting, with_order=with_order),
+            )
+            for with_order in (False, True)
+        }
+        """Grades with ORDERED told apart from POSSIBLE, and without."""
 
     def grow(self, objects: int) -> None:
         self.told += [0] * (objects - len(self.told))
@@ -174,7 +187,8 @@ class Reading:
         self._known.clear()
         self._forget_all_left()
         self._fitting.clear()
-        self._graded.clear()
+        for answers in self._graded.values():
+            answers.clear()
 
     def scored_beside(self, number: int, promised: Sizes) -> int:
         """The free bytes that a score is made of, less what is promised."""
@@ -195,21 +209,23 @@ class Reading:
         """Which of the first so many objects hold a group, by number, and a no for number -1. To be read at once."""
         return self._fitting.of(sizes, objects)
 
-    def graded(self, sizes: Sizes, objects: int) -> Grades:
+    def graded(self, sizes: Sizes, objects: int, *, with_order: bool = True) -> Grades:
         """How sure a group's fit is on each of them; NONE for those that do not hold it, and for number -1."""
-        return self._graded.of(sizes, objects)
+        return self._graded[with_order].of(sizes, objects)
 
-    def graded_of(self, numbers: npt.NDArray[np.intp], sizes: Sizes, objects: int) -> Grades:
+    def graded_of(
+        self, numbers: npt.NDArray[np.intp], sizes: Sizes, objects: int, *, with_order: bool = True
+    ) -> Grades:
         """The same of some objects."""
-        return self._graded.of_some(numbers, sizes, objects)
+        return self._graded[with_order].of_some(numbers, sizes, objects)
 
-    def _grades_of_fitting(self, numbers: Numbers, sizes: Sizes, objects: int) -> Grades:
-        found = self.grades(numbers, sizes)
+    def _grades_of_fitting(self, numbers: Numbers, sizes: Sizes, objects: int, *, with_order: bool) -> Grades:
+        found = self.grades(numbers, sizes, with_order=with_order)
         found[~self.fitting(sizes, objects)[numbers]] = Grade.NONE
         return found
 
-    def _grade_if_fitting(self, number: int, sizes: Sizes) -> Grade:
-        return self.grade_of(number, sizes) if self.fits_one(number, sizes) else Grade.NONE
+    def _grade_if_fitting(self, number: int, sizes: Sizes, *, with_order: bool) -> Grade:
+        return self.grade_of(number, sizes, with_order=with_order) if self.fits_one(number, sizes) else Grade.NONE
 
     def fits_one(self, number: int, sizes: Sizes, others: HeldByOthers | None = None) -> bool:
         """Does a group fit one object, beside what is held of it? In plain numbers, for the row that changed.
@@ -243,11 +259,15 @@ class Reading:
             return packing.fits_beside_one(room.pools, sizes, promised, self.search, self.pool_policy)
         return packing.fits_one(room.pools, sizes, self.search)
 
-    def grade_of(self, number: int, sizes: Sizes) -> Grade:
+    def grade_of(
+        self, number: int, sizes: Sizes, others: HeldByOthers | None = None, *, with_order: bool = True
+    ) -> Grade:
         room, promised = self.rooms[number], self.promised.get(number, ())
+        if promised and others is not None:
+            promised = others.promised(number)
         if not room.pools or (sizes and sizes[0] > room.claim_limit_beside(promised)):
             return Grade.NONE
-        return packing.grade_one(room.pools, sizes, promised, self.search, self.pool_policy)
+        return packing.grade_one(room.pools, sizes, promised, self.search, self.pool_policy, with_order=with_order)
 
     def fits(self, numbers: Numbers, sizes: Sizes, others: HeldByOthers | None = None) -> Mask:
         """Which of these objects hold a group, beside what is held of them, or of that only what is by `others`."""
@@ -272,9 +292,10 @@ class Reading:
             # Of a single pool, promises are plain subtraction: what is not sure does not fit.
             is_many = (self.pools[promised_of, 1] != NO_POOL) if self.pools.shape[1] > 1 else np.False_
             open_idx = open_idx[~is_sure & (is_many | (self.promised_bytes[promised_of] >= MOST_BYTES))]
-            open_idx = open_idx[self._have_the_bytes(_numbers_at(numbers, open_idx), sizes)]
+            open_of = _numbers_at(numbers, open_idx)
+            open_idx = open_idx[have_the_bytes(self.pools[open_of], self.promised_bytes[open_of], sizes)]
             if self.policy.must_be is not Grade.GUARANTEED and open_idx.size:
-                is_seen = self._are_seen_to_fit(_numbers_at(numbers, open_idx), sizes)
+                is_seen = are_seen_to_fit(*self._promised_columns(_numbers_at(numbers, open_idx)), sizes)
                 fits[open_idx[is_seen]] = True
                 open_idx = open_idx[~is_seen]
         known: list[int] = []
@@ -357,7 +378,8 @@ class Reading:
 
     def _keep_guaranteed(self, numbers: Numbers, sizes: Sizes, fits: Mask) -> None:
         certain = np.flatnonzero(fits & ~self.is_unbounded[numbers])
-        found = packing.grades(self.pools[numbers][certain], sizes, self.search, self.pool_policy)
+        pools = self.pools[numbers][certain]
+        found = packing.grades(pools, sizes, self.search, self.pool_policy, with_order=False)
         fits[certain] = found == Grade.GUARANTEED
 
     def _is_reserved(self, numbers: Numbers, fits: Mask, others: HeldByOthers | None) -> Mask:
@@ -370,9 +392,10 @@ class Reading:
             is_reserved[place] = others.is_reserved(_number_at(numbers, place))
         return is_reserved
 
-    def grades(self, numbers: Numbers, sizes: Sizes) -> npt.NDArray[np.int8]:
+    def grades(self, numbers: Numbers, sizes: Sizes, *, with_order: bool = True) -> npt.NDArray[np.int8]:
         """How sure a group's fit is on each of these objects."""
-        found = packing.grades(self.pools[numbers], sizes, self.search, self.pool_policy)
+        pools = self.pools[numbers]
+        found = packing.grades(pools, sizes, self.search, self.pool_policy, with_order=with_order)
         if self.has_unbounded:
             found[self.is_unbounded[numbers]] = Grade.GUARANTEED
         if self.promised:
@@ -381,7 +404,7 @@ class Reading:
             is_sure = self._is_sure(promised_of, sizes)
             found[open_idx[is_sure]] = Grade.GUARANTEED
             for place, number in zip(open_idx[~is_sure].tolist(), promised_of[~is_sure].tolist(), strict=True):
-                found[place] = self.grade_of(number, sizes)
+                found[place] = self.grade_of(number, sizes, with_order=with_order)
         return found
 
     def _is_sure(self, numbers: npt.NDArray[np.intp], sizes: Sizes) -> Mask:
@@ -398,48 +421,14 @@ class Reading:
         is_sure: Mask = (self.pools[numbers, 0] - promised >= asked) & (promised < MOST_BYTES)
         if self.has_unbounded:
             is_sure |= self.is_unbounded[numbers]
-        if self.pools.shape[1] > 1 and asked < _HALF:
+        if self.pools.shape[1] > 1 and asked < HALF:
             left_idx = np.flatnonzero(~is_sure)
             if left_idx.size:
-                is_sure[left_idx] = self._has_room_to_spare(numbers[left_idx], sizes)
+                is_sure[left_idx] = have_room_to_spare(*self._promised_columns(numbers[left_idx]), sizes)
         return is_sure
 
-    def _have_the_bytes(self, numbers: npt.NDArray[np.intp], sizes: Sizes) -> Mask:
-        """Which objects have as many bytes as a group and what is promised together. More than 64 bits hold is enough,
-        and so is what is not counted."""
-        pools, asked = self.pools[numbers], sum(sizes)
-        most = _HALF // pools.shape[1]
-        if asked >= _HALF:
-            return np.ones(len(numbers), dtype=np.bool_)
-        has: Mask = np.clip(pools, 0, most).sum(axis=1) >= np.minimum(self.promised_bytes[numbers], _HALF) + asked
-        has |= pools[:, 0] >= most
-        return has
-
-    def _are_seen_to_fit(self, numbers: npt.NDArray[np.intp], sizes: Sizes) -> Mask:
-        """`packing.is_seen_to_fit` of each of these objects; those with sums that 64 bits may not hold are not seen."""
-        pools, promised, largest = self.pools[numbers], self.promised_bytes[numbers], self.largest_promised[numbers]
-        most = _HALF // pools.shape[1]
-        seen: Mask = (promised < _HALF) & (pools[:, 0] < most) & (sum(sizes) < most)
-        np.maximum(pools, 0, out=pools)
-        pools[~seen] = 0
-        seen &= np.maximum(pools - (largest[:, None] - 1), 0).sum(axis=1) > promised - largest
-        left = pools.sum(axis=1) - promised
-        if not seen.any():
-            return seen
-        for size in sizes:
-            if size:
-                seen &= left > np.minimum(pools, size - 1).sum(axis=1)
-            left -= size
-        return seen
-
-    def _has_room_to_spare(self, numbers: npt.NDArray[np.intp], sizes: Sizes) -> Mask:
-        pools = self.pools[numbers]
-        largest = np.maximum(self.largest_promised[numbers], sizes[0])
-        # Less than there is, is safe: so sums of pools stay below what sums of claims are cut to.
-        counted = np.minimum(pools, _HALF // 2 // pools.shape[1])
-        together = np.minimum(self.promised_bytes[numbers], _HALF) + sum(sizes)
-        spares: Mask = np.maximum(counted - (largest[:, None] - 1), 0).sum(axis=1) > np.maximum(together - largest, 0)
-        return spares
+    def _promised_columns(self, numbers: npt.NDArray[np.intp]) -> tuple[Ints, Ints, Ints]:
+        return self.pools[numbers], self.promised_bytes[numbers], self.largest_promised[numbers]
 
 
 def _no_pools(objects: int, pools: int) -> Ints:

@@ -72,6 +72,8 @@ class Supply:
     """Which pool the driver takes, where that is known."""
     bad_order: tuple[PlacedStep, ...] = ()
     """An order of the claims that goes wrong with such a driver, if there is one."""
+    order: tuple[Key, ...] = ()
+    """How the claims are asked for, one after the other, where the fit is ordered."""
     refused: tuple[Supply, ...] = ()
     """Where no object of a node takes the claims: those that come less near than this one."""
 
@@ -115,6 +117,8 @@ class ClaimAccount:
             found["takes"] = {"pool": self.takes}
         if supply.grade:
             found["grade"] = supply.grade
+        if supply.order:
+            found["order"] = list(supply.order)
         if supply.pool_policy:
             found["poolPolicy"] = supply.pool_policy
         if supply.bad_order:

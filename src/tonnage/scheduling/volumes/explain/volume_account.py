@@ -29,6 +29,7 @@ from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity
 from tonnage.scheduling.volumes.capacity.joint_capacity import class_names_in, member_of, members_of
 from tonnage.scheduling.volumes.capacity.pools import Room
+from tonnage.scheduling.volumes.claim_sequences import claims_in_order
 from tonnage.scheduling.volumes.demand import Demand, counted_bytes, size_to_make
 from tonnage.scheduling.volumes.explain.account_entries import (
     BOUND,
@@ -213,7 +214,8 @@ class VolumeAccount:
         group, miss, pool_policy = self._group(class_name), None, objects.pool_policy
         grade = self._grade(room, sizes, promised, pool_policy)
         bad_order: tuple[PlacedStep, ...] = ()
-        if pool_policy.is_known and grade == packing.Grade.POSSIBLE.name.lower():
+        is_unsure = grade in (packing.Grade.POSSIBLE.name.lower(), packing.Grade.ORDERED.name.lower())
+        if pool_policy.is_known and is_unsure:
             bad_order = _bad_order(room, sized, promised, pool_policy)
         if is_refused:
             search = self._fit.index.search
@@ -241,6 +243,7 @@ class VolumeAccount:
             group,
             pool_policy.value if self._fit.is_joint and pool_policy is not PoolPolicy.UNKNOWN else "",
             bad_order if self._fit.is_joint else (),
+            () if is_refused or not is_unsure else self._order(room, sized, promised, pool_policy),
         )
         self._supplies[known] = supply
         return supply
@@ -267,6 +270,12 @@ class VolumeAccount:
         )
         is_unknown = search.undecided != undecided and grade is packing.Grade.NONE
         return "unknown" if is_unknown else grade.name.lower()
+
+    def _order(self, room: Room, sized: dict[Key, int], promised: Sizes, pool_policy: PoolPolicy) -> tuple[Key, ...]:
+        """The claims in an order that always works; none if there is no such order."""
+        sizes, search = packing.descending(sized.values()), self._fit.index.search
+        order = packing.safe_order(room.pools, sizes, promised, search, pool_policy)
+        return () if order is None else tuple(claims_in_order(order, sized))
 
     # -- attach slots -------------------------------------------------------------------------------------------------
 

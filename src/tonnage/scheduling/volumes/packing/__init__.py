@@ -7,6 +7,7 @@ all objects at once on arrays, with the same answer:
     can the claims be packed, all at once?                     fits, fits_one, place_one             pool_fits.py
     and if the driver picks the pools, in whatever order?      grades, is_guaranteed                 pool_grades.py
       by a rule of its own that is known?                      PoolPolicy, bad_order                 pool_policies.py
+      and claims are asked for one after the other?            safe_order, next_claim                claim_orders.py
     and beside claims that are promised?                       fits_beside_one, grade_one            promised_pools.py
       what do they leave of the pools?                         left_by_promises, fits_at_a_glance
 
@@ -16,6 +17,7 @@ The promise is the product's: no yes for claims that cannot be placed. A no for 
 that waits, so that the answers are exact as far as the searches go; where they end stands with each function.
 """
 
+from tonnage.scheduling.volumes.packing.claim_orders import next_claim, safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import (
     FEW_CLAIMS,
     MOST_BYTES,
@@ -63,6 +65,8 @@ __all__ = [
     "grades",
     "is_guaranteed",
     "left_by_promises",
+    "next_claim",
     "place_one",
     "placed_by",
+    "safe_order",
 ]

@@ -5,11 +5,13 @@ that is asked for the 60 first may put it into the 100. We know of a driver only
 that has room, and that claims reach it in any order; of some also which pool that is (`pool_policies.py`). So a fit is
 
     GUARANTEED   whatever the order and the choices, every claim finds a pool with room;
+    ORDERED      the same if the claims come in one order that we choose (`claim_orders.py`);
     POSSIBLE     some choice of pools places them all;
     NONE         no choice does.
 
-GUARANTEED implies POSSIBLE: let the driver take any order and any pools; all claims end up placed, and there is the
-packing. It also survives the loss of a claim: whatever can happen without it can happen with it, it merely comes last.
+Each implies the next. GUARANTEED implies POSSIBLE: let the driver take any order and any pools; all claims end up
+placed, and there is the packing. It also survives the loss of a claim: whatever can happen without it can happen with
+it, it merely comes last.
 
 The question behind both is whether a claim can be *shut out*: some of the other claims are placed, every pool within
 its size, such that no pool has room for this one any more. Any such state is reached by some driver in some order. Only
@@ -28,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.columns import Mask
+from tonnage.scheduling.volumes.packing.claim_orders import have_safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import (
     MOST_BYTES,
     UNBOUNDED,
@@ -61,16 +64,25 @@ class Grade(IntEnum):
 
     NONE = 0
     POSSIBLE = 1
-    GUARANTEED = 2
+    ORDERED = 2
+    GUARANTEED = 3
 
 
 # -- all objects ------------------------------------------------------------------------------------------------------
 
 
 def grades(
-    pools: Ints2D, sizes: Sizes, search: SearchBudget = UNLIMITED, policy: PoolPolicy = PoolPolicy.UNKNOWN
+    pools: Ints2D,
+    sizes: Sizes,
+    search: SearchBudget = UNLIMITED,
+    policy: PoolPolicy = PoolPolicy.UNKNOWN,
+    *,
+    with_order: bool = True,
 ) -> Grades:
-    """The grade of the claims in each of the O objects: `grade_one` of every row, with nothing promised."""
+    """The grade of the claims in each of the O objects: `grade_one` of every row, with nothing promised.
+
+    Without `with_order`, no order is looked for: ORDERED is told as POSSIBLE.
+    """
     found = fits(pools, sizes, search).astype(np.int8)
     if len(sizes) < 2 or not pools.shape[1]:
         return found * np.int8(Grade.GUARANTEED)
@@ -85,6 +97,9 @@ def grades(
     if open_idx.size:
         is_sure[open_idx] = _guaranteed(pools[open_idx], sizes, search, policy)
     found[is_sure] = Grade.GUARANTEED
+    open_idx = np.flatnonzero(found == Grade.POSSIBLE) if with_order else open_idx[:0]
+    if open_idx.size:
+        found[open_idx[have_safe_order(pools[open_idx], sizes, search, policy)]] = Grade.ORDERED
     return found
 
 

@@ -133,14 +133,14 @@ def _that_matter(pools: Sequence[int], sizes: Sizes) -> Sizes:
     return tuple(pool for pool in pools if pool >= sizes[-1])
 
 
-def _starts(pools: Sizes, policy: PoolPolicy) -> Iterable[Sizes] | None:
+def driver_orders(pools: Sizes, policy: PoolPolicy) -> Iterable[Sizes] | None:
     """The pools in the orders that a driver may go by; None when there are too many."""
     if policy is not PoolPolicy.FIRST_FIT:
         return (pools,)
     return None if len(pools) > MOST_POOLS_IN_ORDER else dict.fromkeys(permutations(pools))
 
 
-def _after(policy: PoolPolicy, free: Sizes, place: int, size: int) -> Sizes:
+def pools_after(policy: PoolPolicy, free: Sizes, place: int, size: int) -> Sizes:
     """The pools with a claim in one of them. Where it is all the same which pool is which, states are told once."""
     left = (*free[:place], free[place] - size, *free[place + 1 :])
     return left if policy is PoolPolicy.FIRST_FIT else descending(left)
@@ -149,7 +149,7 @@ def _after(policy: PoolPolicy, free: Sizes, place: int, size: int) -> Sizes:
 def _failing_order(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> tuple[Step, ...] | None:
     """The steps to a claim without room, the shortest found first depth by depth; () when there is none; None when the
     search gives up."""
-    starts = _starts(pools, policy)
+    starts = driver_orders(pools, policy)
     if starts is None:
         return None
     steps = 0
@@ -162,7 +162,7 @@ def _failing_order(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: Searc
         following: list[tuple[Sizes, Sizes]] = []
         for state in level:
             free, coming = state
-            if _is_roomy(free, coming):
+            if is_roomy(free, coming):
                 continue
             for size in dict.fromkeys(coming):
                 steps += len(free) + _STEPS_A_STATE
@@ -171,7 +171,7 @@ def _failing_order(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: Searc
                     search.spend(steps)
                     return (*_steps_to(state, came_by), Step(size, None))
                 rest = coming.index(size)
-                now = (_after(policy, free, place, size), coming[:rest] + coming[rest + 1 :])
+                now = (pools_after(policy, free, place, size), coming[:rest] + coming[rest + 1 :])
                 if now not in came_by:
                     came_by[now] = (state, Step(size, free[place]))
                     following.append(now)
@@ -183,7 +183,7 @@ def _failing_order(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: Searc
     return ()
 
 
-def _is_roomy(free: Sizes, coming: Sizes) -> bool:
+def is_roomy(free: Sizes, coming: Sizes) -> bool:
     """All that is to come finds room, whatever the driver does: one pool takes all, or none of them can be shut out."""
     if not coming:
         return True
@@ -204,7 +204,7 @@ def _steps_to(
 
 
 def _left(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> frozenset[Sizes] | None:
-    starts = _starts(pools, policy)
+    starts = driver_orders(pools, policy)
     if starts is None:
         return None
     states = {(start, sizes) for start in starts}
@@ -218,7 +218,7 @@ def _left(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) 
                     search.spend(steps)
                     return None
                 rest = coming.index(size)
-                following.add((_after(policy, free, place, size), coming[:rest] + coming[rest + 1 :]))
+                following.add((pools_after(policy, free, place, size), coming[:rest] + coming[rest + 1 :]))
                 steps += len(free) + _STEPS_A_STATE
         if steps > MOST_STEPS:
             search.spend(steps)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from tonnage.scheduling.volumes.packing.claim_orders import safe_order
 from tonnage.scheduling.volumes.packing.pool_fits import (
     MOST_BYTES,
     UNBOUNDED,
@@ -146,15 +147,21 @@ def grade_one(
     promised: Sizes = (),
     search: SearchBudget = UNLIMITED,
     policy: PoolPolicy = PoolPolicy.UNKNOWN,
+    *,
+    with_order: bool = True,
 ) -> Grade:
     """The grade of these claims in one object, its pools descending.
 
     With promised claims, descending too: GUARANTEED says that the driver can place all of them together whatever it
-    does, POSSIBLE that the new ones fit wherever the promised ones go. When a search gives up, the lower grade.
+    does, ORDERED that it can if the new ones come in a certain order, POSSIBLE that the new ones fit wherever the
+    promised ones go. When a search gives up, the lower grade. Without `with_order`, ORDERED is told as POSSIBLE.
     """
     if is_guaranteed(pools, descending(sizes + promised) if promised else sizes, search, policy):
         return Grade.GUARANTEED
-    return Grade.POSSIBLE if fits_beside_one(pools, sizes, promised, search, policy) else Grade.NONE
+    if not fits_beside_one(pools, sizes, promised, search, policy):
+        return Grade.NONE
+    is_ordered = with_order and safe_order(pools, sizes, promised, search, policy) is not None
+    return Grade.ORDERED if is_ordered else Grade.POSSIBLE
 
 
 def _left(pools: Sizes, promised: Sizes, most: int, search: SearchBudget) -> Left | None:

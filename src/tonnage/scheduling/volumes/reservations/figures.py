@@ -158,6 +158,8 @@ class Figures:
         found = list[_Candidate]()
         for each in unshown:
             size = self._size(each)
+            if each.is_unsent and not each.is_made:
+                continue
             if size is not None and not self._is_told_by_name(capacity, each):
                 found.append(_Candidate(each.order, UnshownVolume(size, each.decided, each.is_made), each, each.key))
         for key, (order, size, _) in self._undecided.get(uid, {}).items():

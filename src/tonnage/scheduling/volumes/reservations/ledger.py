@@ -25,7 +25,7 @@ are accounted for by `catch_up`, which a decision calls before it asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -171,6 +171,17 @@ class Ledger:
             self._settle(promise)
         self._tell()
 
+    def hold_back(self, keys: Iterable[Key]) -> None:
+        """Claims that were just reserved for wait before they get their node: no figure is about their volumes yet."""
+        for promise in filter(None, map(self._promises.get, keys)):
+            promise.is_unsent = True
+
+    def send(self, keys: Iterable[Key]) -> None:
+        """Claims get their node now: what fell before was not for their volumes."""
+        for promise in filter(None, map(self._promises.get, keys)):
+            if promise.is_unsent:
+                promise.is_unsent, promise.decided = False, promise.decided._replace(tick=self._figures.tick)
+
     def release(self, pod_uid: str) -> None:
         """Unreserve: the pod's attempt failed. What its claims ask for all the same stays promised.
 
@@ -257,6 +268,7 @@ class Ledger:
                 self._volumes.bound(promise)
             promise.claim = new
             self._volumes.note_asked(promise)
+            promise.is_unsent = promise.is_unsent and self._storage.claims.is_assumed(key)
             self._settle(promise)
         elif new is not None and key in self._awaited and not (new.is_bound or (old and old.selected_node)):
             return  # one that had a node may have got it back: then nothing tells of it

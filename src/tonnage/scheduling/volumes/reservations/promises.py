@@ -35,6 +35,7 @@ class Promise:
         "has_claim",
         "is_left_behind",
         "is_rebuild",
+        "is_unsent",
         "key",
         "made_at",
         "made_tick",
@@ -70,6 +71,8 @@ class Promise:
         self.has_claim = has_claim
         """False when what is left behind has no claim any more."""
         self.decided = Decided(tick)
+        self.is_unsent = False
+        """Its claim waits for the volumes of others before it gets its node: nobody was asked for its volume."""
         self.named = ""
         """The object that Reserve charged it to, by uid."""
         self.pod: PodInfo | None = None

@@ -1,0 +1,163 @@
+"""Which of a pod's claims get their node one after the other, and which of them is next (docs/decisions/004).
+
+    guaranteed    the claims of a group are sent together: nothing is written here
+    ordered       in an order that holds, each when the volume of the one before was made
+    possible      the claim that does the least harm; when its volume was made and the figures show it, the rest is
+                  judged again, and what can no longer come true is not sent
+
+Groups are independent of each other. A claim that is not sent yet is assumed all the while, so that its room is kept.
+Whoever was decided first goes first: claims of pods that were decided later and are not sent are not in the way of a
+claim that waits here, because their own pods judge them beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.volumes import packing
+from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity
+from tonnage.scheduling.volumes.capacity.joint_capacity import members_of
+from tonnage.scheduling.volumes.demand import Demand, counted_bytes
+from tonnage.scheduling.volumes.fit_grades import has_grades, may_differ
+from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
+from tonnage.scheduling.volumes.plan import ClaimSequence
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
+from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
+
+
+class NoLongerFits(Exception):  # it is an answer
+    """What is left of a group has no room any more; nothing of it was sent."""
+
+
+def sequences_at(
+    fit: VolumeFit, demand: Demand | None, provisioning: ProvisioningDemand, row: int
+) -> tuple[ClaimSequence, ...]:
+    """The groups of a pod whose claims are to be sent one after the other on a row. Asked before they are assumed.
+
+    `demand` where rows differ in what is made there; None where it is `provisioning` on every row.
+    """
+    if not fit.is_joint or not may_differ(fit, provisioning):
+        return ()
+    if demand is not None:
+        rebuilds = tuple(each for each in demand.rebuilds if each.row != row)
+        provisioning, _, _ = next(fit.provisioning_demands(demand, rebuilds, slice(row, row + 1)))
+    return tuple(_sequences(fit, provisioning, row))
+
+
+def _sequences(fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> Iterator[ClaimSequence]:
+    storage, node_name = fit.cluster.storage, fit.cluster.name(row)
+    for place, unit in enumerate(provisioning.units):
+        if not has_grades(fit, unit):
+            continue
+        of_unit = [claim for claim, at in zip(provisioning.claims, provisioning.places, strict=True) if at == place]
+        unsent = {claim.key: _bytes(claim, storage) for claim in of_unit if claim.selected_node != node_name}
+        sequence = ClaimSequence(unit, row, unsent)
+        number, grade = _graded(fit, sequence, tuple(unsent))
+        if grade is Grade.ORDERED:
+            sequence.order = _safe_order(fit, sequence, number, tuple(unsent))
+        if grade is not Grade.GUARANTEED and unsent:
+            yield sequence
+
+
+def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key], bool]) -> list[Key]:
+    """The claims of a sequence that are to be sent now, after the volumes of those before were made; none: not yet.
+
+    `is_shown` tells whether the figures show a claim's volume. Raises NoLongerFits.
+    """
+    if not sequence.unsent:
+        return []
+    if sequence.order:
+        return sequence.order[:1]
+    if not all(is_shown(key) for key in sequence.under_way):
+        return []
+    own = (*sequence.unsent, *_unsent_by_later_pods(fit.cluster.storage, sequence.unsent))
+    search = fit.index.search
+    search.renew()  # no decision is under way
+    number, grade = _graded(fit, sequence, own)
+    capacity = _object_at(fit, sequence, number)
+    is_crowded = capacity is not None and _are_being_made(fit, capacity, own)
+    if grade is Grade.NONE:
+        if search.undecided or is_crowded:
+            return []  # what is promised to others may be in the figures by now, and is subtracted all the same
+        raise NoLongerFits
+    if grade is Grade.GUARANTEED:
+        return list(sequence.unsent)
+    if grade is Grade.ORDERED:
+        sequence.order = _safe_order(fit, sequence, number, own)
+        return sequence.order[:1]
+    if is_crowded:
+        return []  # they were decided before, and one of these claims might take their room
+    objects = fit.index.of(sequence.unit.class_name)
+    pools = objects.room_of(fit.policy, number).pools
+    size = packing.next_claim(pools, _sizes(sequence), objects.pool_policy, fit.index.search)
+    return [next(key for key, each in sequence.unsent.items() if each == size)]
+
+
+def _are_being_made(fit: VolumeFit, capacity: CSIStorageCapacity, own: Collection[Key]) -> bool:
+    """Whether volumes of other claims are about to be made there. One that is rebuilt may take hours: not that."""
+    if fit.policy.promised is None:
+        return False
+    ledger = fit.cluster.index(Ledger)
+    holds = (hold for each in members_of(capacity) for hold in ledger.holds_on(identity(each)))
+    return any(not hold.is_rebuild and not set(hold.claims) <= set(own) for hold in holds)
+
+
+def _graded(fit: VolumeFit, sequence: ClaimSequence, own: tuple[Key, ...]) -> tuple[int, Grade]:
+    """The object that holds the unsent claims, and how sure that is beside what is promised to others than `own`."""
+    objects, sizes = fit.index.of(sequence.unit.class_name), _sizes(sequence)
+    number = objects.choice_at(fit.policy, sizes, sequence.row, own)
+    if number == NOTHING:
+        return number, Grade.NONE
+    return number, objects.grade_of(fit.policy, sizes, number, own)
+
+
+def _object_at(fit: VolumeFit, sequence: ClaimSequence, number: int) -> CSIStorageCapacity | None:
+    """The object that holds a sequence; where none does, the first that reaches its node."""
+    objects = fit.index.of(sequence.unit.class_name)
+    numbers = [number] if number != NOTHING else objects.numbers_at(sequence.row)
+    return objects.entries[numbers[0]].capacity if numbers else None
+
+
+def _safe_order(fit: VolumeFit, sequence: ClaimSequence, number: int, own: tuple[Key, ...]) -> list[Key]:
+    objects = fit.index.of(sequence.unit.class_name)
+    order = packing.safe_order(
+        objects.room_of(fit.policy, number).pools,
+        _sizes(sequence),
+        objects.promised_beside(fit.policy, number, own),
+        fit.index.search,
+        objects.pool_policy,
+    )
+    return list(claims_in_order(order or (), sequence.unsent))
+
+
+def claims_in_order(order: Sizes, sized: Mapping[Key, int]) -> Iterator[Key]:
+    """Claims in the order of their sizes; of those alike in their own."""
+    left = dict(sized)
+    for size in order:
+        key = next(key for key, each in left.items() if each == size)
+        del left[key]
+        yield key
+
+
+def _sizes(sequence: ClaimSequence) -> Sizes:
+    return descending(sequence.unsent.values())
+
+
+def _bytes(claim: PersistentVolumeClaim, storage: Storage) -> int:
+    return counted_bytes(claim, storage, is_rebuild=claim.is_bound) or 0
+
+
+def _unsent_by_later_pods(storage: Storage, mine: Collection[Key]) -> Iterator[Key]:
+    """Claims that were assumed after one of mine, and that the API does not show so yet."""
+    is_later = False
+    for claim in storage.claims.assumed():
+        if claim.key in mine:
+            is_later = True
+        elif is_later:
+            known = storage.claims.api(claim.key)
+            if known is not None and known.selected_node != claim.selected_node:
+                yield claim.key

@@ -1,0 +1,259 @@
+"""Is there an order of the claims that always works? The grade between guaranteed and possible (docs/decisions/004).
+
+Pools 100 and 60, claims 80 and 40: asked for the 40 first, a driver may put it into the 100, and the 80 finds no room.
+Asked for the 80 first, it has one pool to choose, and the 40 fits whatever happens. A scheduler that asks for one
+volume after the other therefore makes this fit certain.
+
+An order *holds* if every claim finds a pool with room, whatever the driver chooses (of what its policy leaves it), and
+whenever and wherever it places the claims that are promised to others; none of those may be shut out either. The order
+is fixed before the first claim is sent: it needs no figures in between.
+
+    unknown, random        Largest first, and no other order has to be tried. Let a come right before the larger b. If
+                           b first goes wrong, some pools are so full that a, b or a promised claim finds no room; with
+                           a first the same pools are reached, or b is shut out already. So they may change places.
+    most-free, best-fit    Every group that can be packed has such an order, if nothing is promised; the proof stands in
+                           `pool_policies.py`.
+    first-fit              An order has to hold for every order of the pools. The orders are searched.
+
+`tests/properties/scheduling/test_claim_orders.py` plays every order and every choice against this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from tonnage.scheduling.cluster.columns import Mask
+from tonnage.scheduling.volumes.packing.pool_fits import Ints2D, Sizes, descending, place_one
+from tonnage.scheduling.volumes.packing.pool_policies import (
+    PoolPolicy,
+    driver_orders,
+    is_roomy,
+    placed_by,
+    pools_after,
+)
+from tonnage.scheduling.volumes.packing.search import UNLIMITED, Found, SearchBudget
+
+MOST_STEPS: Final = 20_000
+"""How often one search puts a claim into a pool; then it gives up, and the fit is called possible."""
+
+MOST_BRANCHES: Final = 256
+"""So many choices of pools are played for all objects at once: three claims in sixteen pools, five in four. Beyond,
+objects are searched one by one."""
+
+Pools = tuple[int, ...]
+State = tuple[Pools, Sizes]
+"""Free bytes, and the promised claims that are still to come."""
+States = frozenset[State]
+"""All that may be the case at one moment."""
+
+_orders: Found[Sizes | None] = Found()
+
+
+# -- one object -------------------------------------------------------------------------------------------------------
+
+
+def safe_order(
+    pools: Sequence[int],
+    sizes: Sizes,
+    promised: Sizes = (),
+    search: SearchBudget = UNLIMITED,
+    policy: PoolPolicy = PoolPolicy.UNKNOWN,
+) -> Sizes | None:
+    """The claims in an order that holds, or None: there is none, or a search gives up. The claims can be packed."""
+    needed, beside = _without_empty(sizes), _without_empty(promised)
+    if len(set(needed)) < 2:
+        return None  # claims alike come in every order, and then the fit is guaranteed or no order holds
+    smallest = min((*needed, *beside))
+    rows = tuple(pool for pool in pools if pool >= smallest)
+    found = _orders.ask(
+        (policy, rows, needed, beside), search, lambda search: _found(rows, needed, beside, policy, search), worst=None
+    )
+    return None if found is None else (*found, *sizes[len(needed) :])
+
+
+def next_claim(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget = UNLIMITED) -> int:
+    """Which claim of a group without a safe order goes first: the one that does the least harm.
+
+    For each claim, look at what its driver's choices may leave of the pools, and count what does not hold the others.
+    The claim with the smallest share of that goes first; of several the largest, which has the fewest pools to go to.
+    """
+
+    def harm(size: int) -> float:
+        rest = _without(sizes, size)
+        starts = _starts(tuple(pools), policy)
+        after = {descending(free) for start in starts for free in _choices(start, size, policy)}
+        return sum(place_one(free, rest, search) is None for free in after) / max(len(after), 1)
+
+    return min(dict.fromkeys(sizes), key=harm)
+
+
+def _found(pools: Pools, sizes: Sizes, promised: Sizes, policy: PoolPolicy, search: SearchBudget) -> Sizes | None:
+    if not policy.is_known or driver_orders(pools, policy) is None:
+        policy = PoolPolicy.UNKNOWN
+        return sizes if _Search(policy, search).holds(pools, sizes, promised) else None
+    if not promised and policy is not PoolPolicy.FIRST_FIT:
+        return _order_of_packing(pools, sizes, policy, search)
+    return _Search(policy, search).order(pools, sizes, promised)
+
+
+def _order_of_packing(pools: Pools, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> Sizes | None:
+    """The order in which a driver that is most-free or best-fit makes a packing come true (see `pool_policies.py`)."""
+    packing = place_one(pools, sizes, search)
+    if packing is None:
+        return None
+    by_pool: list[list[int]] = [[] for _ in pools]
+    for size, place in zip(sizes, packing, strict=True):
+        by_pool[place].append(size)
+    if policy is PoolPolicy.BEST_FIT:
+        smallest_first = sorted(range(len(pools)), key=lambda place: pools[place])
+        return tuple(size for place in smallest_first for size in by_pool[place])
+    free, order = list(pools), []
+    for _ in sizes:
+        place = max(range(len(free)), key=lambda place: free[place])
+        of = by_pool[place] or next(each for each in by_pool if each)
+        free[place] -= of[0]
+        order.append(of.pop(0))
+    return tuple(order)
+
+
+class _Search:
+    """One search among orders of claims and choices of a driver. Gives up after MOST_STEPS."""
+
+    def __init__(self, policy: PoolPolicy, search: SearchBudget) -> None:
+        self._policy = policy
+        self._search = search
+        self._steps = 0
+
+    @property
+    def _is_over(self) -> bool:
+        return self._steps > MOST_STEPS
+
+    def holds(self, pools: Pools, order: Sizes, promised: Sizes) -> bool:
+        """Whether this order holds. False when the search gives up."""
+        states = self._settled({(start, promised) for start in _starts(pools, self._policy)}, order)
+        for place, size in enumerate(order):
+            if states:
+                states = self._placed(states, size, order[place + 1 :])
+        self._search.spend(self._steps)
+        return states is not None
+
+    def order(self, pools: Pools, sizes: Sizes, promised: Sizes) -> Sizes | None:
+        """An order that holds, the largest claims tried first; None when there is none, or the search gives up."""
+        states = self._settled({(start, promised) for start in _starts(pools, self._policy)}, sizes)
+        found = None if states is None else self._from(states, sizes, set())
+        self._search.spend(self._steps)
+        return found
+
+    def _from(self, states: States, sizes: Sizes, failed: set[tuple[States, Sizes]]) -> Sizes | None:
+        if not states:  # whatever comes finds room
+            return sizes
+        for size in dict.fromkeys(sizes):
+            rest = _without(sizes, size)
+            after = self._placed(states, size, rest)
+            if after is None or (after, rest) in failed:
+                continue
+            if (found := self._from(after, rest, failed)) is not None:
+                return (size, *found)
+            failed.add((after, rest))
+        return None
+
+    def _placed(self, states: States, size: int, rest: Sizes) -> States | None:
+        """What may be the case after one more claim; None when it finds no room in one of the states."""
+        after: set[State] = set()
+        for free, promised in states:
+            choices = list(_choices(free, size, self._policy))
+            self._steps += len(choices) + 1
+            if not choices or self._is_over:
+                return None
+            after.update((each, promised) for each in choices)
+        return self._settled(after, rest)
+
+    def _settled(self, states: set[State], rest: Sizes) -> States | None:
+        """These states, and all that follow when promised claims come now; None when one of them finds no room.
+
+        States in which whatever comes finds room are left out, and so are those in which nothing more comes.
+        """
+        kept: set[State] = set()
+        while states:
+            free, promised = states.pop()
+            coming = descending((*rest, *promised)) if promised else rest
+            if not coming or (free, promised) in kept or is_roomy(free, coming):
+                continue
+            if max(free) < coming[0] or sum(free) < sum(coming):
+                return None
+            kept.add((free, promised))
+            for size in dict.fromkeys(promised):
+                choices = list(_choices(free, size, self._policy))
+                self._steps += len(choices) + 1
+                if not choices or self._is_over:
+                    return None
+                left = _without(promised, size)
+                states.update((each, left) for each in choices)
+        return frozenset(kept)
+
+
+def _starts(pools: Pools, policy: PoolPolicy) -> Iterable[Pools]:
+    """The pools in the orders that the driver may go by."""
+    return driver_orders(pools, policy) or (pools,)
+
+
+def _choices(free: Pools, size: int, policy: PoolPolicy) -> Iterator[Pools]:
+    """What may be left of the pools after one claim; nothing when none has room."""
+    if policy.is_known:
+        place = placed_by(policy, free, size)
+        if place is not None:
+            yield pools_after(policy, free, place, size)
+        return
+    for room in dict.fromkeys(free):
+        if room >= size:
+            yield pools_after(policy, free, free.index(room), size)
+
+
+def _without(sizes: Sizes, size: int) -> Sizes:
+    place = sizes.index(size)
+    return sizes[:place] + sizes[place + 1 :]
+
+
+def _without_empty(sizes: Sizes) -> Sizes:
+    """The claims that take room: an empty one goes where another goes."""
+    return tuple(size for size in sizes if size)
+
+
+# -- all objects ------------------------------------------------------------------------------------------------------
+
+
+def have_safe_order(pools: Ints2D, sizes: Sizes, search: SearchBudget, policy: PoolPolicy) -> Mask:
+    """Of which objects `safe_order` has one, with nothing promised. All of them can hold the claims."""
+    sizes = _without_empty(sizes)
+    if len(set(sizes)) < 2:
+        return np.zeros(len(pools), dtype=np.bool_)
+    if policy in (PoolPolicy.MOST_FREE, PoolPolicy.BEST_FIT):
+        return np.ones(len(pools), dtype=np.bool_)
+    if not policy.is_known and pools.shape[1] ** (len(sizes) - 1) <= MOST_BRANCHES:
+        return _all_hold(np.ascontiguousarray(pools.T), sizes)
+    rows, place = np.unique(pools, axis=0, return_inverse=True)
+    found = [safe_order(row, sizes, (), search, policy) is not None for row in rows.tolist()]
+    return np.array(found, dtype=np.bool_)[place.reshape(-1)]
+
+
+def _all_hold(columns: Ints2D, coming: Sizes) -> Mask:
+    """In which objects claims in this order find room whatever pools are chosen. `columns` is [P, O], in any order."""
+    largest = columns.max(axis=0)
+    holds: Mask = largest >= sum(coming)
+    if len(coming) == 1:
+        return holds
+    open_idx = np.flatnonzero(~holds & (largest >= coming[0]))
+    for place in range(len(columns)):
+        if not open_idx.size:
+            break
+        takes = columns[place, open_idx] >= coming[0]
+        after = columns[:, open_idx[takes]]
+        after[place] -= coming[0]
+        is_kept = ~takes
+        is_kept[takes] = _all_hold(after, coming[1:])
+        open_idx = open_idx[is_kept]
+    holds[open_idx] = True
+    return holds
