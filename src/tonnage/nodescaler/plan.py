@@ -8,8 +8,9 @@ goes on where it was, and one that looks twice plans the same.
 
 Who may write a nomination is KEP-5278's rule: anybody where there is none, and after that only who wrote it (and the
 scheduler, always). A nomination by somebody else therefore stands whatever we think of it, and is respected: its pod
-holds its room, and a node it names is in use. If it names a node of the pool that does not exist, and the pod fits
-there, that node is wanted; otherwise nobody could ever help that pod.
+holds its room, and a node it names is in use. So is a node that a waiting pod's claim has as its selected-node: the
+volume was made there, or is being made, and the pod is on its way, nominated or not. If a nomination names a node of
+the pool that does not exist, and the pod fits there, that node is wanted; otherwise nobody could ever help that pod.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final
 
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, taint_of, without_scaler_taints
 from tonnage.nodescaler.trial import Trial
-from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.taints import NOT_READY
 from tonnage.scheduling.cluster.amounts import amounts
@@ -65,6 +66,7 @@ def plan(
     found = list(objects)
     nodes = {each.name: each for each in found if isinstance(each, Node)}
     pods = [each for each in found if isinstance(each, Pod) and not each.is_terminal]
+    claims = {each.key: each for each in found if isinstance(each, PersistentVolumeClaim)}
     members = tuple(name for name, node in sorted(nodes.items()) if pool.is_member(node))
     waiting = [pod for pod in pods if not pod.spec.node_name and not pod.metadata.is_terminating]
     planner = _Planner(found, nodes, members, pool, frozenset(ours), is_backing_off)
@@ -76,7 +78,7 @@ def plan(
         proposals=planner.proposals,
         withdrawals=(*left_over, *planner.withdrawals),
         wanted=planner.wanted_nodes(),
-        in_use=nodes_used_by(pods) | planner.placed_on,
+        in_use=nodes_used_by(pods, claims) | planner.placed_on,
         members=members,
         remaining_unschedulable=planner.remaining_unschedulable,
     )
@@ -99,11 +101,24 @@ def uses_node(pod: Pod) -> bool:
     return not is_of_the_node and not pod.is_terminal
 
 
-def nodes_used_by(pods: Iterable[Pod]) -> frozenset[str]:
-    """Every node that such a pod is on, and every node that any pod is expected on, whoever expects it."""
-    on = {pod.spec.node_name for pod in pods if uses_node(pod)}
-    expected = {pod.status.nominated_node_name for pod in pods if not pod.spec.node_name and not pod.is_terminal}
-    return frozenset(on | expected) - {""}
+def nodes_used_by(pods: Iterable[Pod], claims: Mapping[Key, PersistentVolumeClaim]) -> frozenset[str]:
+    """Every node that such a pod is on, and every node that any pod is expected on, whoever expects it: by its
+    nomination, or because the volume of one of its claims was made there or is being made.
+    """
+    found: set[str] = set()
+    for pod in pods:
+        if pod.spec.node_name and uses_node(pod):
+            found.add(pod.spec.node_name)
+        elif not pod.spec.node_name and not pod.is_terminal:
+            found.add(pod.status.nominated_node_name)
+            found |= selected_nodes(pod, claims)
+    return frozenset(found) - {""}
+
+
+def selected_nodes(pod: Pod, claims: Mapping[Key, PersistentVolumeClaim]) -> frozenset[str]:
+    """The nodes that a pod's claims have as their selected-node."""
+    found = (claims.get(f"{pod.namespace}/{name}") for name in pod.claim_names())
+    return frozenset(claim.selected_node for claim in found if claim is not None) - {""}
 
 
 class _Planner:
@@ -153,6 +168,8 @@ class _Planner:
         trial = self._trial = Trial(self._objects)
         for info in infos:
             node_name = info.pod.status.nominated_node_name
+            if not node_name and not self._may_be_proposed(info.pod):
+                node_name = next(iter(sorted(trial.selected_for(info))), "")
             if node_name and not self.is_ours(info.pod):
                 self._nominated_by_others.setdefault(node_name, []).append(info)
         for node_name in self._nominated_by_others.keys() & self._nodes.keys():

@@ -15,7 +15,7 @@ from tonnage.errors import AlreadyExists, Conflict, NotFound
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
 from tonnage.nodescaler.plan import nodes_used_by
 from tonnage.objects.codec import to_doc
-from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.taints import NO_SCHEDULE, NOT_READY, Taint
 
@@ -70,9 +70,12 @@ class PoolNodes:
 
     async def is_free(self, name: str) -> bool:
         """Nobody is on the node or expected there, by the server's own word: what we know may be old by now."""
-        for field in ("spec.nodeName", "status.nominatedNodeName"):
-            found = await self._client.list(Pod, field_selector=f"{field}={name}")
-            if name in nodes_used_by(found.items):
+        found = await self._client.list(PersistentVolumeClaim)
+        claims = {claim.key: claim for claim in found.items if claim.selected_node == name}
+        asked = [f"spec.nodeName={name}", f"status.nominatedNodeName={name}"]
+        for fields in [*asked, "spec.nodeName="] if claims else asked:
+            pods = await self._client.list(Pod, field_selector=fields)
+            if name in nodes_used_by(pods.items, claims):
                 return False
         return True
 

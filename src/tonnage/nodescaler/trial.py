@@ -13,8 +13,6 @@ import random
 from collections.abc import Iterable
 from functools import cache
 
-import msgspec
-
 from tonnage.clock import VirtualClock
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -26,6 +24,7 @@ from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.attempt import Stage
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineSettings
+from tonnage.scheduling.queue.nominator import nominated_to
 
 _STORAGE_ARGS = {"apiVersion": "tonnage.dev/v1alpha1", "kind": "StorageCapacityArgs"}
 _PACKING = {
@@ -83,7 +82,7 @@ class Trial:
             return placement.node
         if placement is not None:  # it fits elsewhere: who refuses this node is asked for
             self._engine.withdraw(placement)
-            decision = placement.profile.decider.decide(self.cluster, _nominated(tried, ""), diagnose=True)
+            decision = placement.profile.decider.decide(self.cluster, expected_on(tried, ""), diagnose=True)
         self.refusal = self._reasons(decision, only) if attempt.stage is not Stage.RESERVE else attempt.status.message
         return ""
 
@@ -103,9 +102,5 @@ class Trial:
 
 def expected_on(pod: PodInfo, node_name: str) -> PodInfo:
     """The same pod, nominated to a node: that one is tried first."""
-    return pod if pod.pod.status.nominated_node_name == node_name else _nominated(pod, node_name)
-
-
-def _nominated(pod: PodInfo, node_name: str) -> PodInfo:
-    status = msgspec.structs.replace(pod.pod.status, nominated_node_name=node_name)
-    return PodInfo(msgspec.structs.replace(pod.pod, status=status))
+    nominated = nominated_to(pod.pod, node_name)
+    return pod if nominated is pod.pod else PodInfo(nominated)

@@ -228,16 +228,20 @@ class QueueMachine(RuleBasedStateMachine):
         )
         record.pod = new
         event = OWN_LABEL if relabel else UNSCHEDULED_POD_UPDATE
-        if new.status.nominated_node_name != was:
-            record.nominated = new.status.nominated_node_name
+        told, is_news = new.status.nominated_node_name, False
+        if told != was:
+            is_news = told not in ("", record.nominated)
+            record.nominated = told
         if record.where == "flight":
             record.meanwhile.append((event, ()))
-        elif record.where == "pool":
+        if was and was != told:
+            self.room_was_given_up(old)
+        if is_news:
+            self.activated(record)
+        if record.where == "pool":
             answer = self.helps(record, event, ())
             if answer != "no":
                 self.place(record, backoff_counts=answer == "backoff")
-        if was and was != new.status.nominated_node_name:
-            self.room_was_given_up(old)
         self.queue.update(old, new)
 
     @rule(name=names, bound_to=nodes)
@@ -263,7 +267,7 @@ class QueueMachine(RuleBasedStateMachine):
             record.nominated = record.pod.status.nominated_node_name if node is None else node
             if before and before != record.nominated:
                 self.room_was_given_up(record.pod, but_not=record)
-        self.queue.nominate(record.pod, node)
+        self.queue.expected.nominate(record.pod, node)
 
     @rule(node=nodes, below=st.sampled_from([0, 5, 9]))
     def release(self, node: str, below: int) -> None:
@@ -273,7 +277,7 @@ class QueueMachine(RuleBasedStateMachine):
         for record in lesser:
             record.nominated = ""
             self.activated(record)
-        found = self.queue.release(node, below=below)
+        found = self.queue.expected.release(node, below=below)
         assert sorted(each.pod.name for each in found) == sorted(record.pod.name for record in lesser)
 
     @rule(name=names)
@@ -313,6 +317,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert (popped and popped.pod) is (expected and expected.pod)
         if expected is not None:
             expected.where, expected.popped, expected.meanwhile = "flight", popped, []
+            assert popped is not None
+            popped.tried_on = expected.nominated  # as the engine does
 
     @rule(refused_by=refusers, pending=waited_for)
     def pop_and_refuse(self, refused_by: frozenset[str], pending: frozenset[str]) -> None:
@@ -346,6 +352,8 @@ class QueueMachine(RuleBasedStateMachine):
             record.nominated = record.pod.status.nominated_node_name
         self.failed(record, refused_by, pending)
         answers = {self.helps(record, event, named) for event, named in record.meanwhile}
+        if record.nominated not in ("", record.popped.tried_on):
+            answers.add("at once")
         if not record.rejectors or "at once" in answers or "backoff" in answers:
             self.place(record, backoff_counts="at once" not in answers)
         else:
@@ -368,7 +376,8 @@ class QueueMachine(RuleBasedStateMachine):
             self.room_was_given_up(record.pod, but_not=record)
         self.queue.pod_assumed(record.pod, node)
         self.queue.done(record.pod)
-        record.where, record.nominated = "binding", ""
+        assert record.popped is not None
+        record.where, record.nominated, record.popped.tried_on = "binding", "", node
 
     @precondition(lambda self: self.at("binding"))
     @rule(data=st.data(), works=st.booleans())
@@ -386,7 +395,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         record.nominated = record.pod.status.nominated_node_name
         self.failed(record, frozenset(), frozenset())
-        self.place(record, backoff_counts=True)
+        self.place(record, backoff_counts=record.nominated in ("", record.popped.tried_on))
 
     # -- what makes pods move -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from pool_builders import burst, fresh, marked, member, not_ready, stuck
 
 from tonnage.nodescaler.plan import AT_MAXIMUM, BACKING_OFF, Plan, plan
 from tonnage.testing.builders import node, pod
-from tonnage.testing.storage_builders import claim, driver, storage_class
+from tonnage.testing.storage_builders import claim, driver, pod_with, storage_class
 
 DAEMON: dict[str, Any] = {
     "metadata": {
@@ -275,3 +275,17 @@ def test_the_name_of_a_node_whose_pods_outlived_it_is_given_last():
     assert plan([ghost, stuck("p", "2")], burst(max_nodes=1)).remaining_unschedulable == {
         "default/p": "Insufficient cpu"
     }
+
+
+def test_a_node_that_a_waiting_pods_volume_is_made_on_is_in_use_nominated_or_not():
+    fast, data = storage_class(), claim("data", selected_node="burst-1")
+    found = plan([member("burst-1"), fast, driver(), data, pod_with("web", "data")], burst())
+    assert found.idle == () and found.in_use == {"burst-1"}
+    assert plan([member("burst-1"), fast, driver(), data], burst()).idle == ("burst-1",), "nobody waits for it"
+
+
+def test_the_room_of_a_pod_that_is_on_its_way_is_not_planned_for_another():
+    # 4 cores a node: 3 are on their way to burst-1, so that a stuck pod of 3 needs another.
+    objects = [member("burst-1"), storage_class(), driver(), claim("data", selected_node="burst-1")]
+    found = plan([*objects, pod_with("web", "data", cpu="3"), stuck("big", "3")], burst())
+    assert found.proposals == {"default/big": "burst-2"}

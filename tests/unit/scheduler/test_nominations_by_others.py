@@ -9,7 +9,7 @@ import pytest
 from scheduler_volume_rig import Rig
 
 from tonnage.errors import Conflict
-from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, pod_with, storage_class
@@ -198,6 +198,9 @@ async def test_a_proposal_for_a_pod_that_waits_in_its_binding_counts_when_that_f
         assert nominated_to(rig, "web") == "a"
         rig.change(Pod, "default/web", {"status": proposal("b")})
         await rig.settle(10.1)
+        assert rig.queue.nominator.node_of(pod("web")) == "a", "its volume is being made there, and it cannot go to b"
+        taken_back = {"volume.kubernetes.io/selected-node": None}
+        rig.change(PersistentVolumeClaim, "default/data", {"metadata": {"annotations": taken_back}})
         assert rig.queue.nominator.node_of(pod("web")) == "b"
 
 

@@ -112,7 +112,7 @@ def test_a_nomination_that_the_scheduler_holds_nothing_for_is_not_in_the_way():
 
 def test_a_nomination_that_is_not_in_the_api_yet_is():
     live = Live(node("a", cpu="2"), expected := pod("expected", cpu="2"), asked := pod("next", cpu="1"), mode="Ledger")
-    live.engine.queue.nominate(expected, "a")
+    live.engine.queue.expected.nominate(expected, "a")
     agreed = live.explained(asked, memory=live.memory)
     assert agreed["node"] is None
     assert agreed == live.engine.explain(asked).document()
@@ -220,6 +220,6 @@ def test_the_pages_have_the_shape_that_is_documented():
 
 def test_of_equals_that_were_nominated_in_the_same_second_the_schedulers_order_counts():
     live = Live(node("a", cpu="1"), first := pod("z-first", cpu="1"), second := pod("a-second", cpu="1"), mode="Ledger")
-    live.engine.queue.nominate(first, "a")
-    live.engine.queue.nominate(second, "a")
+    live.engine.queue.expected.nominate(first, "a")
+    live.engine.queue.expected.nominate(second, "a")
     assert [live.explained(each, memory=live.memory)["node"] for each in (first, second)] == ["a", None]

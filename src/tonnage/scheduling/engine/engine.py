@@ -23,8 +23,6 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Node, Pod
@@ -37,6 +35,7 @@ from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.assumed_pods import AssumedPods
 from tonnage.scheduling.engine.attempt import BROKEN, Attempt, Placement, PostFilterOutcome, Stage
 from tonnage.scheduling.engine.event_handlers import EventHandlers
+from tonnage.scheduling.engine.expected_nodes import ExpectedNodes
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
 from tonnage.scheduling.engine.held_nominations import HeldNominations
 from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
@@ -47,6 +46,7 @@ from tonnage.scheduling.engine.waking_rules import WakingRules
 from tonnage.scheduling.framework import SUCCESS, Code, EventToRecord, PostFilterPlugin, Status
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.queue.nominator import nominated_to
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.scheduling_queue import FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue
 
@@ -75,6 +75,7 @@ class Engine:
         self._hooks = hooks
         self._takes_any_pod = settings.takes_any_pod
         resolved = tuple(profiles)
+        is_shown = resolved[0].gates.NominatedNodeNameForExpectation
         self.profiles: Mapping[str, Assembled] = {
             each.scheduler_name: assemble(each, rng, foreign) for each in resolved
         }
@@ -90,7 +91,7 @@ class Engine:
             initial_backoff_s=settings.initial_backoff_s,
             max_backoff_s=settings.max_backoff_s,
             max_unschedulable_s=settings.max_unschedulable_s,
-            nominations_give_way=resolved[0].gates.NominatedNodeNameForExpectation,
+            nominations_give_way=is_shown,
             retries_in_a_row=_RETRIES_IN_A_ROW if self._first_profile.sorts_by_priority else 0,
             on_queued=hooks.on_queued,
             on_plugin_error=hooks.on_plugin_error,
@@ -99,15 +100,16 @@ class Engine:
             needs=self._waking_rules.needs,
             offer=self._waking_rules.offer,
         )
-        self.nominations = HeldNominations(
-            self.cluster, self.queue, self.profile_of, clock, lets_go=resolved[0].gates.NominatedNodeNameForExpectation
-        )
+        self.nominations = HeldNominations(self.cluster, self.queue, self.profile_of, clock, lets_go=is_shown)
         self.held = HeldCapacity(self.cluster, self.queue)
+        is_assumed = self.assumed.__contains__
+        expected = ExpectedNodes(self.cluster.storage, self.queue, is_assumed, reads_claims=is_shown)
         self._handlers = EventHandlers(
             self.cluster,
             self.assumed,
             self.queue,
             self.held,
+            expected,
             is_ours=self._is_ours,
             on_assigned_pod_gone=self.nominations.assigned_pod_gone,
             on_change=hooks.on_change,
@@ -187,6 +189,7 @@ class Engine:
         expected = tuple(nominator.ahead_of(queued.info)) if len(nominator) else ()
         attempt = self._place(self._as_nominated(queued), queued.info, profile, expected, explains=explains)
         attempt.queued = queued
+        queued.tried_on = attempt.placement.node if attempt.placement is not None else nominator.node_of(queued.pod)
         queued.refused_on = self.nominations.refused_on(attempt)
         is_refused = attempt.stage is Stage.DECIDE and attempt.decision is not None and attempt.decision.error is None
         queued.is_like_others = is_refused and attempt.exception is None and attempt.placement is None
@@ -244,12 +247,9 @@ class Engine:
 
     def _as_nominated(self, queued: QueuedPod) -> PodInfo:
         """The pod as the API will show it when the nomination that was made here has arrived there."""
-        info, status = queued.info, queued.info.pod.status
-        expected_on = self.queue.nominator.node_of(info.pod) or status.nominated_node_name
-        if expected_on == status.nominated_node_name:
-            return info
-        status = msgspec.structs.replace(status, nominated_node_name=expected_on)
-        return PodInfo(msgspec.structs.replace(info.pod, status=status))
+        expected_on = self.queue.nominator.node_of(queued.pod)
+        pod = nominated_to(queued.pod, expected_on) if expected_on else queued.pod
+        return queued.info if pod is queued.pod else PodInfo(pod)
 
     def _reserve(self, attempt: Attempt, placement: Placement) -> Status:
         """Keep what the pod needs; on a refusal, which names its plugin, everything kept so far is given back."""
@@ -411,7 +411,7 @@ class Engine:
         if newest is None or landed is None:
             return False
         if nomination is not None:
-            self.queue.nominate(queued.pod, nomination)
+            self.queue.expected.nominate(queued.pod, nomination)
         else:
             self.nominations.came_back(queued)
         return True
@@ -432,7 +432,7 @@ class Engine:
 
     def make_way(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
         """Expect no pod of lower priority on a node any more; who they were."""
-        return self.queue.release(node_name, below=below)
+        return self.queue.expected.release(node_name, below=below)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

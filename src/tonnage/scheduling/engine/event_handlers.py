@@ -21,6 +21,7 @@ from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 from tonnage.scheduling.engine.assumed_pods import AssumedPods
+from tonnage.scheduling.engine.expected_nodes import ExpectedNodes
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import uid_of
@@ -47,6 +48,7 @@ class EventHandlers:
         assumed: AssumedPods,
         queue: SchedulingQueue,
         held: HeldCapacity,
+        expected: ExpectedNodes,
         *,
         is_ours: Callable[[Pod], bool],
         on_assigned_pod_gone: Callable[[Pod], None],
@@ -58,6 +60,7 @@ class EventHandlers:
         self._assumed = assumed
         self._queue = queue
         self._held = held
+        self._expected = expected
         self._is_ours = is_ours
         self._on_assigned_pod_gone = on_assigned_pod_gone
         self._on_change = on_change
@@ -100,10 +103,15 @@ class EventHandlers:
             return
         if pod.spec.node_name:
             self._assumed.confirm(pod)
-            self._queue.delete(pod, bound_to=pod.spec.node_name)
-            self._queue.assigned_pod_added(pod)
+            self._has_node(pod)
         elif self._is_ours(pod):
+            self._expected.waits(pod)
             self._queue.add(pod)
+
+    def _has_node(self, pod: Pod) -> None:
+        self._expected.left(pod)
+        self._queue.delete(pod, bound_to=pod.spec.node_name)
+        self._queue.assigned_pod_added(pod)
 
     def _pod_updated(self, old: Pod, new: Pod) -> None:
         if uid_of(old) != uid_of(new):
@@ -121,8 +129,7 @@ class EventHandlers:
             if old.spec.node_name:
                 self._queue.assigned_pod_updated(old, new)
             else:
-                self._queue.delete(new, bound_to=new.spec.node_name)
-                self._queue.assigned_pod_added(new)
+                self._has_node(new)
         elif old.spec.node_name:
             # A pod never leaves its node alive: the server has gone back to before its binding.
             self._pod_deleted(old)
@@ -135,6 +142,7 @@ class EventHandlers:
         uid = uid_of(pod)
         assumed_on = self._cluster.node_of(uid)
         self._assumed.gone(uid)
+        self._expected.left(pod)
         self._held.pod_gone(uid)
         self._on_pod_gone(uid)
         self._on_change(pod, None)
@@ -156,10 +164,12 @@ class EventHandlers:
             self._cluster.remove_node(old.metadata.name)
         self._on_change(old, new)
         self._queue.cluster_changed(old, new)
+        if new is not None:
+            self._queue.expected.node_changed(new.metadata.name, is_new=old is None)
 
     def _storage(self, old: Object | None, new: Object | None) -> None:
         storage = self._cluster.storage
-        with self._held.told_after(new):
+        with self._held.told_after(new), self._expected.changing(old, new):
             if new is not None:
                 storage.put(new)
             elif old is not None:

@@ -2,6 +2,7 @@
 
     attempt ──► refused where it is nominated? ──► requeue ──► let go: others may have the room
     an event lets it out of the unschedulable pool ──► would its node take it now? ──► it holds again
+    gated ──► do its node's labels, taints and cordon admit it? ── no ──► let go, until they do
     sent there, and failed ──► passed over for a while, if another fits (failed_nodes.py)
 
 The field in the API is never cleared (KEP-5278). The room it holds in memory is held for a pod that was not tried yet
@@ -24,6 +25,8 @@ from tonnage.scheduling.decision.held_room import Holder, held_sentence, holders
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.engine.failed_nodes import FailedNodes
 from tonnage.scheduling.engine.profiles import Assembled
+from tonnage.scheduling.engine.waking_rules import of_nodes, refused_rows
+from tonnage.scheduling.framework import Cycle
 from tonnage.scheduling.preemption.victims import fits_without
 from tonnage.scheduling.queue.nominator import Nomination
 from tonnage.scheduling.queue.queued_pod import QueuedPod
@@ -50,7 +53,9 @@ class HeldNominations:
         self._clock = clock
         self._lets_go = lets_go
         self.failed_nodes = FailedNodes(clock)
-        queue.can_come_true = self._can_come_true
+        queue.expected.can_come_true = self._can_come_true
+        if lets_go:
+            queue.expected.admits = self._admits
 
     # -- tried in vain ------------------------------------------------------------------------------------------------
 
@@ -72,7 +77,7 @@ class HeldNominations:
     def came_back(self, queued: QueuedPod) -> None:
         """A pod that was not placed is in the queue again: where it was tried in vain, it holds nothing."""
         if queued.refused_on and self._queue.nominator.node_of(queued.pod) == queued.refused_on:
-            self._queue.let_go(queued.pod)
+            self._queue.expected.let_go(queued.pod)
 
     def _can_come_true(self, pod: PodInfo, node_name: str) -> bool:
         """Whether a node would take a pod now, with those that are ahead of it there. Nothing is kept."""
@@ -85,6 +90,21 @@ class HeldNominations:
             return profile.decider.fits_on(self._cluster, pod, row, ahead)
         except Exception:  # a plugin that breaks is told of when the pod is tried
             return False
+
+    def _admits(self, pod: PodInfo, node_name: str) -> bool:
+        """Whether a node admits a pod by the rules that look at these two alone: selector and affinity, taints, cordon.
+
+        A gated pod is not tried, so that this is all that is known; what others take of the node may come free.
+        """
+        row = self._cluster.row_of.get(node_name, -1)
+        profile = self._profile_of(pod.pod)
+        if row < 0 or profile is None:
+            return True
+        cycle, rows = Cycle(pod, self._cluster), slice(row, row + 1)
+        try:
+            return all(refused_rows(each, cycle, rows) is False for each in profile.decider.filters if of_nodes(each))
+        except Exception:  # a plugin that breaks is told of when the pod is tried
+            return True
 
     # -- sent in vain -------------------------------------------------------------------------------------------------
 

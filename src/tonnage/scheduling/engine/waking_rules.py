@@ -21,7 +21,7 @@ from tonnage.scheduling.cluster.columns import Mask, Rows, only_row, row_count
 from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.profiles import Assembled
-from tonnage.scheduling.events import ClusterEvent
+from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, Plugin, PreFilterPlugin, Ration, Status
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.queue.needs import Needs, Needy, Offer
@@ -129,7 +129,7 @@ class WakingRules:
             return True
         cycle, passing = Cycle(queued.info, self._cluster), None
         for each in asked:
-            refused = _refused(each, cycle, rows)
+            refused = refused_rows(each, cycle, rows)
             if refused is True:
                 return True
             if refused is not False:
@@ -170,7 +170,7 @@ class _EventRation:
         return 0.0 if self._ration is None else self._ration(queued.info)
 
 
-def _refused(plugin: FilterPlugin, cycle: Cycle, rows: Rows) -> Mask | bool:
+def refused_rows(plugin: FilterPlugin, cycle: Cycle, rows: Rows) -> Mask | bool:
     """Which rows a plugin refuses; True for all of them, False for none."""
     if isinstance(plugin, PreFilterPlugin):
         status = plugin.pre_filter(cycle)
@@ -184,6 +184,14 @@ def _refused(plugin: FilterPlugin, cycle: Cycle, rows: Rows) -> Mask | bool:
         return False
     refused: Mask = judged.bits != 0
     return True if np.all(refused) else refused
+
+
+def of_nodes(plugin: FilterPlugin) -> bool:
+    """Whether a filter looks at the node and at the pod, and at nothing else: no other event would change its mind."""
+    masks = [mask for mask, _ in plugin.events()]
+    return plugin.row_local and all(
+        mask.resource is EventResource.NODE or mask.action is ActionType.UPDATE_POD_TOLERATION for mask in masks
+    )
 
 
 def _judges_rows(plugin: FilterPlugin) -> bool:

@@ -1,30 +1,33 @@
 """Who is expected on which node before being bound there, and for whom room is held.
 
-A nomination comes from a preemption that is making room, from the API (`status.nominatedNodeName`, written by whoever),
-or is the scheduler's own choice on its way to the API. Memory and API may differ for a while, and memory is what
-decisions use: pods of equal or lower priority leave room for a pod nominated to a node, as if it ran there.
+A nomination comes from a preemption that is making room, from the API (`status.nominatedNodeName`, written by whoever,
+or a claim's selected-node: `engine/expected_nodes.py`), or is the scheduler's own choice on its way to the API. Memory
+and API may differ for a while, and memory is what decisions use: pods of equal or lower priority leave room for a pod
+nominated to a node, as if it ran there.
 
     nominated ──► holds ──── tried there and refused, nothing on its way out that helps ────► let go
                     ▲                                                                           │
                     └── something happened, and the node would take it · nominated anew ────────┘
 
 A nomination holds what can still come true. Which pods are let go, and which may hold again, is for the queue and the
-engine to say (`SchedulingQueue.let_go`); none is forgotten, for the field in the API is never cleared (KEP-5278). Among
+engine to say (`ExpectedPods.let_go`); none is forgotten, for the field in the API is never cleared (KEP-5278). Among
 equals on one node the one that was nominated first goes first: the later ones leave room for it and it leaves none for
 them, so that they do not wait for each other in a circle. With `is_ordered` off every one leaves room for every other,
 as upstream has it.
 
 A nomination may name a node that does not exist (yet). It is kept like any other and counts for nobody until the node
 appears. Nothing is kept for a pod that is gone, nor for a node that nobody is nominated to. Mirrors upstream's
-nominator; who may still be nominated, the queue knows (`SchedulingQueue.nominate`).
+nominator; who may still be nominated, the queue knows (`ExpectedPods.nominate`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
@@ -47,21 +50,30 @@ class Nomination:
 _NOBODY: Final[dict[str, Nomination]] = {}
 
 
+def nominated_to(pod: Pod, node_name: str) -> Pod:
+    """The pod as the API would show it if it were nominated to this node."""
+    if pod.status.nominated_node_name == node_name:
+        return pod
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node_name))
+
+
 class Nominator:
     """Nominated pods by node name, in the order they were nominated; a pod has at most one node."""
 
     def __init__(self, clock: Clock, *, is_ordered: bool = False) -> None:
+        self.told: Callable[[Pod], str] = lambda pod: pod.status.nominated_node_name
+        """Where the API says that a pod is expected; "" for nowhere."""
         self._clock = clock
         self._is_ordered = is_ordered
         self._by_node: dict[str, dict[str, Nomination]] = {}
         self._node_of: dict[str, str] = {}
 
     def nominate(self, pod: Pod, node_name: str | None = None) -> None:
-        """Expect the pod on a node, and on no other. None takes what the pod's status says; "" expects it nowhere.
+        """Expect the pod on a node, and on no other. None takes what the API says; "" expects it nowhere.
 
         It holds its room there. One that was expected there before keeps its place among the others.
         """
-        wanted = pod.status.nominated_node_name if node_name is None else node_name
+        wanted = self.told(pod) if node_name is None else node_name
         before = self.get(pod)
         if before is not None and before.node == wanted:
             before.info, before.holds = PodInfo(pod), True
@@ -72,18 +84,20 @@ class Nominator:
             self._node_of[info.uid] = wanted
             self._by_node.setdefault(wanted, {})[info.uid] = Nomination(info, wanted, self._clock.now())
 
-    def update(self, old: Pod, new: Pod) -> None:
-        """The pod was changed in the API. If its nomination was, that holds, also when it is taken back.
+    def update(self, pod: Pod, was_told: str) -> bool:
+        """The pod, or a claim of its, was changed in the API, whose word on where it is expected was `was_told`. If the
+        word is another now, it counts, also when it is taken back. True when it names a node that is news here.
 
-        If it was not, or says what is known here, ours stays as it is: it is on its way there. (Upstream keeps ours
+        If it is the same, or says what is known here, ours stays as it is: it is on its way there. (Upstream keeps ours
         only while the API knows of none, and falls back to the API's old one otherwise, until the new one arrives.)
         """
-        known, told = self.get(new), new.status.nominated_node_name
-        is_told = old.status.nominated_node_name != told
-        if is_told and (known is None or known.node != told):
-            self.nominate(new)
-        elif known is not None:
-            known.info = PodInfo(new)
+        known, told = self.get(pod), self.told(pod)
+        if told != was_told and (known is None or known.node != told or not known.holds):
+            self.nominate(pod, told)
+            return bool(told)
+        if known is not None:
+            known.info = PodInfo(pod)
+        return False
 
     def remove(self, pod: Pod) -> None:
         """The pod is gone, bound, or assumed to be: it is no longer expected but there, or not at all."""
@@ -114,6 +128,10 @@ class Nominator:
     def get(self, pod: Pod) -> Nomination | None:
         uid = uid_of(pod)
         return self._by_node.get(self._node_of.get(uid, ""), _NOBODY).get(uid)
+
+    def has(self, pod: Pod) -> bool:
+        """Whether the pod is expected somewhere."""
+        return bool(self._node_of) and uid_of(pod) in self._node_of
 
     def node_of(self, pod: Pod) -> str:
         """Where the pod is expected; "" for nowhere."""

@@ -52,6 +52,7 @@ from tonnage.scheduling.events import (
 )
 from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S, BackoffQueue
 from tonnage.scheduling.queue.equivalence_classes import SignHook
+from tonnage.scheduling.queue.expected_pods import ExpectedPods
 from tonnage.scheduling.queue.in_flight import InFlight
 from tonnage.scheduling.queue.needs import NeedsHook, OfferHook
 from tonnage.scheduling.queue.nominator import Nominator
@@ -108,8 +109,6 @@ class SchedulingQueue:
     ) -> None:
         self.nominator = Nominator(clock, is_ordered=nominations_give_way)
         self.on_active = on_active
-        self.can_come_true: Callable[[PodInfo, str], bool] = lambda pod, node_name: False
-        """Asked about a pod that was let go when it is to be tried again: would the node it is nominated to take it?"""
         self._on_queued = on_queued
         self._clock = clock
         self._max_unschedulable_s = max_unschedulable_s
@@ -126,15 +125,22 @@ class SchedulingQueue:
             on_plugin_error=on_plugin_error,
             sign=sign,
             needs=needs,
-            is_nominated=self._is_nominated,
+            is_nominated=self.nominator.has,
             retries_in_a_row=retries_in_a_row,
+        )
+        self.expected = ExpectedPods(
+            self.nominator,
+            self._queues.pool,
+            newest=self.newest,
+            activate=self.activate,
+            wake=self.move_all_to_active_or_backoff,
         )
         self._waking = Waking(
             clock,
             self._tables,
             self._queues,
             is_in_flight=lambda uid: uid in self._in_flight,
-            is_nominated=self._is_nominated,
+            is_nominated=self.nominator.has,
             order=self._queues.order,
             ration=ration,
             offer=offer,
@@ -156,32 +162,27 @@ class SchedulingQueue:
         """A pod without a node changed. It keeps its place, unless the change lets it out of the unschedulable pool.
 
         A pod in flight keeps the version it was popped with, and comes back with the newest. One that is not known is
-        added. Wherever the pod is, its nomination counts at once, and when `status.nominatedNodeName` leaves a node,
-        pods that left room there are tried again.
+        added. Wherever the pod is, where it is expected counts at once (`ExpectedPods.told_otherwise`).
         """
         uid = uid_of(new)
         if uid_of(old) != uid:  # deleted and made again between two looks
             self.delete(old)
             self.add(new)
             return
-        flight = self._in_flight.get(uid)
+        flight, queued = self._in_flight.get(uid), self._queues.get(uid)
         if flight is not None:
             flight.info, flight.is_gone = PodInfo(new), False
-            self.nominator.update(old, new)
             for event in pod_events(old, new):
                 self._in_flight.record(RecordedEvent(event, old, new, only=uid))
-        elif (queued := self._queues.get(uid)) is not None:
+        elif queued is not None:
             queued.info = PodInfo(new)
-            self.nominator.update(old, new)
-            if uid in self._queues.pool:
-                self._queues.pool.sign_again((queued,))
-                self._reconsider(queued, old, new)
-            else:
-                self._queues.reorder(queued)
         else:
             self._enter(new, UNSCHEDULED_POD_UPDATE)
-        if old.status.nominated_node_name not in ("", new.status.nominated_node_name):
-            self._room_was_given_up(old, old.status.nominated_node_name)
+        self.expected.told_otherwise(uid, self.nominator.told(old))
+        if queued is not None and uid in self._queues.pool:
+            self._reconsider(queued, old, new)
+        elif queued is not None:
+            self._queues.reorder(queued)
 
     def delete(self, pod: Pod, *, bound_to: str = "") -> None:
         """A pod was deleted or has ended, or, with `bound_to`, has got its node. One in flight will not come back.
@@ -196,31 +197,9 @@ class SchedulingQueue:
         self._queues.remove(uid_of(pod))
         self._waking.tried(uid_of(pod))
         if nominated_to not in ("", bound_to):
-            self._room_was_given_up(pod, nominated_to)
+            self.expected.room_was_given_up(pod, nominated_to)
 
-    # -- who is expected where ----------------------------------------------------------------------------------------
-
-    def nominate(self, pod: Pod, node_name: str | None = None) -> None:
-        """As Nominator.nominate, for a pod that still waits: one that is gone or has its node is expected nowhere.
-
-        Others that left room for it where it was expected before are tried again.
-        """
-        known = self._known(uid_of(pod))
-        if known is not None:
-            before = self.nominator.node_of(pod)
-            self.nominator.nominate(known.pod, node_name)
-            self._sign_again(known.uid)
-            if before not in ("", self.nominator.node_of(pod)):
-                self._room_was_given_up(known.pod, before, but_not_for=known.uid)
-
-    def _is_nominated(self, pod: Pod) -> bool:
-        return bool(len(self.nominator) and self.nominator.node_of(pod))
-
-    def _sign_again(self, uid: str) -> None:
-        """Where a pod is nominated has changed: one that is, is like no other."""
-        waiting = self._queues.pool.get(uid)
-        if waiting is not None:
-            self._queues.pool.sign_again((waiting,))
+    # -- pods in their places -----------------------------------------------------------------------------------------
 
     def pod_assumed(self, pod: Pod, node_name: str) -> None:
         """The pod is on its way to a node. It is counted there from now on, and expected nowhere.
@@ -231,53 +210,11 @@ class SchedulingQueue:
         pool = self._queues.pool
         if pool.mounts_claims and pod.spec.volumes:
             pool.sign_again(pool.mounting(claims_named(None, pod)).values())
-        expected_on = self.nominator.node_of(pod)
-        if expected_on:
-            self.nominator.remove(pod)
-            if expected_on != node_name:
-                self._room_was_given_up(pod, expected_on, but_not_for=uid_of(pod))
-
-    def let_go(self, pod: Pod) -> None:
-        """The pod was refused where it is expected: no room is held for it there. Those that left it are tried again.
-
-        It stays expected. When something happens that lets it out of the unschedulable pool, and its node would take it
-        then (`can_come_true`), it holds again, before anybody else is tried.
-        """
-        expected_on = self.nominator.node_of(pod)
-        if self.nominator.let_go(pod):
-            self._room_was_given_up(pod, expected_on, but_not_for=uid_of(pod))
+        self.expected.assumed(pod, node_name)
 
     def _queued(self, queued: QueuedPod, queue: QueueName, why: str) -> None:
-        """A pod was put somewhere. One that was let go holds again, if that can come true now."""
-        if queue in CAN_BE_POPPED and why not in _NO_NEWS and len(self.nominator):
-            nomination = self.nominator.get(queued.pod)
-            if nomination is not None and not nomination.holds and self.can_come_true(queued.info, nomination.node):
-                self.nominator.hold(queued.pod)
+        self.expected.queued(queued, is_news=queue in CAN_BE_POPPED and why not in _NO_NEWS)
         self._on_queued(queued, queue, why)
-
-    def release(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
-        """Expect no pod of lower priority than `below` on a node any more, and try those again; who they were."""
-        lesser = tuple(each for each in self.nominator.pods_on(node_name) if each.priority < below)
-        for each in lesser:
-            self.nominator.remove(each.pod)
-        self.activate(each.pod for each in lesser)
-        return lesser
-
-    def _room_was_given_up(self, pod: Pod, node_name: str, *, but_not_for: str = "") -> None:
-        """For pods of its priority or lower, a nominated pod is as good as there; now it is as good as deleted."""
-        if pod.status.nominated_node_name != node_name:
-            # Hints ask the pod where it was expected, and the nomination may not have reached the API.
-            status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
-            pod = msgspec.structs.replace(pod, status=status)
-        priority = pod.spec.priority
-        self.move_all_to_active_or_backoff(
-            ASSIGNED_POD_DELETE,
-            pod,
-            None,
-            pre_check=lambda other: other.spec.priority <= priority and uid_of(other) != but_not_for,
-        )
-
-    # -- pods in their places -----------------------------------------------------------------------------------------
 
     def _enter(self, pod: Pod, event: ClusterEvent) -> None:
         queued = QueuedPod(PodInfo(pod), self._clock.monotonic(), next(self._sequence))
@@ -344,7 +281,7 @@ class SchedulingQueue:
             return None
         queued.info = newest
         if self.nominator.node_of(before):
-            self.nominator.update(before, newest.pod)
+            self.nominator.update(newest.pod, self.nominator.told(before))
         else:  # it may have been nominated meanwhile, or was taken off the list when it was assumed
             self.nominator.nominate(newest.pod)
         queued.failed(
@@ -358,6 +295,8 @@ class SchedulingQueue:
         if queued.rejectors and uid in self._in_flight:
             how = self._table(queued).worth_since(queued, self._in_flight.events_for(uid))
         self._in_flight.done(uid)
+        if self.nominator.node_of(newest.pod) not in ("", queued.tried_on):
+            how = Requeue.AT_ONCE  # it was nominated while it was on its way
         landed = self._tell(self._queues.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE))
         if queued.is_like_others and queued.rejectors:
             self._waking.refused(queued)
@@ -487,6 +426,11 @@ class SchedulingQueue:
     def get(self, pod: Pod) -> QueuedPod | None:
         """The pod as it waits; None when it is in flight or not known."""
         return self._queues.get(uid_of(pod))
+
+    def newest(self, uid: str) -> Pod | None:
+        """A pod that waits or is in flight, as it is known now; None when there is none."""
+        known = self._known(uid)
+        return known.pod if known is not None else None
 
     def _known(self, uid: str) -> PodInfo | None:
         flight = self._in_flight.get(uid)

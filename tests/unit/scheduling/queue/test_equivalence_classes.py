@@ -93,7 +93,7 @@ def test_a_pod_that_is_nominated_is_like_no_other():
     alike = Alike(a="x", b="x", c="x")
     waiting = alike.rig.queue.get(pod("b"))
     assert waiting is not None
-    alike.rig.queue.nominate(waiting.pod, "n")
+    alike.rig.queue.expected.nominate(waiting.pod, "n")
     alike.event()
     assert sorted(alike.tried("Labels")) == ["a", "b"]
 

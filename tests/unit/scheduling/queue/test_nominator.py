@@ -76,7 +76,7 @@ def test_removing_a_pod_twice_or_a_stranger_does_no_harm() -> None:
 def test_an_update_that_says_nothing_keeps_the_choice_that_is_on_its_way() -> None:
     nominator = Nominator(VirtualClock())
     nominator.nominate(pod("web"), "a")
-    nominator.update(pod("web"), pod("web", labels={"app": "web"}))
+    assert not nominator.update(pod("web", labels={"app": "web"}), "")
     assert names_on(nominator, "a") == ["web"]
     assert nominator.pods_on("a")[0].labels == {"app": "web"}  # the newest version
 
@@ -85,20 +85,20 @@ def test_an_update_of_something_else_does_not_bring_an_overwritten_nomination_ba
     nominator = Nominator(VirtualClock())
     nominator.nominate(nominated("web", "a"))
     nominator.nominate(nominated("web", "a"), "b")  # preemption chose b; the write is on its way
-    nominator.update(nominated("web", "a"), nominated("web", "a"))
+    assert not nominator.update(nominated("web", "a"), "a")
     assert nominator.node_of(pod("web")) == "b"
-    nominator.update(nominated("web", "a"), nominated("web", "b"))  # it has arrived
+    assert not nominator.update(nominated("web", "b"), "a")  # it has arrived
     assert nominator.node_of(pod("web")) == "b"
 
 
 def test_a_nomination_changed_or_taken_back_in_the_api_holds() -> None:
     nominator = Nominator(VirtualClock())
     nominator.nominate(pod("web"))
-    nominator.update(pod("web"), nominated("web", "a"))
+    assert nominator.update(nominated("web", "a"), "")
     assert nominator.node_of(pod("web")) == "a"
-    nominator.update(nominated("web", "a"), nominated("web", "b"))
+    assert nominator.update(nominated("web", "b"), "a")
     assert nominator.node_of(pod("web")) == "b"
-    nominator.update(nominated("web", "b"), pod("web"))
+    assert not nominator.update(pod("web"), "b")
     assert is_empty(nominator)
 
 
@@ -137,7 +137,7 @@ def test_a_pod_that_was_let_go_stays_expected_and_holds_nothing() -> None:
     nominator.nominate(nominated("web", "a"))
     assert nominator.let_go(pod("web")) and not nominator.let_go(pod("web"))
     assert (names_on(nominator, "a"), ahead(nominator, "other")) == (["web"], [])
-    nominator.update(nominated("web", "a"), nominated("web", "a", priority=1))  # nothing about its node
+    nominator.update(nominated("web", "a", priority=1), "a")  # nothing about its node
     assert ahead(nominator, "other") == []
     nominator.hold(pod("web"))
     assert ahead(nominator, "other") == ["web"]
