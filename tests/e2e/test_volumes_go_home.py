@@ -39,6 +39,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     manifest.write_text(yaml.safe_dump(SOON))
     pools = (text for pools in POOLS for text in ("--pools", pools))
     with whole_cluster("--nodes", "4", *pools, "-f", str(manifest)) as running:
+        classes = "/apis/storage.k8s.io/v1/storageclasses"
+        for each in running.get(classes).body["items"]:  # all of them draw from the same pools
+            said = {"metadata": {"annotations": {"tonnage.dev/capacity-group": "disks"}}}
+            running.patch(f"{classes}/{each['metadata']['name']}", said)
         yield running
 
 
