@@ -54,6 +54,11 @@ class Gate:
     """How it stands in Kubernetes' own servers, by the release in which that changed; none where none has it."""
     name: str = field(default="", init=False)
 
+    def is_on_upstream(self, release: tuple[int, ...]) -> bool:
+        """Whether it is on by default in Kubernetes' own programs of a release, (major, minor)."""
+        known = [told for since, told in self.releases if tuple(map(int, since.split("."))) <= release]
+        return bool(known) and known[-1].endswith("on")
+
     def __set_name__(self, owner: type[Gates], name: str) -> None:
         self.name = name
 
@@ -205,6 +210,11 @@ class Gates:
         """As `parse` reads it: every gate that can be set, by its present name."""
         settable = (name for name, gate in self.table().items() if not gate.locked and not gate.successor)
         return ",".join(f"{name}={_spelled(self.enabled(name))}" for name in settable)
+
+    def on_beyond(self, release: tuple[int, ...]) -> list[str]:
+        """The gates that are on here and off by default in Kubernetes of a release: what differs for who moves over."""
+        present = (gate for gate in self.table().values() if not gate.successor)
+        return [gate.name for gate in present if self.enabled(gate.name) and not gate.is_on_upstream(release)]
 
     @property
     def warnings(self) -> list[str]:

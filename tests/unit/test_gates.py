@@ -173,3 +173,15 @@ def test_the_help_has_a_line_for_each_gate() -> None:
     assert (
         "StorageCapacityScoring=true|false (ALPHA - default=true) rank nodes by their free storage (KEP-4049)" in lines
     )
+
+
+def test_what_is_on_here_and_off_in_a_release_of_kubernetes_is_told_by_the_table():
+    alpha = ["CSIStorageCapacityV2", "MutablePVNodeAffinity", "StorageCapacityScoring", "VolumeLimitScaling"]
+    assert Gates().on_beyond((1, 36)) == alpha
+    # NominatedNodeNameForExpectation and its clearing came on with 1.35, and so did MutableCSINodeAllocatableCount.
+    assert set(Gates().on_beyond((1, 34))) - set(alpha) == {
+        "ClearingNominatedNodeNameAfterBinding",
+        "MutableCSINodeAllocatableCount",
+        "NominatedNodeNameForExpectation",
+    }
+    assert "StorageCapacityScoring" not in Gates().with_(StorageCapacityScoring=False).on_beyond((1, 36))

@@ -16,6 +16,7 @@ class Difference(Answer):
     ours: str | None
     why: str
     theirs_refused: bool
+    by_storage_capacity_scoring: bool
 
 
 class FirstDifference(Answer):
@@ -78,6 +79,7 @@ class Shadow(Answer):
     agreed: int
     ties: int
     differences: list[Difference]
+    differences_by_storage_capacity_scoring: int
     differences_left_out: int
     volumes_refused: VolumesRefused
     unseen: int

@@ -18,7 +18,7 @@ from typing import Any, Self
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from tonnage import logs
+from tonnage import KUBERNETES_VERSION, logs
 from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
@@ -136,13 +136,21 @@ class Program:
         self.metrics.watch(self.nominations.families)
         self.metrics.watch(StorageReport(self.engine).families)
         show_watches(registry, lambda: self.informers)
-        show_gates(registry, configuration.profiles[0].gates)
+        self._gates = configuration.profiles[0].gates
+        show_gates(registry, self._gates)
         self.metrics.count_plugins(self.engine.profiles.values())
 
     async def __aenter__(self) -> Self:
         for profile in self.engine.profiles.values():
             for plugin, why in profile.left_out.items():
                 _log.info("A plugin does not take part", profile=profile.scheduler_name, plugin=plugin, reason=why)
+        if beyond := self._gates.on_beyond(tuple(map(int, KUBERNETES_VERSION.split(".")))):
+            _log.info(
+                "Gates that are on here and off by default in kube-scheduler",
+                release=KUBERNETES_VERSION,
+                gates=",".join(beyond),
+                as_before="--feature-gates " + ",".join(f"{gate}=false" for gate in beyond),
+            )
         self.recorder.start()
         self.informers.start()
         return self

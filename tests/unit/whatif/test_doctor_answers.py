@@ -206,6 +206,7 @@ def test_an_old_server_and_kinds_that_cannot_be_listed_are_told():
     assert [each.name for each in server_findings(facts)] == [
         "api-server-version",
         "api-server-too-old",
+        "gates-beyond-kube-scheduler",
         "kind-not-listed",
     ]
 

@@ -26,6 +26,7 @@ from tonnage.testing.storage_builders import (
 from tonnage.whatif.doctor.examination import Examination, examine
 from tonnage.whatif.doctor.facts import Answer, Facts, GateSign, ServerFacts
 from tonnage.whatif.doctor.findings import Finding
+from tonnage.whatif.doctor.server_checks import server_findings
 from tonnage.whatif.sources import ClusterState
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -456,3 +457,11 @@ def test_ctrl_c_leaves_what_is_known():
     answer = examine(Facts.of_state(state, is_live=False), state, default_configuration(), step=interrupted)
     assert answer.is_partial and answer.document()["partial"] is True
     assert "driver-summary" in {each.name for each in answer.findings}
+
+
+def test_gates_that_the_clusters_scheduler_has_off_are_told_with_the_way_back():
+    facts = Facts((), NOW, source="here", is_live=True, server=ServerFacts("v1.36.0", 1, 36))
+    [found] = [each for each in server_findings(facts) if each.name == "gates-beyond-kube-scheduler"]
+    assert "off in kube-scheduler 1.36: CSIStorageCapacityV2, " in found.message
+    assert "StorageCapacityScoring ranks nodes by their free storage" in found.message
+    assert "StorageCapacityScoring=false" in found.remedy and "NominatedNodeNameForExpectation" not in found.remedy

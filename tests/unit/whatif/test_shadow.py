@@ -54,6 +54,29 @@ def test_a_node_that_scores_lower_is_a_difference_with_the_scores():
     assert found["why"].startswith("a scores ") and "NodeResourcesFit" in found["why"]
 
 
+def test_differences_that_come_from_scoring_by_free_storage_alone_are_counted():
+    feed = Feed(*disks(a="50Gi", b="100Gi"), claim("data", "10Gi"))
+    feed.put(pod_with("db", "data"))
+    feed.put(pod_with("db", "data", on="a"))
+    told = feed.document()
+    [found] = told["differences"]
+    assert (found["ours"], found["byStorageCapacityScoring"]) == ("b", True)
+    assert told["differencesByStorageCapacityScoring"] == 1
+    out = io.StringIO()
+    report.show(feed.tally, feed.clock.now(), out)
+    assert "1 of 1 difference comes from StorageCapacityScoring, which kube-scheduler has off by default" in " ".join(
+        out.getvalue().split()
+    )
+
+
+def test_a_difference_that_is_there_without_scoring_too_is_not_counted():
+    feed = Feed(*disks(a="50Gi", b="100Gi"), pod("old", cpu="3", on="a"), claim("data", "10Gi"))
+    feed.put(pod_with("db", "data"))
+    feed.put(pod_with("db", "data", on="a"))
+    told = feed.document()
+    assert len(told["differences"]) == 1 and told["differencesByStorageCapacityScoring"] == 0
+
+
 def test_a_pod_that_tonnage_would_let_wait_has_no_node_of_ours():
     feed = Feed(node("a", cpu="1"))
     feed.put(pod("web", cpu="2"))

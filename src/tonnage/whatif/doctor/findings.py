@@ -120,6 +120,7 @@ CATALOGUE: Final[Mapping[str, FindingKind]] = dict(
             ("driver-on-some-nodes", "a driver that is not on every node"),
             ("driver-summary", "what is known of a driver"),
             ("feature-gates", "which gates the API server shows to be on or off"),
+            ("gates-beyond-kube-scheduler", "gates that Tonnage has on, and kube-scheduler of this release off"),
             ("nomination-of-missing-node", "a pod that is expected on a node that is not there"),
             ("permission-unknown", "permissions that could not be asked for"),
             ("pods-would-move", "pods that Tonnage would place, but not where they run"),

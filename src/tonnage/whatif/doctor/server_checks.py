@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tonnage.gates import Gates
 from tonnage.whatif.doctor.facts import Answer, Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 
@@ -18,6 +19,7 @@ def server_findings(facts: Facts) -> Iterator[Finding]:
         yield from _version(facts)
         if server.gates:
             yield _gates(facts)
+        yield from _beyond(facts)
     for kind, why in facts.unlisted.items():
         yield CATALOGUE["kind-not-listed"].about(
             kind,
@@ -51,3 +53,18 @@ def _gates(facts: Facts) -> Finding:
     if facts.is_on("MutablePVNodeAffinity") is not Answer.YES:
         remedy += "; volumes are rebuilt elsewhere only with MutablePVNodeAffinity=true on the API server"
     return CATALOGUE["feature-gates"].about(f"Server {facts.source}", told, remedy)
+
+
+def _beyond(facts: Facts) -> Iterator[Finding]:
+    """The gates of `tonnage scheduler` by which its placements differ from those of this cluster's kube-scheduler."""
+    server = facts.server
+    if server is None or (server.major, server.minor) == (0, 0):
+        return
+    beyond = Gates().on_beyond((server.major, server.minor))
+    release = f"{server.major}.{server.minor}"
+    told = f"on by default in Tonnage and off in kube-scheduler {release}: {', '.join(beyond)}"
+    if "StorageCapacityScoring" in beyond:
+        told += "; StorageCapacityScoring ranks nodes by their free storage, so that pods go to other nodes than before"
+    off = ",".join(f"{gate}=false" for gate in beyond)
+    remedy = f"nothing has to be done; to place pods as before: tonnage scheduler --feature-gates {off}"
+    yield CATALOGUE["gates-beyond-kube-scheduler"].about(f"Server {facts.source}", told, remedy)

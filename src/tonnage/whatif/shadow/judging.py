@@ -32,6 +32,8 @@ from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 STORAGE_PLUGINS: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
 """Who refuses a node because of a pod's volumes."""
+_SCORING: Final = "VolumeBinding"
+"""Whose scores are those of the gate StorageCapacityScoring."""
 _TOLD_SCORES: Final = 3
 
 
@@ -49,6 +51,8 @@ class Verdict:
     """Tonnage refuses their node."""
     by_storage: bool = False
     """…because of the pod's volumes."""
+    by_scoring: bool = False
+    """They differ by StorageCapacityScoring alone: with the gate off, theirs is as good as any."""
     why: str = ""
     """Why the two differ; empty where they agree."""
 
@@ -59,6 +63,7 @@ class Verdict:
             "ours": self.ours or None,
             "why": self.why,
             "theirsRefused": self.refused,
+            "byStorageCapacityScoring": self.by_scoring,
         }
 
 
@@ -77,7 +82,26 @@ def verdict_of(explanation: Explanation, theirs: str) -> Verdict:
     is_refused = there is None or not there.feasible
     by_storage = there is not None and is_refused and there.rejected_by in STORAGE_PLUGINS
     why = _why(explanation, theirs, there, here)
-    return Verdict(explanation.pod, theirs, ours, agreed=False, refused=is_refused, by_storage=by_storage, why=why)
+    return Verdict(
+        explanation.pod,
+        theirs,
+        ours,
+        agreed=False,
+        refused=is_refused,
+        by_storage=by_storage,
+        by_scoring=_is_by_scoring(explanation, there, here),
+        why=why,
+    )
+
+
+def _is_by_scoring(explanation: Explanation, there: NodeAnswer | None, here: NodeAnswer | None) -> bool:
+    """Whether their node would be as good as any if nodes were not scored by free storage. With the gate off
+    VolumeBinding scores nothing, and all other scores are what they are."""
+    if there is None or here is None or not there.feasible:
+        return False
+    best = max(each.total - each.scores.get(_SCORING, 0) for each in explanation.nodes if each.feasible)
+    is_parted = there.scores.get(_SCORING, 0) < here.scores.get(_SCORING, 0)
+    return is_parted and there.total - there.scores.get(_SCORING, 0) >= best
 
 
 def _why(explanation: Explanation, theirs: str, there: NodeAnswer | None, here: NodeAnswer | None) -> str:

@@ -30,6 +30,8 @@ def counts(tally: Tally) -> str:
 def show(tally: Tally, until: datetime, out: TextIO) -> None:
     page = Page(out)
     page.say(text(_headline(tally, until), style="bold"))
+    if tally.by_scoring:
+        page.say(text(_by_scoring(tally)))
     if tally.unseen:
         page.say(text(f"{_many(tally.unseen, 'pod')} got a node, and not all that led to it was seen; not judged"))
     if tally.differences:
@@ -50,6 +52,12 @@ def _headline(tally: Tally, until: datetime) -> str:
     if tally.ties:
         told += f", {tally.ties:,} of them between nodes that are equally good"
     return f"{told}; {tally.differing:,} differed"
+
+
+def _by_scoring(tally: Tally) -> str:
+    come = "comes" if tally.by_scoring == 1 else "come"
+    told = f"{tally.by_scoring:,} of {_many(tally.differing, 'difference')} {come} from StorageCapacityScoring"
+    return f"{told}, which kube-scheduler has off by default; without it: --feature-gates StorageCapacityScoring=false"
 
 
 def _refused(tally: Tally) -> str:

@@ -57,6 +57,8 @@ class Tally:
     agreed: int = 0
     ties: int = 0
     differing: int = 0
+    by_scoring: int = 0
+    """Those of them that come from StorageCapacityScoring alone."""
     refused: int = 0
     avoided: int = 0
     unseen: int = 0
@@ -73,6 +75,7 @@ class Tally:
             self.ties += verdict.tie
             return
         self.differing += 1
+        self.by_scoring += verdict.by_scoring
         if len(self.differences) < self.most_kept:
             self.differences.append(verdict)
             self.on_difference(verdict)
@@ -94,6 +97,7 @@ class Tally:
             "agreed": self.agreed,
             "ties": self.ties,
             "differences": [each.document() for each in self.differences],
+            "differencesByStorageCapacityScoring": self.by_scoring,
             "differencesLeftOut": self.differing - len(self.differences),
             "volumesRefused": {
                 "theirs": self.refused,
