@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -91,6 +93,23 @@ def test_pods_that_wait_for_storage_of_a_class_in_a_zone_are_one_group():
         (14, "one more pool of 2Ti of class fast on b2"),
     ]
     assert answer.groups[0].cause.document() == {"kind": "storage", "about": "fast", "where": "in zone b"}
+
+
+def test_a_pod_that_is_stuck_half_made_names_the_claim_that_can_go():
+    born = {"creationTimestamp": "2026-11-01T12:00:00Z"}
+    made = volume("pv", "40Gi", on="a", claim="default/data")
+    made_at = msgspec.structs.replace(made.metadata, creation_timestamp=datetime(2026, 11, 1, 12, 0, 5, tzinfo=UTC))
+    answer = asked(
+        *(node("a"), capacity(node="a", pools=["10Gi"]), node("b"), capacity(node="b", pools=["100Gi"])),
+        *(claim("data", "40Gi", volume="pv", selected_node="a"), claim("log", "20Gi")),
+        msgspec.structs.replace(made, metadata=made_at),
+        pod_with("db", "data", "log", metadata=born),
+    )
+    assert messages(answer) == [
+        "1 pod waits for 20Gi of class fast on a. Claim default/data has a volume on a that was made for this pod and "
+        "never used, and no room for default/log is left there: delete default/data (kubectl delete pvc -n default "
+        "data), and the pod may go elsewhere."
+    ]
 
 
 def test_groups_partition_the_pods_and_the_largest_comes_first():

@@ -68,6 +68,7 @@ from tonnage.scheduling.volumes.claim_needs import needs_of_new_claims, offer_to
 from tonnage.scheduling.volumes.claim_sequences import sequences_at
 from tonnage.scheduling.volumes.demand import Demand, demand_of
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
+from tonnage.scheduling.volumes.explain.half_made import half_made
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
 from tonnage.scheduling.volumes.explain.reserved_room import reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
@@ -249,11 +250,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Judgement(bits, REASONS) if bits.any() else None
 
     def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
-        """Whose reservation the pod waits for, where it would fit without it."""
+        """Whose reservation the pod waits for, where it would fit without it; or that it is stuck half-made."""
         notes: Notes | None = cycle.state.get(self.name)
         rows = refused.get(NOT_ENOUGH_SPACE)
-        if notes is None or rows is None or self.reservation is Reservation.NONE:
+        if notes is None or rows is None:
             return ""
+        stuck = half_made(cycle.cluster, cycle.pod, notes.demand, rows) if notes.demand.bound else ""
+        if stuck or self.reservation is Reservation.NONE:
+            return stuck
         found = reserved_room(notes.fit, notes.demand, notes.provisioning if notes.is_plain else None, rows)
         return found.told(cycle.cluster.count, cycle.cluster.clock.now())
 

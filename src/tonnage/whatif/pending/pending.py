@@ -25,6 +25,7 @@ from tonnage.objects.core_v1.topology_labels import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.volumes.explain.half_made import half_made_in
 from tonnage.whatif.decision_sequence import DecisionSequence, PodState
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import Cause, Places, Refusals, cause_of
@@ -251,6 +252,11 @@ class PendingQuestion:
         is_owned = all(each.workload for each in pods)
         where = causes.common_place([each.refusals for each in pods], self._places().zone_of)
         message = causes.sentence(cause, len(pods), owners if is_owned else (), needs, where)
+        told = (half_made_in(each.explanation.message) for each in pods if each.explanation is not None)
+        stuck = list(dict.fromkeys(filter(None, told)))
+        if stuck:
+            more = f" {len(stuck) - 1:,} more are stuck alike." if len(stuck) > 1 else ""
+            message = f"{message}. {stuck[0]}{more}"
         keys = {each.key for each in pods}
         ordered = [
             help_
