@@ -317,8 +317,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert (popped and popped.pod) is (expected and expected.pod)
         if expected is not None:
             expected.where, expected.popped, expected.meanwhile = "flight", popped, []
-            assert popped is not None
-            popped.tried_on = expected.nominated  # as the engine does
+            assert popped is not None and popped.tried_on == expected.nominated
 
     @rule(refused_by=refusers, pending=waited_for)
     def pop_and_refuse(self, refused_by: frozenset[str], pending: frozenset[str]) -> None:
@@ -377,7 +376,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.pod_assumed(record.pod, node)
         self.queue.done(record.pod)
         assert record.popped is not None
-        record.where, record.nominated, record.popped.tried_on = "binding", "", node
+        record.where, record.nominated = "binding", ""
+        record.popped.tried_on = node  # as the engine does
 
     @precondition(lambda self: self.at("binding"))
     @rule(data=st.data(), works=st.booleans())

@@ -189,12 +189,11 @@ class Engine:
         expected = tuple(nominator.ahead_of(queued.info)) if len(nominator) else ()
         attempt = self._place(self._as_nominated(queued), queued.info, profile, expected, explains=explains)
         attempt.queued = queued
-        queued.tried_on = attempt.placement.node if attempt.placement is not None else nominator.node_of(queued.pod)
         queued.refused_on = self.nominations.refused_on(attempt)
         is_refused = attempt.stage is Stage.DECIDE and attempt.decision is not None and attempt.decision.error is None
         queued.is_like_others = is_refused and attempt.exception is None and attempt.placement is None
         if attempt.placement is not None:
-            attempt.placement.queued = queued
+            attempt.placement.queued, queued.tried_on = queued, attempt.placement.node
             self.queue.pod_assumed(queued.pod, attempt.placement.node)
             self._permit(attempt)
         return attempt

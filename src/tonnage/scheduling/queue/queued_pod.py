@@ -59,7 +59,7 @@ class QueuedPod:
     """Its last attempt ended with a decision that a pod which is refused by the same plugins, and seen alike by them,
     would meet as well. Set by whoever tried it."""
     tried_on: str = ""
-    """The node that its last attempt chose, or tried first because it was nominated there; empty for neither."""
+    """The node that it was nominated to at its last attempt, or that the attempt chose; empty for neither."""
     refused_on: str = ""
     """The node that it was nominated to at its last attempt and that did not take it, or that it was sent to and did
     not reach, with nothing on its way out that would change it; empty when there is none. No room is held there."""

@@ -249,6 +249,7 @@ class SchedulingQueue:
 
     def _start_flight(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
+        queued.tried_on = self.nominator.node_of(queued.pod)
         self._in_flight.start(queued.info)
         return queued
 

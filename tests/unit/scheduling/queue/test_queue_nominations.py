@@ -222,9 +222,10 @@ def test_lesser_pods_are_released_from_a_node_and_tried_at_once() -> None:
     assert [each.pod.name for each in rig.queue.expected.release("n", below=5)] == ["low"]
     assert (expected(rig, "n"), expected(rig, "m")) == (["equal"], ["elsewhere"])
     assert rig.names(QueueName.ACTIVE) == ["low"]
-    # The API still says so: when it fails again, its room is kept again.
-    assert rig.refuse("Room") is QueueName.UNSCHEDULABLE
+    # The API still says so: when it fails again, its room is kept again, and it is tried there.
+    assert rig.refuse("Room") is QueueName.ACTIVE
     assert expected(rig, "n") == ["equal", "low"]
+    assert rig.refuse("Room") is QueueName.UNSCHEDULABLE
 
 
 def test_a_pod_that_fails_comes_back_as_the_informer_knows_it() -> None:
