@@ -12,9 +12,9 @@ from prometheus_client.core import Metric
 
 from tonnage.clock import rfc3339
 from tonnage.scheduler.metrics import counter, gauge
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
-from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
+from tonnage.scheduling.volumes.reservations.holds import CAUSES
+from tonnage.scheduling.volumes.reservations.ledger import Ledger
 
 
 class CapacityReservations:
@@ -24,7 +24,10 @@ class CapacityReservations:
         self._held = held
 
     def listed(self) -> list[dict[str, Any]]:
-        """Who holds what, since when and why, by capacity object and pod: what /debug/reservations shows."""
+        """Who holds what, since when and why, by capacity object and pod: what /debug/reservations shows.
+
+        A promise that rests is told with 0 bytes.
+        """
         found = [
             {
                 "mode": str(mode),
@@ -37,7 +40,7 @@ class CapacityReservations:
                 "why": hold.why,
             }
             for mode, view in self._held.modes.items()
-            for hold in view.holds()
+            for hold in (*view.holds(), *(view.resting() if isinstance(view, Ledger) else ()))
         ]
         return sorted(found, key=lambda each: (each["capacity"], each["mode"], each["pod"], each["claims"]))
 
@@ -62,10 +65,10 @@ class CapacityReservations:
             )
         made = sum(view.reservations_total for view in self._held.modes.values())
         refreshed = sum(view.resets_total for view in self._held.modes.values())
-        reserved = self._held.modes.get(Reservation.OBJECT)
-        ended: dict[tuple[str], float] = {}
-        if isinstance(reserved, Reservations):
-            ended = {(cause,): float(times) for cause, times in reserved.resets.items()}
+        ended = {
+            (cause,): float(sum(view.ended[cause] for view in self._held.modes.values()))
+            for cause in (CAUSES if self._held.modes else ())
+        }
         return (
             counter("volume_binding_capacity_reservations", "Reservations of capacity that were made.", (), {(): made}),
             counter(
@@ -75,7 +78,12 @@ class CapacityReservations:
                 {(): refreshed},
             ),
             counter(
-                "volume_binding_capacity_reservations_ended", "Reservations that ended, by cause.", ("cause",), ended
+                "volume_binding_capacity_reservations_ended",
+                "Reservations that ended, by cause: refresh (the object shows it), failure (the attempt failed, or its "
+                "claims are sent elsewhere), deletion (of pod, claims, volume or object), timeout, refusal (the volume "
+                "cannot be made, whatever room there is).",
+                ("cause",),
+                ended,
             ),
             gauge(
                 "volume_binding_capacity_held_objects",

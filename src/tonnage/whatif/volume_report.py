@@ -159,7 +159,9 @@ def _held(each: ClaimAccount) -> str:
     if hold is not None:
         return f"by {hold.pod} since {rfc3339(hold.since)}"
     promised = sum(promise.bytes for promise in each.supply.promised)
-    return f"{amount(promised)} promised" if promised else ""
+    told = [f"{amount(promised)} promised"] if promised else []
+    told += [f"{hold.claims[0]} {hold.why}" for hold in each.supply.resting]
+    return "; ".join(told)
 
 
 def _slots(each: ClaimAccount) -> str:

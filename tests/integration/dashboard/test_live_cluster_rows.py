@@ -19,7 +19,7 @@ from tonnage.dashboard.follow.live_cluster import LiveCluster
 from tonnage.dashboard.wire.rows import LaneRow, NodeRow, NoticeRow, PodRow, VolumeRow
 from tonnage.errors import Forbidden
 from tonnage.objects.core_v1 import Event, ObjectReference
-from tonnage.objects.meta import ObjectMeta
+from tonnage.objects.meta import StampedMeta
 from tonnage.testing.builders import node, pod
 from tonnage.testing.eventually import eventually_async
 from tonnage.testing.storage_builders import claim, pod_with
@@ -95,7 +95,7 @@ async def test_a_server_that_goes_is_told_and_when_it_is_back_rows_follow_it_aga
         made = await client.get(type(pod("web")), "default/web")
         await client.create(
             Event(
-                metadata=ObjectMeta(name="e", namespace="default"),
+                metadata=StampedMeta(name="e", namespace="default"),
                 involved_object=ObjectReference(kind="Pod", namespace="default", name="web", uid=made.uid),
                 reason="BackOff",
                 message="Back-off pulling image",

@@ -31,7 +31,7 @@ class ReservationsModel:
         self.cluster = cluster
         self.records: dict[str, ReservationRecord] = {}
         self.volumes_before: set[str] = set()
-        self.resets = {"refresh": 0, "failure": 0, "deletion": 0, "timeout": 0}
+        self.ended = {"refresh": 0, "failure": 0, "deletion": 0, "timeout": 0}
 
     def look(self) -> None:
         storage = self.cluster.storage
@@ -90,7 +90,7 @@ class ReservationsModel:
 
     def end(self, uid: str, cause: str) -> None:
         del self.records[uid]
-        self.resets[cause] += 1
+        self.ended[cause] += 1
 
 
 @dataclass
@@ -176,7 +176,7 @@ class ReservationsMachine(World):
                 own = {f"default/{name}"}
                 is_own = record is not None and (own <= record.claims.keys() or record.claims.keys() <= own)
                 assert found.is_reserved(each, own) is (record is not None and not is_own)
-        assert found.resets == self.model.resets
+        assert found.ended == self.model.ended
         assert found.reservations_total == self.count
         waits = [each.bound_s + TIMEOUT_S for each in records.values() if each.bound_s is not None]
         assert found.next_expiry_at() == min(waits, default=None)

@@ -215,9 +215,9 @@ def test_a_wrong_step_is_told_with_its_number_field_and_value(step, message, hin
         (
             {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}},
             " (Deployment x): kind=Deployment of apiVersion apps/v1 is none that decisions look at",
-            "leave it out; they look at CSIDriver, CSINode, CSIStorageCapacity, Namespace, Node, PersistentVolume, "
-            "PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet, ReplicationController, "
-            "Service, StatefulSet, StorageClass, VolumeAttachment",
+            "leave it out; they look at CSIDriver, CSINode, CSIStorageCapacity, Event, Namespace, Node, "
+            "PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet, "
+            "ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment",
         ),
         (
             {"apiVersion": "v1", "kind": "Pood", "metadata": {"name": "x"}},

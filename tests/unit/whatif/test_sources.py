@@ -68,7 +68,7 @@ class MovingClient:
         self.asked: list[tuple[str, str]] = []
         self._remembers = remembers
 
-    async def list(self, cls: type[Object], *, at: str = "") -> ObjectList[Object]:
+    async def list(self, cls: type[Object], *, at: str = "", field_selector: str = "") -> ObjectList[Object]:
         self.asked.append((cls.__name__, at))
         if at and not self._remembers:
             raise Expired("The provided resource version is too old")
@@ -97,7 +97,7 @@ async def test_a_server_that_cannot_list_an_older_moment_is_read_as_it_is():
 
 async def test_what_a_server_says_besides_is_not_hidden_by_the_moment():
     class Broken(MovingClient):
-        async def list(self, cls: type[Object], *, at: str = "") -> ObjectList[Object]:
+        async def list(self, cls: type[Object], *, at: str = "", field_selector: str = "") -> ObjectList[Object]:
             if at:
                 raise Unauthorized("no")
             return await super().list(cls)

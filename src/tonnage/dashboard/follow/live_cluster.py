@@ -80,9 +80,9 @@ class LiveCluster(ShownCluster):
         self._is_forgetting = False
         self._events_failed: dict[str, TonnageError | None] = {}
         # Every pod, those that have ended too: how they ended is part of their story.
-        kinds: Sequence[type[Object]] = (*(kind.cls for kind in READ_KINDS), *NOT_READ_BY_DECISIONS)
-        for cls in kinds:
-            informer: Informer[Any] = self.informers.of(cls, namespace=self._namespace_of(cls))
+        kinds = [(kind.cls, "" if kind.is_needed else kind.field_selector) for kind in READ_KINDS]
+        for cls, selected in (*kinds, *((cls, "") for cls in NOT_READ_BY_DECISIONS)):
+            informer: Informer[Any] = self.informers.of(cls, namespace=self._namespace_of(cls), field_selector=selected)
             informer.add_handlers(on_add=self._put, on_update=lambda _, new: self._put(new), on_delete=self._remove)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.objects.core_v1.references import ObjectReference
-from tonnage.objects.meta import MicroTime, Object, Record, Time
+from tonnage.objects.meta import MicroTime, Object, Record, StampedMeta, Time
 
 
 class EventSource(Record):
@@ -21,6 +21,7 @@ class EventSeries(Record):
 class Event(Object):
     """Something that happened to an object, told to people."""
 
+    metadata: StampedMeta = StampedMeta()
     involved_object: ObjectReference = ObjectReference()
     type: str = ""
     reason: str = ""

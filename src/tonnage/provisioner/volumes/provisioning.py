@@ -35,6 +35,7 @@ from tonnage.provisioner.volumes.provisioning_state import (
     is_out_of_room,
     state_of,
 )
+from tonnage.provisioner.volumes.refused_claims import RefusedClaims
 from tonnage.provisioner.volumes.requests import InvalidClaim, Prepared, volume_name
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
@@ -73,6 +74,7 @@ class ProvisionController:
         self._rescheduling = rescheduling
         self._ownership = ownership
         self._protection = ClaimProtection(context.client)
+        self._refused_claims = RefusedClaims(context.client)
         self._clock = context.clock
         self._backoff = context.new_backoff()
         self._keys: dict[str, Key] = {}
@@ -177,6 +179,7 @@ class ProvisionController:
 
     async def _done_with(self, claim: PersistentVolumeClaim) -> float | None:
         """It has its volume, or shall have none; when to look again, while the binder may let it go for us."""
+        await self._refused_claims.made(claim)
         if is_protected(claim):
             left_s = self._left_to_binder_s(claim)
             if left_s > 0:
@@ -285,6 +288,7 @@ class ProvisionController:
             self._metrics.refused(claim)
         told = error_text(failure)
         _log.warning("Not provisioned", claim=claim.key, node=node, outcome=state, error=told)
+        await self._refused_claims.failed(claim, told)
         if is_infeasible(failure):
             told = f"Volume provisioning failed with infeasible error. Retries will be delayed. {told}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)

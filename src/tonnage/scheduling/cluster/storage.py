@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.assumed_objects import AssumedObjects
@@ -34,10 +34,10 @@ STORAGE_KINDS: Final = (
 
 
 class Storage:
-    """One cluster's storage. `put` and `remove` take objects of `STORAGE_KINDS`."""
+    """One cluster's storage. `put` and `remove` take objects of `STORAGE_KINDS`, and events about claims."""
 
     def __init__(self) -> None:
-        self._listeners: dict[type[Object], list[Listener[Any]]] = {kind: [] for kind in STORAGE_KINDS}
+        self._listeners: dict[type[Object], list[Listener[Any]]] = {kind: [] for kind in (*STORAGE_KINDS, Event)}
         self.claims: AssumedObjects[PersistentVolumeClaim] = AssumedObjects(self._teller(PersistentVolumeClaim))
         """By namespace/name."""
         self.volumes: AssumedObjects[PersistentVolume] = AssumedObjects(self._teller(PersistentVolume))
@@ -47,12 +47,15 @@ class Storage:
         self.capacities: dict[Key, CSIStorageCapacity] = {}
         """By namespace/name; objects of all namespaces count."""
         self.attachments: dict[str, VolumeAttachment] = {}
+        self.provisioning_failures: dict[Key, Event] = {}
+        """Events that tell why a claim has no volume yet."""
         self._plain: dict[type[Object], dict[Key, Any]] = {
             StorageClass: self.classes,
             CSIDriver: self.drivers,
             CSINode: self.csi_nodes,
             CSIStorageCapacity: self.capacities,
             VolumeAttachment: self.attachments,
+            Event: self.provisioning_failures,
         }
         self.rules_tick = 0
         """Moves when a StorageClass or CSIDriver changes: they are few, and what is remembered depends on them."""

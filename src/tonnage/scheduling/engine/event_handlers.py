@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
-from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.core_v1 import Event, Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.core_v1.provisioning_refusals import PROVISIONING_FAILED
 from tonnage.objects.meta import Object
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -74,6 +75,7 @@ class EventHandlers:
             PodDisruptionBudget: self._budget,
             Service: self._service,
             **dict.fromkeys((ReplicaSet, StatefulSet, ReplicationController), self._owner),
+            Event: self._event,
             **dict.fromkeys(STORAGE_KINDS, self._storage),
         }
 
@@ -176,6 +178,18 @@ class EventHandlers:
                 storage.remove(old)
             self._on_change(old, new)
             self._queue.cluster_changed(old, new)
+
+    def _event(self, old: Object | None, new: Object | None) -> None:
+        """A provisioner's word on a claim. What it sets free tells the queue; it helps nobody by itself."""
+        known = new or old
+        is_read = isinstance(known, Event) and known.reason == PROVISIONING_FAILED
+        if not is_read or not isinstance(known, Event) or known.involved_object.kind != "PersistentVolumeClaim":
+            return
+        with self._held.told_after(None):
+            if new is not None:
+                self._cluster.storage.put(new)
+            else:
+                self._cluster.storage.remove(known)
 
     # -- what plugins look up -----------------------------------------------------------------------------------------
 

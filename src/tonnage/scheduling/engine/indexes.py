@@ -25,6 +25,7 @@ from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
+from tonnage.scheduling.volumes.reservations.refusals import Refusals
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
 from tonnage.scheduling.volumes.topology_keys import TopologyKeys
@@ -43,7 +44,8 @@ INDEXES: Final[tuple[type, ...]] = (
     ToldRebuilds,
     TopologyKeys,
     MountedDisks,
-    Reservations,  # read the capacity index, as the next does
+    Refusals,
+    Reservations,  # read the capacity index and refusals, as the next does
     Ledger,
 )
 

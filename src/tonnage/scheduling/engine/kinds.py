@@ -9,13 +9,18 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
-from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.core_v1 import Event, Namespace, Node, Pod, ReplicationController, Service
+from tonnage.objects.core_v1.provisioning_refusals import PROVISIONING_FAILED
 from tonnage.objects.meta import Object
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended are invisible to decisions; a server need not send them."""
+
+
+PROVISIONING_FAILURES: Final = f"reason={PROVISIONING_FAILED},involvedObject.kind=PersistentVolumeClaim"
+"""Events that say why a claim has no volume; all others are invisible to decisions."""
 
 
 class ReadKind(NamedTuple):
@@ -37,4 +42,5 @@ READ_KINDS: Final[tuple[ReadKind, ...]] = (
         for cls in (Namespace, PodDisruptionBudget, Service, ReplicaSet, StatefulSet, ReplicationController)
     ),
     *(ReadKind(cls) for cls in STORAGE_KINDS),
+    ReadKind(Event, field_selector=PROVISIONING_FAILURES),
 )

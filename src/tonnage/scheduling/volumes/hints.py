@@ -6,7 +6,8 @@
 | class added or changed    | added; its topologies changed            | its capacity group or pool policy       |
 | node added or changed     | added; its labels changed                | deleted; out of use, or back            |
 | CSINode added or changed  | added; its migrated plugins changed      |                                         |
-| CSIDriver changed         | capacity off, for inline volumes         | it rebuilds volumes now (or when added) |
+| CSIDriver changed         | capacity off, for inline volumes         | capacity off, or it is gone, for claims |
+|                           |                                          | it rebuilds volumes now (or when added) |
 |                           |                                          | its pool policy (or when it comes, goes)|
 | capacity added or changed | added; a volume may be larger            | its pools, its sum; any, if reserved    |
 | a nominated pod gives way |                                          | if both have claims                     |
@@ -62,6 +63,7 @@ def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint
     if enhanced:
         yield ClusterEvent(EventResource.NODE, ActionType.DELETE | ActionType.UPDATE_NODE_TAINT), after_node_leaves
         yield ClusterEvent(EventResource.CSI_DRIVER, _COMES_OR_CHANGES), after_rebuilding_starts
+        yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE | ActionType.DELETE), after_capacity_is_off
         yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.ALL), after_driver_policy_change
         yield ClusterEvent(EventResource.POD, ActionType.DELETE), after_room_is_given_up
         yield ClusterEvent(EventResource.POD, ActionType.ALL), after_sharer_changes
@@ -162,6 +164,12 @@ def after_node_leaves(pod: PodInfo, event: ClusterEvent, old: Node, new: Node | 
 
 def after_rebuilding_starts(pod: PodInfo, event: ClusterEvent, old: CSIDriver | None, new: CSIDriver) -> Hint:
     return QUEUE if pod.has_claims and rebuilds_volumes(new) and not rebuilds_volumes(old) else SKIP
+
+
+def after_capacity_is_off(pod: PodInfo, event: ClusterEvent, old: CSIDriver, new: CSIDriver | None) -> Hint:
+    """Room is no longer looked at: whoever waits for it need not. Upstream leaves pods with claims to the flush."""
+    is_off = old.spec.storage_capacity and (new is None or not new.spec.storage_capacity)
+    return QUEUE if pod.has_claims and is_off else SKIP
 
 
 def after_room_is_given_up(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:

@@ -78,7 +78,7 @@ class Rig:
         return self.reservations.is_reserved(self.storage.capacities[self.room.key])
 
     def causes(self) -> dict[str, int]:
-        return {cause: count for cause, count in self.reservations.resets.items() if count}
+        return {cause: count for cause, count in self.reservations.ended.items() if count}
 
 
 @pytest.fixture
@@ -552,4 +552,4 @@ def test_nothing_is_kept_of_reservations_that_ended(rig: Rig) -> None:
         rig.refresh()
     kept = rig.reservations
     assert not kept._by_object and not kept._by_pod and not kept._by_claim
-    assert kept.resets == {"refresh": 20, "failure": 0, "deletion": 0, "timeout": 0}
+    assert kept.ended == {"refresh": 20, "failure": 0, "deletion": 0, "timeout": 0, "refusal": 0}

@@ -104,7 +104,15 @@ def test_another_pool_policy_wakes_pods_with_claims():
         assert not woken(known, other, gates=OFF)
         assert not woken(known, other, pod=PodInfo(pod_with("idle")))
     assert woken(None, driver(pool_policy="best-fit")) and woken(driver(pool_policy="best-fit"), None)
-    assert not woken(driver(), None)
+    assert not woken(driver(capacity=False), None)
+
+
+def test_a_driver_whose_capacity_is_no_longer_looked_at_wakes_pods_that_wait_for_room():
+    tracked, untracked = driver(capacity=True), driver(capacity=False)
+    assert woken(tracked, untracked) and woken(tracked, None)
+    assert not woken(untracked, tracked) and not woken(untracked, untracked)
+    assert not woken(tracked, untracked, pod=PodInfo(pod_with("without-claims")))
+    assert not woken(tracked, untracked, gates=OFF), "upstream wakes inline volumes only"
     assert not woken(storage_class(pool_policy="best-fit"), storage_class(pool_policy="best-fit"))
 
 

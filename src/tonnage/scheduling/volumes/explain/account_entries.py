@@ -65,6 +65,8 @@ class Supply:
     grade: str = ""
     reserved_by: Hold | None = None
     promised: tuple[Hold, ...] = ()
+    resting: tuple[Hold, ...] = ()
+    """Promises that keep nothing back, because their volumes cannot be made."""
     miss: Miss | None = None
     group: str = ""
     """The capacity group of its class: others draw from the same pools."""
@@ -127,6 +129,8 @@ class ClaimAccount:
             found["reservedBy"] = {"pod": supply.reserved_by.pod, "since": rfc3339(supply.reserved_by.since)}
         if supply.promised:
             found["promised"] = [_promise(hold) for hold in supply.promised]
+        if supply.resting:
+            found["resting"] = [_resting(hold) for hold in supply.resting]
         if self.slots is not None:
             found["attach"] = {"driver": self.slots.driver, "used": self.slots.used, "limit": self.slots.limit}
         if told:
@@ -141,6 +145,10 @@ def _promise(hold: Hold) -> dict[str, Any]:
         "size": amount(hold.bytes),
         "since": rfc3339(hold.since),
     }
+
+
+def _resting(hold: Hold) -> dict[str, Any]:
+    return {"claim": ", ".join(hold.claims), "pod": hold.pod or None, "since": rfc3339(hold.since), "why": hold.why}
 
 
 @dataclass(frozen=True, slots=True)

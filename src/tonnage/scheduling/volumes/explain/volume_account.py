@@ -239,6 +239,7 @@ class VolumeAccount:
             grade,
             reserved_by,
             promises,
+            self._resting(capacity),
             miss,
             group,
             pool_policy.value if self._fit.is_joint and pool_policy is not PoolPolicy.UNKNOWN else "",
@@ -247,6 +248,13 @@ class VolumeAccount:
         )
         self._supplies[known] = supply
         return supply
+
+    def _resting(self, capacity: CSIStorageCapacity) -> tuple[Hold, ...]:
+        if self._fit.policy.promised is None:
+            return ()
+        members = {identity(each): each.storage_class_name for each in members_of(capacity)}
+        found = [hold for name in members.values() for hold in self._cluster.index(Ledger).resting(name)]
+        return tuple(hold for hold in found if hold.uid in members)
 
     def _reserved_by(self, capacity: CSIStorageCapacity, own: tuple[Key, ...]) -> Hold | None:
         reservations = self._cluster.index(Reservations)

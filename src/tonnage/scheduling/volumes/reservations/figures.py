@@ -186,7 +186,16 @@ class Figures:
             return False
         return not refresh.is_too_early(created_at) and refresh.before.comes_after(made_tick, created_at)
 
-    def is_newer(self, capacity: CSIStorageCapacity, made_at: datetime) -> bool:
+    def shows(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
+        """Whether an object tells of what the promised volume takes."""
+        # What was said of a volume when it was made says nothing about where it is rebuilt.
+        if not promise.is_rebuild and self.includes(capacity, promise.claim.uid):
+            return True
+        if identity(capacity) in promise.shown_by:
+            return True
+        return promise.made_tick is not None and self._is_newer(capacity, promise.made_at)
+
+    def _is_newer(self, capacity: CSIStorageCapacity, made_at: datetime) -> bool:
         """Whether an object was created after a volume was made, and its pools, if another keeps them, told after."""
         created_at, told_at = capacity.metadata.creation_timestamp, capacity.figures_at
         if capacity.has_kept_pools and (told_at is None or told_at <= made_at):

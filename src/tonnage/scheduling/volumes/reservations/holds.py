@@ -25,6 +25,18 @@ AGAIN_S = 5.0
 """What the clock may not end yet is looked at again after this, and the timeout."""
 
 WAITS_FOR_REFRESH = "bound; waits for the object to be refreshed"
+RESTS = "rests and keeps nothing back: its volume cannot be made"
+
+REFRESH, FAILURE, DELETION, TIMEOUT, REFUSAL = "refresh", "failure", "deletion", "timeout", "refusal"
+CAUSES = (REFRESH, FAILURE, DELETION, TIMEOUT, REFUSAL)
+"""Why something is kept back no longer:
+
+refresh    its object shows it, or was published again
+failure    the pod's attempt failed, or its claims are sent elsewhere or nowhere
+deletion   its pod, claims, volume or object are gone
+timeout    `reservationTimeoutSeconds` after its claims were bound
+refusal    its volume cannot be made, whatever room there is
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,16 @@ free. The ledger keeps the bytes, claim by claim, so that the next pod is judged
     selected-node, not bound ──► bound ──► its object is refreshed and shows it, or the timeout passed
                  │                 └─ its claim is deleted ──► the same, or its volume is deleted too
                  └──────────────────► its object says that it includes the claim (`promised_objects`)
+                 └──────────────────► it cannot be made, whatever room there is: the promise rests (`refusals.py`)
     rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► as above, from "bound" on
                  └──────────────────► its affinity is set and admits other nodes only: it went elsewhere
 
 All this follows from the claims as decisions see them (assumed or in the API), the volumes, the objects and the nodes,
-so that the ledger is rebuilt by reading them and cannot leak. A promise stands while its selected-node does, whatever
-becomes of the pod: the provisioner is going to make the volume. What was made takes its room until it is deleted, and a
-driver takes its time for that, or keeps it: so a claim that goes leaves what its volume takes. `reserve` adds two
-things only: which of several objects is charged (`promised_objects.py`), and who the pod is. A bound claim that is met
-for the first time, after a restart say, is a promise if its volume is younger than `timeout_s`: its object need not
-show it yet. A rebuild takes as long as it takes, and no clock ends it: its claim is marked for as long as it is on its
-way (`volumes/rebuilds.py`), so that it is found again as well. One that was refused is charged only where it would fit:
-it has nothing to hold where there is no room for it, and others may.
+so that the ledger is rebuilt by reading them and cannot leak (`met_claims.py`). A promise stands while selected-node
+does, whatever becomes of the pod: the provisioner is going to make the volume. What was made takes its room until it is
+deleted: so a claim that goes leaves what its volume takes (`left_behind.py`). `reserve` adds two things only: which of
+several objects is charged (`promised_objects.py`), and who the pod is. A rebuild takes as long as it takes; no clock
+ends it. One that was refused is charged only where it would fit: elsewhere it has nothing to hold, and others may.
 
 What storage tells is accounted for at once. Nodes do not tell, and an object that is new may reach many of them: both
 are accounted for by `catch_up`, which a decision calls before it asks.
@@ -37,11 +35,25 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import counted_bytes
 from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way
-from tonnage.scheduling.volumes.reservations.holds import AGAIN_S, Hold, LongestTimeout, Timeouts, as_assumed
+from tonnage.scheduling.volumes.reservations.holds import (
+    AGAIN_S,
+    CAUSES,
+    DELETION,
+    FAILURE,
+    REFRESH,
+    REFUSAL,
+    TIMEOUT,
+    Hold,
+    LongestTimeout,
+    Timeouts,
+    as_assumed,
+)
 from tonnage.scheduling.volumes.reservations.left_behind import LeftBehind
 from tonnage.scheduling.volumes.reservations.made_volumes import MadeVolumes
+from tonnage.scheduling.volumes.reservations.met_claims import MetClaims
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
-from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_still
+from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_news, is_still
+from tonnage.scheduling.volumes.reservations.refusals import Refusals
 
 
 class Ledger:
@@ -59,12 +71,15 @@ class Ledger:
         """Called with an object after a promise of it ended or shrank: pods it turned away are worth another try."""
         self.reservations_total = 0
         """How often something was kept back for a pod."""
-        self.resets_total = 0
-        """How many promises ended because their object was published again."""
+        self.ended = dict.fromkeys(CAUSES, 0)
+        """Promises that ended, by cause, and those that began to rest."""
+        self._refusals = cluster.index(Refusals)
+        self._refusals.on_change.append(self._refusal_changed)
         self._promises = Promises()
         self._charges = Charges()
         self._waits = Timeouts(self._timeout_of)
         self._volumes = MadeVolumes(self._storage, self._objects, self._promises, self._charges, self._settle)
+        self._met = MetClaims(self._objects, self._clock, self._longest)
         self._left = LeftBehind(self._storage, self._clock, self._promises, self._volumes, self._waits, self._drop)
         self._unseen_volumes: dict[str, tuple[Key, int]] = {}
         """Volumes that a bound claim named before they came, with that claim and the tick it was met at."""
@@ -104,6 +119,17 @@ class Ledger:
         capacity, found = self._objects.get(uid), [self._promises.get(key) for key in self._charges.of(uid)]
         return [each.as_hold(capacity) for each in found if each is not None and capacity is not None]
 
+    @property
+    def resets_total(self) -> int:
+        """How many promises ended because their object was published again."""
+        return self.ended[REFRESH]
+
+    def resting(self, class_name: str | None = None) -> list[Hold]:
+        """The promises that rest, of all classes or of one, as holds of nothing on the objects they would be on."""
+        self.catch_up()
+        found = self._promises.of_class(class_name) if class_name is not None else self._promises
+        return [each.as_hold(of) for each in found if each.rests for of in self._objects.charged_to(each)]
+
     def next_expiry_at(self) -> float | None:
         """When `expire` has something to do, in the clock's monotonic seconds."""
         return self._waits.first_end()
@@ -125,7 +151,7 @@ class Ledger:
             for claim in self._storage.claims:
                 if claim.is_bound and self._promises.get(claim.key) is None:
                     volume = self._storage.volumes.get(claim.spec.volume_name)
-                    if volume is not None and self._age_s(volume) >= before:
+                    if volume is not None and self._met.age_s(volume) >= before:
                         self._meet(claim)
             self._tell()
 
@@ -159,7 +185,7 @@ class Ledger:
                 continue
             promise = self._promises.get(claim.key)
             if promise is not None and (promise.is_rebuild != claim.is_bound or not promise.stands(claim)):
-                self._drop(promise)
+                self._drop(promise, FAILURE)
                 promise = None
             if promise is None:
                 promise = self._open(claim, now, is_rebuild=claim.is_bound)
@@ -189,7 +215,7 @@ class Ledger:
         """
         for promise in self._promises.of_pod(pod_uid):
             if not promise.stands(self._storage.claims.get(promise.key)):
-                self._drop(promise)
+                self._drop(promise, FAILURE)
         self._tell()
 
     def pod_gone(self, pod_uid: str) -> None:
@@ -203,10 +229,10 @@ class Ledger:
         charges: dict[Key, dict[str, int]] = {}
         told = {key: hold for hold in holds for key in hold.claims}
         for other in [each for each in self._promises if each.key not in told]:
-            self._drop(other)
+            self._drop(other, FAILURE)
         for hold in holds:
             for key in hold.claims:
-                charges.setdefault(key, {})[hold.uid] = hold.bytes
+                charges.setdefault(key, {}).update({hold.uid: hold.bytes} if hold.bytes else {})
         for key, hold in told.items():
             claim, promise = self._storage.claims.get(key), self._promises.get(key)
             if promise is None and claim is not None:
@@ -229,7 +255,7 @@ class Ledger:
             if promise is not None and self._objects.is_unchecked(promise):
                 self._waits.begin(key, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show it
             elif promise is not None:
-                self._drop(promise)
+                self._drop(promise, TIMEOUT)
         self._tell()
 
     def catch_up(self) -> None:
@@ -254,7 +280,8 @@ class Ledger:
         promise = self._promises.get(key)
         if promise is not None and not promise.stands(new):
             left = self._left.leave(promise, new)
-            self._drop(promise, is_left=left is not None)
+            is_gone = new is None or new.uid != promise.claim.uid
+            self._drop(promise, DELETION if is_gone else FAILURE, is_left=left is not None)
             if left is not None:
                 self._settle(left)
             promise = None
@@ -272,7 +299,7 @@ class Ledger:
             self._settle(promise)
         elif new is not None and key in self._awaited and not (new.is_bound or (old and old.selected_node)):
             return  # one that had a node may have got it back: then nothing tells of it
-        elif new is not None and (old is None or _is_news(old, new)):
+        elif new is not None and (old is None or is_news(old, new)):
             self._meet(new)
         self._tell()
 
@@ -286,7 +313,7 @@ class Ledger:
         for promise in self._promises.rebuilds_of(known.name):
             self._settle(promise)
             if new is None and self._promises.get(promise.key) is promise:
-                self._drop(promise)  # there is nothing left to rebuild
+                self._drop(promise, DELETION)  # there is nothing left to rebuild
         if old is not None and new is not None and new.spec.claim_ref is not None:
             claim = self._storage.claims.get(new.spec.claim_ref.key)
             is_free = claim is not None and self._promises.get(claim.key) is None and is_on_its_way(claim, new)
@@ -316,6 +343,12 @@ class Ledger:
                 self._volumes.show(new)
             self._settle_on(identity(new))
         self._tell(gone)
+
+    def _refusal_changed(self, key: Key) -> None:
+        promise = self._promises.get(key)
+        if promise is not None:
+            self._settle(promise)
+            self._tell()
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
         known = new or old
@@ -350,48 +383,18 @@ class Ledger:
             self._meet_bound(claim, volume, self._figures.tick)
 
     def _meet_bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> None:
-        """A bound claim that was no promise before: it is one if its volume is on its way to another node, or so young
-        that no object need show it."""
-        if is_on_its_way(claim, volume):
-            self._settle(self._open(claim, self._clock.now(), is_rebuild=True))
+        """A bound claim that was no promise before (`met_claims.py`), met at this tick."""
+        met = self._met.judged(claim, volume)
+        if met is None:
             return
-        if self._has_just_arrived(claim, volume):
-            promise = self._open(claim, self._clock.now(), is_rebuild=True)
-            promise.made_tick, promise.made_at = tick, self._clock.now()
+        promise = self._open(claim, met.since, is_rebuild=met.is_rebuild)
+        if not met.is_rebuild:
+            self._volumes.came(promise, volume)
+        if met.age_s is not None:
+            promise.made_tick, promise.made_at = tick, met.since
             self._made.append(promise)
-            self._waits.begin(claim.key, self._clock.monotonic())
-            self._settle(promise)
-            return
-        created_at, age_s = volume.metadata.creation_timestamp, self._age_s(volume)
-        if created_at is None or not claim.selected_node:
-            return
-        promise = Promise(claim, created_at, tick=self._figures.tick)
-        if age_s >= self._longest.timeout_s and not self._objects.is_unchecked(promise):
-            return
-        self._promises.add(promise)
-        self._volumes.came(promise, volume)
-        promise.made_tick, promise.made_at = tick, created_at
-        self._made.append(promise)
-        self._waits.begin(claim.key, self._clock.monotonic() - age_s)
+            self._waits.begin(claim.key, self._clock.monotonic() - met.age_s)
         self._settle(promise)
-
-    def _has_just_arrived(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-        """Whether a volume that was rebuilt on the claim's node may be missing in the figures of that node.
-
-        Nothing tells when it arrived. But versions are given out in one order: an object that is older than the
-        volume's last change may have been measured before it. One that changed since for another reason is held for a
-        while without need.
-        """
-        is_marked = bool(claim.rebuild_target) and claim.rebuild_target == claim.selected_node
-        if not is_marked or self._objects.progress(claim, volume) is not Progress.ARRIVED:
-            return False
-        objects = self._objects.charged_to(Promise(claim, self._clock.now(), is_rebuild=True))
-        return any(each.has_kept_pools or each.metadata.revision < volume.metadata.revision for each in objects)
-
-    def _age_s(self, volume: PersistentVolume) -> float:
-        """Seconds since a volume was created; of one that does not say, for ever."""
-        created_at = volume.metadata.creation_timestamp
-        return float("inf") if created_at is None else max((self._clock.now() - created_at).total_seconds(), 0.0)
 
     def _open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
         promise = Promise(claim, since, tick=self._figures.tick, is_rebuild=is_rebuild)
@@ -407,12 +410,12 @@ class Ledger:
         """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it, and
         those that draw from the same pools do too."""
         if promise.is_left_behind and self._objects.progress(promise.claim) is Progress.ELSEWHERE:
-            self._drop(promise)
+            self._drop(promise, DELETION)
             return
         if promise.is_rebuild:
             progress = self._objects.progress(promise.claim)
             if progress is Progress.ELSEWHERE:
-                self._drop(promise)
+                self._drop(promise, FAILURE)
                 return
             if progress is Progress.UNDER_WAY:
                 promise.made_tick = None
@@ -422,15 +425,17 @@ class Ledger:
                 promise.made_tick, promise.made_at = promise.arrived = self._figures.tick, self._clock.now()
                 self._made.append(promise)
                 self._waits.begin(promise.key, self._clock.monotonic())
+        if self._rests(promise):
+            self._charges.charge(promise, {})
+            return
         of_class = self._objects.charged_to(promise)
         shared = self._objects.shared_with(of_class)
         objects = [*of_class, *shared] if shared else of_class
-        unaware = [each for each in objects if not self._is_shown(promise, each)]
+        unaware = [each for each in objects if not self._figures.shows(each, promise)]
         if len(unaware) < len(objects):
             is_over = promise.claim.is_bound or self._figures.includes(of_class[0], promise.claim.uid)
             if not unaware and is_over and [promise.named] == [identity(each) for each in of_class]:
-                self.resets_total += 1
-                self._drop(promise)
+                self._drop(promise, REFRESH)
                 return
             objects = unaware
         size = counted_bytes(promise.claim, self._storage, is_rebuild=promise.is_rebuild)
@@ -438,17 +443,16 @@ class Ledger:
             objects = [each for each in objects if largest_volume(each) >= size]
         self._charges.charge(promise, {identity(each): size for each in objects} if size is not None else {})
 
-    def _is_shown(self, promise: Promise, capacity: CSIStorageCapacity) -> bool:
-        """Whether an object tells of what the promised volume takes."""
-        # What was said of a volume when it was made says nothing about where it is rebuilt.
-        if not promise.is_rebuild and self._figures.includes(capacity, promise.claim.uid):
-            return True
-        if identity(capacity) in promise.shown_by:
-            return True
-        return promise.made_tick is not None and self._figures.is_newer(capacity, promise.made_at)
+    def _rests(self, promise: Promise) -> bool:
+        """Whether its volume cannot be made, whatever room there is; one that exists was made all the same."""
+        is_open = not (promise.is_made or promise.is_rebuild or promise.is_left_behind)
+        before, promise.rests = promise.rests, self._refusals.of(promise.claim) if is_open else ""
+        self.ended[REFUSAL] += bool(promise.rests) and not before
+        return bool(promise.rests)
 
-    def _drop(self, promise: Promise, *, is_left: bool = False) -> None:
+    def _drop(self, promise: Promise, cause: str = DELETION, *, is_left: bool = False) -> None:
         """End a promise. `is_left`: another promise goes on for its volume."""
+        self.ended[cause] += not is_left
         for uid in promise.charged if not is_left else ():
             if uid not in promise.shown_by:
                 self._figures.ended(uid, promise, promise.charged[uid])
@@ -472,12 +476,3 @@ class Ledger:
             if is_released and capacity is not None:
                 for released in self.on_released:
                     released(capacity)
-
-
-def _is_news(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
-    """Whether a claim of which nothing is kept has to be looked at anew: another one, unbound or bound just now, or
-    marked just now for a rebuild, by whomever."""
-    if old.uid != new.uid or not (old.is_bound and new.is_bound):
-        return True
-    is_sent_on = (old.selected_node, old.rebuild_target) != (new.selected_node, new.rebuild_target)
-    return is_sent_on and new.rebuild_target == new.selected_node

@@ -83,6 +83,8 @@ class MadeVolumes:
             is_first = promise.volume is None
             self.came(promise, new)
             if is_first:
+                if promise.rests:
+                    self._settle(promise)
                 self._show_made(promise)
         elif promise is None and old is None:
             self._came_undecided(new, owner.key)

@@ -3,13 +3,14 @@
 A decision uses up room that the object does not know of until its driver has made the volumes and published again.
 Until then the object is out of bounds: nobody can tell what is left of it.
 
-              reserve                 refresh │ failure │ deletion │ timeout
-    free ───────────────► reserved ──────────────────────────────────────────► free; pods turned away may try again
+              reserve                 refresh │ failure │ deletion │ refusal │ timeout
+    free ───────────────► reserved ──────────────────────────────────────────────────► free; pods turned away try again
 
     refresh    the object was published again, whatever it says now; where `tonnage pools` keeps its pools, only if they
                show the volumes: of a pod's two, one may be made, and shown, long before the other
     failure    the pod's attempt failed, or the provisioner gave its claims back (removed their selected-node)
     deletion   the object, the pod or all of the claims are gone
+    refusal    none of the claims can be made, whatever room there is (`refusals.py`)
     timeout    all claims have been bound for the profile's timeout. Upstream's provisioner writes no unchanged figure,
                so that the object of a thin-provisioning driver might never be refreshed. Not while the program that
                keeps its pools has not looked at them since
@@ -47,6 +48,12 @@ from tonnage.scheduling.volumes.demand import size_to_make
 from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
     AGAIN_S,
+    CAUSES,
+    DELETION,
+    FAILURE,
+    REFRESH,
+    REFUSAL,
+    TIMEOUT,
     Hold,
     LongestTimeout,
     Timeouts,
@@ -54,9 +61,8 @@ from tonnage.scheduling.volumes.reservations.holds import (
     is_refresh,
     pod_of,
 )
+from tonnage.scheduling.volumes.reservations.refusals import Refusals
 from tonnage.scheduling.volumes.reservations.reserved_object import ReservedObject
-
-REFRESH, FAILURE, DELETION, TIMEOUT = "refresh", "failure", "deletion", "timeout"
 
 
 class Reservations:
@@ -72,7 +78,7 @@ class Reservations:
         self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
         """Called with an object after a reservation of it ended: pods it turned away are worth another try."""
         self.reservations_total = 0
-        self.resets: dict[str, int] = dict.fromkeys((REFRESH, FAILURE, DELETION, TIMEOUT), 0)
+        self.ended = dict.fromkeys(CAUSES, 0)
         """Reservations that ended, by cause."""
         self._by_object: dict[str, ReservedObject] = {}
         self._by_pod: dict[str, dict[str, ReservedObject]] = {}
@@ -82,6 +88,8 @@ class Reservations:
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
         self._groups = cluster.index(CapacityIndex).groups
         self._groups.on_change.append(self._groups_changed)
+        self._refusals = cluster.index(Refusals)
+        self._refusals.on_change.append(self._refusal_changed)
         self._storage.on_change(PersistentVolume, self._volume_changed)
         self._storage.on_change(VolumeAttachment, self._attachment_changed)
         self._find_rebuilds()
@@ -102,7 +110,7 @@ class Reservations:
     @property
     def resets_total(self) -> int:
         """Reservations that the informer's news of their object ended: what the KEP's metric counts."""
-        return self.resets[REFRESH]
+        return self.ended[REFRESH]
 
     def holds(self) -> list[Hold]:
         """All reservations, the oldest first."""
@@ -301,6 +309,10 @@ class Reservations:
                     continue
             self._judge(held)
 
+    def _refusal_changed(self, key: Key) -> None:
+        for held in list(self._by_claim.get(key, {}).values()):
+            self._judge(held)
+
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         known = new or old
         owner = known.spec.claim_ref if known is not None else None
@@ -326,6 +338,9 @@ class Reservations:
     def _judge(self, held: ReservedObject) -> None:
         """The wait for a refresh begins when the last of the claims is bound, and the last rebuild is over."""
         claims = {each.key: each for each in held.claims}
+        for key in list(held.waited.keys() - held.rebuilds):
+            if self._refusals.of(self._storage.claims.get(key) or claims[key]) and self._lose(held, key, REFUSAL):
+                return
         under_way = []
         for key in held.rebuilds & held.waited.keys():
             volume = self._storage.volumes.get(claims[key].spec.volume_name)
@@ -371,7 +386,7 @@ class Reservations:
 
     def _end(self, held: ReservedObject, cause: str) -> None:
         self._forget(held)
-        self.resets[cause] += 1
+        self.ended[cause] += 1
         self._tell_changed(held.uid)
         now = self._storage.capacities.get(held.capacity.key)
         for released in self.on_released:

@@ -15,7 +15,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.reservations.falls import Decided
-from tonnage.scheduling.volumes.reservations.holds import WAITS_FOR_REFRESH, Hold
+from tonnage.scheduling.volumes.reservations.holds import RESTS, WAITS_FOR_REFRESH, Hold
 
 _NOTHING: Mapping[str, int] = {}
 _NO_CHANGES: Mapping[str, bool] = {}
@@ -43,6 +43,7 @@ class Promise:
         "node_name",
         "order",
         "pod",
+        "rests",
         "shown_by",
         "since",
         "timeout_s",
@@ -90,6 +91,8 @@ class Promise:
         """Bytes by object."""
         self.shown_by: set[str] = set()
         """The objects whose refreshes show the volume, by uid."""
+        self.rests = ""
+        """Why its volume cannot be made, in the provisioner's words: then it is charged to nothing."""
         self.timeout_s: float | None = None
         """How long it is kept after its volume was made, as the profile has it that placed the pod; None: not known."""
 
@@ -105,6 +108,8 @@ class Promise:
 
     @property
     def why(self) -> str:
+        if self.rests:
+            return f"{RESTS}: {self.rests}"
         if not self.has_claim:
             return _CLAIM_IS_GONE
         if self.is_rebuild:
@@ -117,7 +122,15 @@ class Promise:
         who = self.pod.key if self.pod is not None else ""
         is_rebuild = self.is_rebuild and self.made_tick is None
         return Hold(
-            capacity.key, uid, who, (self.key,), self.charged[uid], self.since, self.why, self.timeout_s, is_rebuild
+            capacity.key,
+            uid,
+            who,
+            (self.key,),
+            self.charged.get(uid, 0),
+            self.since,
+            self.why,
+            self.timeout_s,
+            is_rebuild,
         )
 
     def stands(self, claim: PersistentVolumeClaim | None) -> bool:
@@ -131,6 +144,15 @@ def is_still(before: PersistentVolumeClaim, now: PersistentVolumeClaim | None) -
     if before.is_bound and (not now.is_bound or now.spec.volume_name != before.spec.volume_name):
         return False
     return now.class_name == before.class_name
+
+
+def is_news(old: PersistentVolumeClaim, new: PersistentVolumeClaim) -> bool:
+    """Whether a claim of which nothing is kept has to be looked at anew: another one, unbound or bound just now, or
+    marked just now for a rebuild, by whomever."""
+    if old.uid != new.uid or not (old.is_bound and new.is_bound):
+        return True
+    is_sent_on = (old.selected_node, old.rebuild_target) != (new.selected_node, new.rebuild_target)
+    return is_sent_on and new.rebuild_target == new.selected_node
 
 
 class Promises:
