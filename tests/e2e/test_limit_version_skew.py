@@ -88,7 +88,12 @@ class Skewed:
 async def skewed() -> AsyncIterator[Skewed]:
     with tempfile.TemporaryDirectory(prefix="t") as folder:
         settings = PlaneSettings(
-            data_dir=Path(folder) / "c", nodes=2, max_volumes=(str(LIMIT),), secure_port=0, extra={"apiserver": OLD}
+            data_dir=Path(folder) / "c",
+            nodes=2,
+            max_volumes=(str(LIMIT),),
+            secure_port=0,
+            attach_error_grace_s=1.0,
+            extra={"apiserver": OLD},
         )
         async with Plane(settings, clock=SystemClock(), rng=random.Random(6)) as plane:
             yield Skewed(plane, settings.data_dir)
