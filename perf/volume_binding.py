@@ -91,7 +91,7 @@ def pods_of(mix: str, cluster: Cluster) -> Iterator[PodInfo]:
 
 def taken_ms(nodes: int, mix: str, reservation: str, count: int) -> list[float]:
     """VolumeBinding's part of each decision, ascending."""
-    pool_fit = "Guaranteed" if mix == "guaranteed" else "Possible"
+    pool_fit = "Guaranteed" if mix == "guaranteed" else "Prefer"
     profiles = parse(storage_configuration(reservation=reservation, poolFit=pool_fit), source="perf").profiles
     own = OwnTime(VolumeBinding.name)
     hooks = EngineHooks(plugin_times=lambda: own)
