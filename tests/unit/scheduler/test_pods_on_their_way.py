@@ -187,3 +187,13 @@ async def test_a_burst_that_is_cut_off_before_any_nomination_keeps_its_nodes():
             rig.provision(f"db-{number}")
         await rig.settle(5.0)
         assert rig.bound == {f"default/db-{number}": f"db-{number}" for number in range(10)}
+
+
+async def test_of_two_pods_that_are_expected_on_a_node_the_one_whose_volume_is_made_there_goes_first():
+    """The other was nominated there once, went elsewhere in the first scheduler's plans, and kept its nomination."""
+    rig = Rig(*STORAGE, node("a", cpu="1"), capacity("fast", "a", "100Gi"), claim("other"), selected("data", "a"))
+    rig.add(pod_with("other", "other", cpu="1", status={"nominatedNodeName": "a"}))
+    rig.add(pod_with("web", "data", cpu="1", status={"nominatedNodeName": "a"}))
+    async with rig.running():
+        await rig.settle(2.0)
+        assert rig.cluster.node_of(pod("web").metadata.uid) == "a" and not rig.claim("other").selected_node

@@ -40,22 +40,27 @@ class ExpectedNodes:
         self._is_assumed = is_assumed
         self._reads_claims = reads_claims
         self._waiting: dict[Key, set[str]] = {}  # the uids of pods, by claim
-        queue.nominator.told = self.told
+        queue.nominator.told, queue.nominator.is_selected = self.told, self.is_selected
 
     def told(self, pod: Pod) -> str:
         """The node that the API says; "" for none."""
         nominated = pod.status.nominated_node_name
         if not self._reads_claims or not pod.spec.volumes:
             return nominated
-        claims = [
-            claim
-            for key in claims_named(None, pod)
-            if (claim := self._storage.claims.api(key)) is not None
-            and claim.selected_node
-            and not claim.metadata.is_terminating
-        ]
+        claims = self._claims(pod)
         selected = _only(claim.selected_node for claim in claims if not claim.is_bound)
         return selected or nominated or _only(claim.selected_node for claim in claims if self._is_rebuilt(claim))
+
+    def is_selected(self, pod: Pod, node_name: str) -> bool:
+        """Whether one of its claims says this node, bound or not."""
+        if not self._reads_claims or not pod.spec.volumes:
+            return False
+        return any(claim.selected_node == node_name for claim in self._claims(pod))
+
+    def _claims(self, pod: Pod) -> list[PersistentVolumeClaim]:
+        """Those with a selected-node."""
+        found = (self._storage.claims.api(key) for key in claims_named(None, pod))
+        return [each for each in found if each is not None and each.selected_node and not each.metadata.is_terminating]
 
     def _is_rebuilt(self, claim: PersistentVolumeClaim) -> bool:
         volume = self._storage.volumes.api(claim.spec.volume_name) if claim.is_bound else None

@@ -11,9 +11,9 @@ nominated to a node, as if it ran there.
 
 A nomination holds what can still come true. Which pods are let go, and which may hold again, is for the queue and the
 engine to say (`ExpectedPods.let_go`); none is forgotten, for the field in the API is never cleared (KEP-5278). Among
-equals on one node the one that was nominated first goes first: the later ones leave room for it and it leaves none for
-them, so that they do not wait for each other in a circle. With `is_ordered` off every one leaves room for every other,
-as upstream has it.
+equals on one node those go first whose volumes are there or are being made there, and then the one that was nominated
+first: the later ones leave room for it and it leaves none for them, so that they do not wait for each other in a
+circle. With `is_ordered` off every one leaves room for every other, as upstream has it.
 
 A nomination may name a node that does not exist (yet). It is kept like any other and counts for nobody until the node
 appears. Nothing is kept for a pod that is gone, nor for a node that nobody is nominated to. Mirrors upstream's
@@ -45,6 +45,8 @@ class Nomination:
     """When it was first heard of here; who wrote it may have done so before."""
     holds: bool = True
     """Room is left for it. False from a refusal there until it may come true again."""
+    is_selected: bool = False
+    """Its volume was made there, or is being made: a claim says so."""
 
 
 _NOBODY: Final[dict[str, Nomination]] = {}
@@ -63,6 +65,8 @@ class Nominator:
     def __init__(self, clock: Clock, *, is_ordered: bool = False) -> None:
         self.told: Callable[[Pod], str] = lambda pod: pod.status.nominated_node_name
         """Where the API says that a pod is expected; "" for nowhere."""
+        self.is_selected: Callable[[Pod, str], bool] = lambda pod, node_name: False
+        """Whether a claim of the pod says that its volume was made on this node, or is being made."""
         self._clock = clock
         self._is_ordered = is_ordered
         self._by_node: dict[str, dict[str, Nomination]] = {}
@@ -77,12 +81,14 @@ class Nominator:
         before = self.get(pod)
         if before is not None and before.node == wanted:
             before.info, before.holds = PodInfo(pod), True
+            before.is_selected = self.is_selected(pod, wanted)
             return
         self.remove(pod)
         if wanted:
             info = PodInfo(pod)
             self._node_of[info.uid] = wanted
-            self._by_node.setdefault(wanted, {})[info.uid] = Nomination(info, wanted, self._clock.now())
+            nomination = Nomination(info, wanted, self._clock.now(), is_selected=self.is_selected(pod, wanted))
+            self._by_node.setdefault(wanted, {})[info.uid] = nomination
 
     def update(self, pod: Pod, was_told: str) -> bool:
         """The pod, or a claim of its, was changed in the API, whose word on where it is expected was `was_told`. If the
@@ -96,7 +102,7 @@ class Nominator:
             self.nominate(pod, told)
             return bool(told)
         if known is not None:
-            known.info = PodInfo(pod)
+            known.info, known.is_selected = PodInfo(pod), self.is_selected(pod, known.node)
         return False
 
     def remove(self, pod: Pod) -> None:
@@ -148,16 +154,20 @@ class Nominator:
     def ahead_of(self, pod: PodInfo) -> Iterator[tuple[str, PodInfo]]:
         """(node, pod expected there) for all that this pod has to leave room for: others, of its priority or higher.
 
-        On the node where it is expected itself, those of its priority that were nominated after it do not count.
+        On the node where it is expected itself, those of its priority that go after it do not count.
         """
         for node_name, expected in self._by_node.items():
-            comes_later = False
+            mine = expected.get(pod.uid) if self._is_ordered else None
+            is_later = False
             for uid, each in expected.items():
                 if uid == pod.uid:
-                    comes_later = self._is_ordered
+                    is_later = True
                     continue
+                goes_after = mine is not None and (
+                    is_later if each.is_selected == mine.is_selected else mine.is_selected
+                )
                 priority = each.info.priority
-                if each.holds and (priority > pod.priority or (priority == pod.priority and not comes_later)):
+                if each.holds and (priority > pod.priority or (priority == pod.priority and not goes_after)):
                     yield node_name, each.info
 
     def __iter__(self) -> Iterator[Nomination]:
