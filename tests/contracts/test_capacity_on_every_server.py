@@ -160,6 +160,29 @@ async def test_figures_say_whose_volumes_they_include(stage: Stage):
         assert told == ["", "u1"]
 
 
+async def test_a_controller_that_starts_says_that_its_figures_include_the_volumes_that_were_made_lately(stage: Stage):
+    """The one before it was killed: a scheduler that is told nothing would keep their room back for a minute."""
+    pools, a, b = await stage.storage_class(), await stage.node("a"), await stage.node("b")
+    place = {"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": [a]}]}
+    spec = {
+        "capacity": {"storage": "20Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": pools,
+        "claimRef": {"namespace": "default", "name": "data", "uid": "u1"},
+        "csi": {"driver": stage.ns, "volumeHandle": "v1"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [place]}},
+    }
+    await stage.client.create_doc(
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"{stage.ns}-pv"}, "spec": spec}
+    )
+    stage.driver.report(a, "80Gi")
+    stage.driver.report(b, "100Gi")
+    async with stage.controller():
+        found = await stage.until_published((a, "80Gi"), (b, "100Gi"))
+        told = sorted(each.metadata.annotations.get("tonnage.dev/included-claims", "") for each in found)
+        assert told == ["", "u1"]
+
+
 async def test_after_a_volume_was_rebuilt_elsewhere_its_new_place_and_its_class_are_asked_at_once(
     stage: Stage,
 ):

@@ -24,6 +24,7 @@ is put right after a second and not at the next poll, and after waiting for its 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,7 +42,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Key, OwnerReference
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.provisioner.capacity import objects
-from tonnage.provisioner.capacity.included_claims import IncludedClaims
+from tonnage.provisioner.capacity.included_claims import KEPT_S, IncludedClaims
 from tonnage.provisioner.capacity.metrics import Ages, Counts, register_ages, register_counts
 from tonnage.provisioner.capacity.objects import ReportedCapacity, WorkItem, key_of
 from tonnage.provisioner.capacity.published import PublishedCapacities
@@ -279,8 +280,23 @@ class CapacityController:
         self._confirmed_s = {key: at_s for key, at_s in self._confirmed_s.items() if key in self._wanted}
         for key, item in self._wanted.items():
             self._keys_by_segment.setdefault(item.segment, []).append(key)
+        self._note_known_volumes(self._wanted.keys() - before.keys())
         for key in sorted(before.keys() ^ self._wanted.keys()):
             self._work.add(key)
+
+    def _note_known_volumes(self, new: Set[Key]) -> None:
+        """Figures of objects that are new to us will include the volumes that exist: those that were made lately are
+        said so, for the provisioner that made them may have been killed before it could."""
+        now = self._clock.now()
+        for volume in self._volumes if new and self.settings.with_pools else ():
+            owner, places = volume.spec.claim_ref, segments_of_volume(volume)
+            created_at = volume.metadata.creation_timestamp
+            is_ours = volume.spec.csi is not None and volume.spec.csi.driver == self.driver_name
+            if owner is None or created_at is None or not is_ours or (now - created_at).total_seconds() > KEPT_S:
+                continue
+            for place in places:
+                for key in new & set(self._keys_about(volume.spec.storage_class_name, place)):
+                    self._included.note(key, owner.uid)
 
     async def _reconcile(self, key: Key) -> float | None:
         """Make the objects of one work item say what the driver reports; seconds until the next time."""
