@@ -412,6 +412,9 @@ async def test_a_volume_that_is_rebuilt_elsewhere_is_told_of_and_reserved_for(re
     ]
 
 
+BASES = ("static", "dynamic")
+
+
 async def test_a_reclassified_claim_is_told_of_once_though_its_pod_fits_nowhere():
     rig = Rig(
         storage_class(),
@@ -433,3 +436,21 @@ async def test_a_reclassified_claim_is_told_of_once_though_its_pod_fits_nowhere(
         "Volume of claim default/data is to be rebuilt on another node: node gone is out of use;"
         " no node fits its pod now"
     ]
+
+
+async def test_pods_are_counted_by_what_their_node_was_scored_by():
+    rig = Rig(
+        storage_class(),
+        driver(),
+        node("a"),
+        capacity("fast", "a", "100Gi"),
+        volume("pv-free", "10Gi", on="a"),
+        claim("old", "10Gi"),
+        claim("new", "20Gi"),
+        pod_with("takes-one", "old"),
+        pod_with("has-one-made", "new"),
+    )
+    async with rig.running():
+        await rig.settle()
+        scored = {basis: rig.metric("tonnage_volume_binding_scored_pods_total", basis=basis) for basis in BASES}
+    assert scored == {"static": 1.0, "dynamic": 1.0}

@@ -139,6 +139,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._scores = VolumeScores(shape) if shape and gates.StorageCapacityScoring else None
         self._fit: VolumeFit | None = None
         self._failures: Counter[str] = Counter()
+        self._scored: Counter[str] = Counter()
         self.reschedulings_total = 0
         """How many bound claims were reclassified, each counted once a node: what KEP-5925's metric counts."""
 
@@ -150,6 +151,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def counters(self) -> Iterable[PluginCounter]:
         told = "Bound claims whose volumes have to be rebuilt on another node (KEP-5925)."
         yield PluginCounter("volume_binding_rescheduling_events", told, self.reschedulings_total)
+        told = (
+            "Pods whose node was scored by storage (KEP-4049): static by the volumes they take there, dynamic by the "
+            "free capacity that their volumes are made of."
+        )
+        for basis in ("static", "dynamic"):
+            yield PluginCounter("tonnage_volume_binding_scored_pods", told, self._scored[basis], {"basis": basis})
         told = "Failures of VolumeBinding: predicate is its Filter, assume its Reserve, bind its PreBind."
         for operation in ("predicate", "assume", "bind"):
             times = self._failures[operation]
@@ -332,6 +339,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if plan.is_done:
             notes.plan = plan
             return SUCCESS
+        if self._scores is not None and (plan.static or any(each.capacity for each in plan.provisions)):
+            self._scored["static" if plan.static else "dynamic"] += 1
         in_turn = sequences_at(notes.fit, None if notes.is_plain else notes.demand, notes.provisioning, row)
         notes.plan = plan = plan._replace(sequences=in_turn) if in_turn else plan
         ledger = cluster.index(Ledger) if self.reservation is Reservation.LEDGER else None
