@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_scheduler_volumes_on_every_server import Stage, scheduler
+from test_scheduler_volumes_on_every_server import SELECTED_NODE, Stage, scheduler
 
 from tonnage.testing.api_servers import Api
 from tonnage.testing.http import Doc
@@ -77,6 +77,36 @@ def test_where_a_pod_goes_is_shown_while_it_waits_for_its_volume_and_at_no_other
         stage.eventually(lambda: stage.node_of("with-volume") == first)
     assert stage.told("plain", since) == [("", ""), ("", first)]
     assert stage.told("with-volume", since) == [("", ""), (first, ""), ("", first)]
+
+
+def test_in_a_burst_no_claim_has_its_node_before_its_pod_is_nominated_there(stage, api, tmp_path):
+    """By resource versions, which one server counts for all kinds together; also after the scheduler was killed."""
+    names = [f"db-{number}" for number in range(20)]
+    for letter in "abc":
+        stage.node(f"{stage.ns}-{letter}", "60Gi")
+    since = stage.now()
+    for name in names:
+        stage.claim(name, "1Gi")
+    for name in names[:15]:
+        stage.pod(name, name)
+    with pytest.raises(AssertionError, match="-9"), scheduler(api, tmp_path, stage.ns) as process:
+        stage.eventually(lambda: any(stage.selected(name) for name in names))
+        process.kill()
+    for name in names[15:]:
+        stage.pod(name, name)
+    with scheduler(api, tmp_path, stage.ns):
+        stage.eventually(lambda: all(stage.selected(name) for name in names))
+    nominated: dict[str, tuple[int, str]] = {}
+    for each in api.watch_to_the_end(f"{stage.pods}?watch=true&resourceVersion={since}"):
+        if node := each.object["status"].get("nominatedNodeName", ""):
+            nominated.setdefault(each.name, (int(each.object["metadata"]["resourceVersion"]), node))
+    selected: dict[str, tuple[int, str]] = {}
+    for each in api.watch_to_the_end(f"{stage.claims}?watch=true&resourceVersion={since}"):
+        if node := each.object["metadata"].get("annotations", {}).get(SELECTED_NODE, ""):
+            selected.setdefault(each.name, (int(each.object["metadata"]["resourceVersion"]), node))
+    assert nominated.keys() == selected.keys() == set(names)
+    for name in names:
+        assert nominated[name][0] < selected[name][0] and nominated[name][1] == selected[name][1]
 
 
 def test_a_preempted_pod_is_told_why_and_the_other_takes_its_place(stage, api, tmp_path):
