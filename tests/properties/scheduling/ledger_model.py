@@ -377,11 +377,20 @@ class LedgerModel:
         """Bytes by object and claim."""
         found = dict[str, dict[str, int]]()
         for key, record in self.records.items():
-            size = self._size(key)
+            size = self._size(key) if not self._rests(key) else None
             for each in self._with_siblings(self._objects(key)) if size is not None else ():
                 if size is not None and not self._is_shown(record, each):
                     found.setdefault(each.uid, {})[key] = size
         return found
+
+    def _rests(self, key: str) -> bool:
+        """The provisioner's last word on the claim, as it stands in the API, is that it cannot be made."""
+        record, storage = self.records[key], self.cluster.storage
+        told, event = storage.claims.api(key), storage.provisioning_failures.get(key.replace("/", "/said-of-"))
+        if record.is_made or record.is_rebuild or record.is_left_behind or told is None or event is None:
+            return False
+        is_sent = (told.uid, told.selected_node) == (record.uid, record.node)
+        return is_sent and event.involved_object.uid in ("", record.uid) and "InvalidArgument" in event.message
 
     def _size(self, key: str) -> int | None:
         storage, record = self.cluster.storage, self.records[key]

@@ -9,9 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from ledger_model import LedgerModel
-from reservation_world import TIMEOUT_S, TOPOLOGIES, World, pod_names, seldom
+from reservation_world import CLASS_OF, TIMEOUT_S, TOPOLOGIES, World, pod_names, seldom
 
 from examples_tried import tries
+from tonnage.objects.core_v1 import Event, ObjectReference
+from tonnage.objects.meta import StampedMeta
 from tonnage.objects.storage_v1 import CSIDriver, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -84,6 +86,25 @@ class LedgerMachine(World):
         self.storage.put(capacity("slow", name="o3", topology=TOPOLOGIES[where], free="9Gi", metadata={"uid": "o3"}))
         self.happened()
 
+    @rule(name=st.sampled_from(sorted(CLASS_OF)), code=st.sampled_from(["InvalidArgument", "Unavailable", "gone"]))
+    def provisioner_speaks(self, name: str, code: str) -> None:
+        """The last word on a claim: it cannot be made, not now, or nobody remembers what was said."""
+        now = self.storage.claims.get(f"default/{name}")
+        about = ObjectReference(
+            kind="PersistentVolumeClaim", namespace="default", name=name, uid=now.uid if now else ""
+        )
+        event = Event(
+            metadata=StampedMeta(namespace="default", name=f"said-of-{name}"),
+            involved_object=about,
+            reason="ProvisioningFailed",
+            message=f"rpc error: code = {code} desc = so it is",
+        )
+        if code == "gone":
+            self.storage.remove(event)
+        else:
+            self.storage.put(event)
+        self.happened()
+
     @rule()
     def expire(self) -> None:
         self.ledger.expire(self.clock.monotonic())
@@ -100,7 +121,12 @@ class LedgerMachine(World):
         for each in before.nodes:
             if each is not None:
                 self.cluster.put_node(each)
-        for one in (*api.classes.values(), *api.drivers.values(), *api.capacities.values()):
+        for one in (
+            *api.classes.values(),
+            *api.drivers.values(),
+            *api.capacities.values(),
+            *api.provisioning_failures.values(),
+        ):
             self.storage.put(one)
         for known in list(api.claims):
             told = api.claims.api(known.key)

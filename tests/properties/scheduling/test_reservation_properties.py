@@ -31,7 +31,7 @@ class ReservationsModel:
         self.cluster = cluster
         self.records: dict[str, ReservationRecord] = {}
         self.volumes_before: set[str] = set()
-        self.ended = {"refresh": 0, "failure": 0, "deletion": 0, "timeout": 0}
+        self.ended = {"refresh": 0, "failure": 0, "deletion": 0, "timeout": 0, "refusal": 0}
 
     def look(self) -> None:
         storage = self.cluster.storage
