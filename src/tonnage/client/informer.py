@@ -40,7 +40,7 @@ from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, Lines
 from tonnage.client.stream_progress import StreamProgress
 from tonnage.deadline import within
-from tonnage.errors import ApiError, Expired, Gone, TonnageError
+from tonnage.errors import ApiError, Expired, Forbidden, Gone, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.codec import Bookmark, Change, WatchFailure
 from tonnage.objects.decode_errors import Unreadable
@@ -80,10 +80,12 @@ class Informer(Cache[T]):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        is_optional: bool = False,
         watch_list: bool = True,
         first_retry_s: float = 0.8,
         max_retry_s: float = 30.0,
     ) -> None:
+        """`is_optional`: nobody waits for a resource that the server refuses; it has no objects until it is allowed."""
         super().__init__(cls)
         self._is_namespaced = resource_of(cls).namespaced
         self.last_failure: TonnageError | None = None
@@ -100,6 +102,7 @@ class Informer(Cache[T]):
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
+        self._is_optional = is_optional
         self._watch_list = watch_list
         self._resource_version = ""
         self._received = 0  # events of the present stream that were news
@@ -197,6 +200,9 @@ class Informer(Cache[T]):
             _log.info("The state is fetched anew", resource=self.name, reason=failure.message)
         else:
             _log.warning("Cannot follow", resource=self.name, error=failure.message)
+        if self._is_optional and isinstance(failure, Forbidden | NotFound):
+            self._synced.set()
+            self._fetched.set()
         if isinstance(failure, ApiError):
             # A version that is refused will not get better: the server has forgotten it, or never had it.
             too_large = any(cause.reason == "ResourceVersionTooLarge" for cause in failure.causes)

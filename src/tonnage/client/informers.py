@@ -50,7 +50,13 @@ class Informers:
         self._is_started = False
 
     def of(
-        self, cls: type[T], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+        self,
+        cls: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        is_optional: bool = False,
     ) -> Informer[T]:
         """The informer of these objects: the same one for whoever asks. One that comes late is started at once."""
         asked = (cls, namespace, label_selector, field_selector)
@@ -62,6 +68,7 @@ class Informers:
                 namespace=namespace,
                 label_selector=label_selector,
                 field_selector=field_selector,
+                is_optional=is_optional,
             )
             if self._is_started:
                 informer.start()

@@ -108,7 +108,7 @@ class Program:
         self.informers = Informers(client)
         of: Any = self.informers.of
         for kind in READ_KINDS:
-            of(kind.cls, field_selector=kind.field_selector).add_handlers(
+            of(kind.cls, field_selector=kind.field_selector, is_optional=kind.is_told).add_handlers(
                 on_add=self.engine.add, on_update=self.engine.update, on_delete=self.engine.delete
             )
         newest = self.informers.of(Pod, field_selector=LIVE_PODS).get

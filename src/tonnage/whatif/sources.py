@@ -248,7 +248,8 @@ async def _listed_at(client: Client, kind: ReadKind, at: str) -> ObjectList[Obje
 async def _listed(client: Client, kind: ReadKind, at: str) -> ObjectList[Object] | TonnageError:
     try:
         # Pods that have ended are asked about too; of other kinds nobody looks at what a decision cannot see.
-        return await client.list(kind.cls, at=at, field_selector="" if kind.is_needed else kind.field_selector)
+        selected = "" if kind.is_needed else kind.field_selector
+        return await client.list(kind.cls, at="" if kind.is_told else at, field_selector=selected)
     except (Forbidden, NotFound) as exc:
         if kind.is_needed:
             raise

@@ -414,6 +414,17 @@ async def test_a_refusal_is_tried_again_and_remembered(world):
     assert world.informer.is_synced
 
 
+async def test_nobody_waits_for_an_optional_resource_that_is_refused_and_it_is_followed_once_allowed(world):
+    world.put("a")
+    world.server.refuse_next = [Refused(403, "Forbidden", "configmaps is forbidden") for _ in range(3)]
+    world.informer = Informer(world.client, ConfigMap, is_optional=True)
+    world.informer.start()
+    await world.run(0.1)
+    assert world.informer.is_synced and len(world.informer) == 0
+    await world.run(30.0)
+    assert len(world.informer) == 1
+
+
 NAMES = st.sampled_from("abc")
 ACTS = st.lists(
     st.one_of(

@@ -10,7 +10,7 @@ import pytest
 from tonnage.clock import VirtualClock
 from tonnage.errors import Expired, Forbidden, TonnageError, Unauthorized
 from tonnage.objects.codec import ObjectList
-from tonnage.objects.core_v1 import Namespace, Node, PersistentVolumeClaim, Pod, Service
+from tonnage.objects.core_v1 import Event, Namespace, Node, PersistentVolumeClaim, Pod, Service
 from tonnage.objects.meta import Object
 from tonnage.scheduling.engine.kinds import ReadKind
 from tonnage.testing.builders import node, pod
@@ -86,6 +86,12 @@ async def test_all_kinds_are_read_as_of_one_moment():
     objects, unlisted, at = await listed(client, KINDS)  # type: ignore[arg-type]
     assert (objects, unlisted, at) == ([], {}, "10"), "the pod came later, and so did its claim"
     assert client.asked[0] == ("Node", "") and {at for _, at in client.asked[1:]} == {"10"}
+
+
+async def test_kinds_that_a_server_may_keep_elsewhere_are_read_as_they_are_now():
+    client = MovingClient()
+    await listed(client, [ReadKind(Node), ReadKind(Event, is_told=True), ReadKind(Pod)])  # type: ignore[arg-type]
+    assert client.asked == [("Node", ""), ("Event", ""), ("Pod", "10")]
 
 
 async def test_a_server_that_cannot_list_an_older_moment_is_read_as_it_is():

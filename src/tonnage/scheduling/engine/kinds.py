@@ -31,6 +31,9 @@ class ReadKind(NamedTuple):
     """Without objects of this kind there is nothing to decide; without others a decision is right for most pods."""
     field_selector: str = ""
     """Which of its objects a decision can see; empty for all."""
+    is_told: bool = False
+    """Its objects are told to people first: a role may leave them out, and an API server may keep them in a store of
+    their own, so that their resourceVersions do not compare with those of other kinds."""
 
 
 READ_KINDS: Final[tuple[ReadKind, ...]] = (
@@ -42,5 +45,5 @@ READ_KINDS: Final[tuple[ReadKind, ...]] = (
         for cls in (Namespace, PodDisruptionBudget, Service, ReplicaSet, StatefulSet, ReplicationController)
     ),
     *(ReadKind(cls) for cls in STORAGE_KINDS),
-    ReadKind(Event, field_selector=PROVISIONING_FAILURES),
+    ReadKind(Event, field_selector=PROVISIONING_FAILURES, is_told=True),
 )

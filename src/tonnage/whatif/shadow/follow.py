@@ -50,11 +50,11 @@ class Following:
         """Every informer, and whether nothing can be done without it."""
         for kind in READ_KINDS:
             informer: Informer[Any] = Informer(self._client, kind.cls, field_selector=kind.field_selector)
-            changed = partial(self._changed, informer.progress)
-            self._judged_by.append(informer)
-            informer.add_handlers(
-                on_add=partial(changed, None), on_update=changed, on_delete=partial(self._gone, informer.progress)
-            )
+            changed = partial(self._changed, None if kind.is_told else informer.progress)
+            gone = partial(self._gone, None if kind.is_told else informer.progress)
+            informer.add_handlers(on_add=partial(changed, None), on_update=changed, on_delete=gone)
+            if not kind.is_told:
+                self._judged_by.append(informer)
             yield informer, kind.is_needed
         for reason in TOLD_BY_EVENTS:
             events = Informer(self._client, Event, field_selector=f"reason={reason}")
@@ -64,14 +64,18 @@ class Following:
         failed.add_handlers(on_add=self._failed)
         yield failed, False
 
-    def _changed(self, progress: StreamProgress, old: Object | None, new: Object | None) -> None:
-        self._order.put(
-            progress,
-            lambda is_judged: self._shadow.changed(old, new, is_judged=is_judged),
-            lambda: self._shadow.is_lacking(old, new),
-        )
+    def _changed(self, progress: StreamProgress | None, old: Object | None, new: Object | None) -> None:
+        """`progress` of the watch that tells it; None for a kind whose versions do not compare with the others'."""
 
-    def _gone(self, progress: StreamProgress, old: Object) -> None:
+        def tell(is_judged: bool) -> None:
+            self._shadow.changed(old, new, is_judged=is_judged)
+
+        if progress is None:
+            self._order.put_last(tell)
+        else:
+            self._order.put(progress, tell, lambda: self._shadow.is_lacking(old, new))
+
+    def _gone(self, progress: StreamProgress | None, old: Object) -> None:
         self._changed(progress, old, None)
 
     # Events may be kept in a store of their own, with versions of its own; and both of these are about a decision that
