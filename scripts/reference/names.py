@@ -34,6 +34,12 @@ ANNOTATIONS = [
         "uids of claims whose volumes, made lately, its figures are known to include; mode Ledger lets go of these at once",
     ),
     Name(
+        "tonnage.dev/provisioning-refused",
+        "PersistentVolumeClaim",
+        "`tonnage provisioner`",
+        "why its volume cannot be made, and on which node, where no room would help; no room is kept back for it meanwhile",
+    ),
+    Name(
         "tonnage.dev/run-seconds",
         "Pod of a Job",
         "people, in the Job's pod template",

@@ -101,6 +101,9 @@ def documents(namespace: str) -> list[Doc]:
          "spec": {**CLAIM, "storageClassName": "dump", "volumeName": "dump-volume"}},
         {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "dump-attachment"},
          "spec": {"attacher": "st.example", "nodeName": "dump-1", "source": {"persistentVolumeName": "dump-volume"}}},
+        {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "data.refused", **names},
+         "involvedObject": {"kind": "PersistentVolumeClaim", "name": "data", **names},
+         "type": "Warning", "reason": "ProvisioningFailed", "message": "rpc error: code = InvalidArgument desc = no"},
     ]  # fmt: skip
 
 

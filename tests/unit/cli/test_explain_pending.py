@@ -106,9 +106,9 @@ def test_a_pod_that_is_stuck_half_made_names_the_claim_that_can_go():
         pod_with("db", "data", "log", metadata=born),
     )
     assert messages(answer) == [
-        "1 pod waits for 20Gi of class fast on a. Claim default/data has a volume on a that was made for this pod and "
-        "never used, and no room for default/log is left there: delete default/data (kubectl delete pvc -n default "
-        "data), and the pod may go elsewhere."
+        "1 pod waits for 20Gi of class fast on a. Claim default/data has a new volume on a that no pod uses, and no "
+        "room for default/log is left there: if nothing was written to it, delete default/data (kubectl delete pvc -n "
+        "default data), and the pod may go elsewhere."
     ]
 
 

@@ -16,8 +16,8 @@ from tonnage.testing.storage_builders import attachment, capacity, claim, pod_wi
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 TOLD = (
-    "Claim default/data has a volume on a that was made for this pod and never used, and no room for default/log is "
-    "left there: delete default/data (kubectl delete pvc -n default data), and the pod may go elsewhere."
+    "Claim default/data has a new volume on a that no pod uses, and no room for default/log is left there: if nothing "
+    "was written to it, delete default/data (kubectl delete pvc -n default data), and the pod may go elsewhere."
 )
 
 

@@ -1,11 +1,13 @@
 """A pod that is stuck half-made: a volume was made for it on a node that has no room for the others. One sentence.
 
-    0/3 nodes are available: … Claim shop/data has a volume on node-1 that was made for this pod and never used, and no
-    room for shop/log is left there: delete shop/data (kubectl delete pvc -n shop data), and the pod may go elsewhere.
+    0/3 nodes are available: … Claim shop/data has a new volume on node-1 that no pod uses, and no room for shop/log is
+    left there: if nothing was written to it, delete shop/data (kubectl delete pvc -n shop data), and the pod may go
+    elsewhere.
 
-A volume counts as never used only where nothing speaks against it: it was made after its pod was, no pod on a node has
-its claim, and it is attached nowhere. A pod that a controller made anew finds volumes that are older than itself, and
-those may have contents: nothing is said of them.
+A volume counts as new if it was made after its pod was created; no pod on a node has its claim, and it is attached
+nowhere. A pod that a controller made anew finds volumes that are older than itself, and those may have contents:
+nothing is said of them. Objects tell their age in whole seconds, and a pod that shared the claim may have ended: so the
+sentence leaves it to people whether something was written.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.demand import Demand
 from tonnage.scheduling.volumes.migrated_affinity import reachable
 
-_SENTENCE = re.compile(r"Claims? \S+ .*?made for this pod and never used.*?and the pod may go elsewhere\.")
+_SENTENCE = re.compile(r"Claims? \S+ .*?that no pod uses.*?and the pod may go elsewhere\.")
 
 
 def half_made(cluster: Cluster, pod: PodInfo, demand: Demand, full_rows: npt.NDArray[np.intp]) -> str:
@@ -38,10 +40,10 @@ def half_made(cluster: Cluster, pod: PodInfo, demand: Demand, full_rows: npt.NDA
         return ""
     names, node = " and ".join(unused), cluster.name(row)
     deletions = "; ".join(f"kubectl delete pvc -n {key.split('/')[0]} {key.split('/')[1]}" for key in unused)
-    has = "Claim {} has a volume" if len(unused) == 1 else "Claims {} have volumes"
+    has, it = ("Claim {} has a new volume", "it") if len(unused) == 1 else ("Claims {} have new volumes", "them")
     return (
-        f"{has.format(names)} on {node} that was made for this pod and never used, and no room for "
-        f"{', '.join(waiting)} is left there: delete {names} ({deletions}), and the pod may go elsewhere."
+        f"{has.format(names)} on {node} that no pod uses, and no room for {', '.join(waiting)} is left there: "
+        f"if nothing was written to {it}, delete {names} ({deletions}), and the pod may go elsewhere."
     )
 
 
@@ -52,7 +54,7 @@ def half_made_in(message: str) -> str:
 
 
 def _unused(cluster: Cluster, pod: PodInfo, demand: Demand, row: int) -> Iterator[Key]:
-    """The pod's bound claims that keep it on a row though nobody has used their volumes."""
+    """The pod's bound claims that keep it on a row though no pod uses their new volumes."""
     for claim, volume in demand.bound:
         if volume is not None and _is_only_on(cluster, volume, row) and _is_unused(cluster, pod, claim, volume):
             yield claim.key
