@@ -100,6 +100,12 @@ ANNOTATIONS = [
         "its volume is to be rebuilt on this node; means something while it equals the selected node and the volume's node affinity is unset, and is never taken off ([why](../decisions/011-volumes-on-their-way.md))",
     ),
     Name(
+        "tonnage.dev/volume-home",
+        "PersistentVolume",
+        "a driver that rebuilds volumes: the reference driver, yours",
+        "the node that has its contents; written in the patch that unsets the node affinity, and means something only while that is unset ([why](../decisions/011-volumes-on-their-way.md))",
+    ),
+    Name(
         "tonnage.dev/right",
         "Role, ClusterRole and their bindings",
         "the shipped role files",

@@ -7,6 +7,8 @@ is sent where its volume has no room, and none is failed for the node affinity o
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -92,8 +94,23 @@ def bound_anew(scene: Scene, size: str) -> str:
 
 def with_a_stale_annotation(scene: Scene, size: str) -> str:
     volume = of_an_immediate_class(scene, size)
-    scene.kubectl("annotate", "pvc", "data", f"{SELECTED_NODE}=node-2")
+    apply_an_old_manifest(scene)
     return volume
+
+
+def apply_an_old_manifest(scene: Scene) -> None:
+    """The claim says again what was true once."""
+    scene.kubectl("annotate", "--overwrite", "pvc", "data", f"{SELECTED_NODE}=node-2")
+
+
+def restart_the_scheduler(scene: Scene) -> None:
+    """Kill it, and wait until the next one has tried the pod that waits."""
+    before = scene.up.log("scheduler").count("Unable to schedule pod")
+    os.kill(scene.up.pid("scheduler"), signal.SIGKILL)
+    scene.until(
+        "the next scheduler to try the pod",
+        lambda: scene.up.log("scheduler").count("Unable to schedule pod") > before or None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,9 +136,12 @@ def test_a_volume_whose_claim_does_not_say_where_it_is_goes_only_where_it_has_ro
     other = ({"node-1", "node-4"} - {home}).pop()
     scene.kubectl("drain", home, "--timeout", "30s")
     scene.until(f"web to run on {other}", lambda: runs_on(other))
-    # There is nowhere to go from here: a drain that is called off ends where it began.
+    # There is nowhere to go from here: a drain that is called off ends where it began, whoever schedules, and whatever
+    # the claim says.
+    apply_an_old_manifest(scene)
     scene.kubectl("drain", other, "--timeout", "30s")
     scene.until("web to wait", lambda: any("nodeName" not in each["spec"] for each in scene.pods("app=web")))
+    restart_the_scheduler(scene)
     scene.kubectl("uncordon", other)
     scene.until(f"web to run on {other} again", lambda: runs_on(other))
     assert placements(scene) == {("sent to", home), ("sent to", other)}

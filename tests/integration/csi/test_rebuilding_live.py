@@ -137,6 +137,12 @@ class Stage:
         affinity: Doc | None = found["spec"].get("nodeAffinity")
         return affinity
 
+    async def home(self, name: str) -> str | None:
+        """Where the driver says that a volume without affinity is."""
+        found = await self.client.get_doc(PersistentVolume, f"pv-{name}")
+        home: str | None = found["metadata"].get("annotations", {}).get("tonnage.dev/volume-home")
+        return home
+
     async def until_affinity(self, name: str, wanted: Doc | None) -> None:
         await eventually_async(lambda: self.affinity(name), holds=lambda found: found == wanted)
 
@@ -214,6 +220,7 @@ async def test_a_drained_node_lets_its_volume_go_and_the_next_node_has_all_of_it
 
         await stage.cordon("node-1")
         await stage.until_affinity("data", None)
+        assert await stage.home("data") == "node-1"
         # The pod still runs on node-1, and keeps its volume.
         assert (seen / "word").read_text() == "tonnage"
         with pytest.raises(CsiError) as raised:
@@ -228,6 +235,7 @@ async def test_a_drained_node_lets_its_volume_go_and_the_next_node_has_all_of_it
         assert ((await staged(stage, volume_id, "node-2")) / "word").read_text() == "tonnage"
         await stage.until_affinity("data", confined_to("node-2"))
         told = await stage.until_events("pv-data", "AffinityUnset", "VolumeRebuilt", "AffinitySet")
+        assert await stage.home("data") is None
         assert [note for _, note in told] == [
             'Node "node-1" is unschedulable; the volume may be rebuilt elsewhere',
             'The volume was rebuilt on node "node-2"; it was on node "node-1"',

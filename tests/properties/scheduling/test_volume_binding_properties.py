@@ -74,6 +74,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
+        self.homes = random.Random(seed)
         unit = self.rng.choice(UNITS)
         self.sizes, self.rooms = [f"{size}{unit}" for size in SIZES], [f"{room}{unit}" for room in ROOMS]
         self.cluster = add_indexes(Cluster())
@@ -91,7 +92,6 @@ class World:
         """Volumes with the nodes where they did not arrive."""
         self.attached: dict[str, tuple[str, str]] = {}
         """By attachment that succeeded, its volume and node."""
-        self.last: dict[str, PersistentVolume | str] = {}
         """By volume without affinity, how it was confined last or where it was attached last."""
         self.users: dict[str, tuple[str, str]] = {}
         """Living pods by name, each with the claim that it mounts and its node."""
@@ -242,6 +242,7 @@ class World:
                         claim=f"default/{name}",
                         affinity=self.affinity(),
                         class_name="fast",
+                        metadata=self.told_home(),
                     )
                 )
         elif kind < 0.55:
@@ -252,6 +253,11 @@ class World:
         modes = rng.choice((["ReadWriteOnce"], ["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]))
         class_name = "fast" if kind < 0.3 and rng.random() < 0.7 else rng.choice(CLASSES)
         self.cluster.storage.put(claim(name, size, class_name=class_name, modes=modes, **options))
+
+    def told_home(self) -> dict[str, Any]:
+        """Where a driver says that a volume is; now and then it does not say."""
+        home = self.homes.choice((*NODES, "gone", ""))
+        return {"annotations": {twins.VOLUME_HOME: home}} if home else {}
 
     def put_volume(self) -> None:
         rng = self.rng
@@ -265,12 +271,7 @@ class World:
         self.put_made(made)
 
     def put_made(self, made: PersistentVolume) -> None:
-        before = self.cluster.storage.volumes.get(made.name)
         self.cluster.storage.put(made)
-        if made.spec.node_affinity.required is not None:
-            self.last.pop(made.name, None)
-        elif before is not None and before.spec.node_affinity.required is not None:
-            self.last[made.name] = before
         if made.spec.node_affinity.required is not None:
             self.refused -= {each for each in self.refused if each[0] == made.name}
             owner = made.spec.claim_ref
@@ -282,7 +283,6 @@ class World:
 
     def remove_volume(self, name: str) -> None:
         self.cluster.storage.remove(volume(name))
-        self.last.pop(name, None)
         self.refused -= {each for each in self.refused if each[0] == name}
 
     def put_user(self) -> None:
@@ -301,9 +301,7 @@ class World:
         rng, storage = self.rng, self.cluster.storage
         name, where = rng.choice([f"of-{each}" for each in CLAIMS]), rng.choice(NODES)
         known = storage.volumes.get(name)
-        was_attached = self.attached.pop(f"{name}-{where}", None) is not None
-        if was_attached and known is not None and known.spec.node_affinity.required is None:
-            self.last[name] = where
+        self.attached.pop(f"{name}-{where}", None)
         if rng.random() < 0.3:
             storage.remove(attachment(f"{name}-{where}", name, where))
             return
@@ -478,7 +476,6 @@ class World:
             promised,
             self.refused,
             list(self.attached.values()),
-            self.last,
             self.users.values(),
         )
 

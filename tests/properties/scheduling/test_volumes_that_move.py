@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from itertools import count
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from examples_tried import tries
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
+from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -158,8 +160,8 @@ class Story(InformedEngine):
     def restart(self) -> None:
         """What was made meanwhile and is in no figure yet cannot be known to a scheduler that starts.
 
-        Nor can it be known that a volume was elsewhere since it was sent to a node, or refused by attachments that are
-        gone: while there are such, nobody starts it anew.
+        Nor can it be known that a volume was elsewhere since it was sent to a node by its mark, or refused by
+        attachments that are gone: while there are such, nobody starts it anew.
         """
         if self.missed:
             return
@@ -179,14 +181,16 @@ class Story(InformedEngine):
 
     def show(self, name: str, *, is_free: bool = False) -> None:
         """Write a volume as it is: confined to its home, or free to move."""
-        made_at = {"creationTimestamp": rfc3339(self.clock.now())}
+        made_at: dict[str, Any] = {"creationTimestamp": rfc3339(self.clock.now())}
         known = self.objects.get((PersistentVolume, f"pv-{name}"))
         if known is not None and known.metadata.creation_timestamp is not None:
             made_at = {"creationTimestamp": rfc3339(known.metadata.creation_timestamp)}
         on = None if is_free else self.home[name]
-        if on is not None and on != self.claim(name).selected_node:
+        known_claim = self.claim(name)
+        if on is not None and on != known_claim.selected_node == known_claim.rebuild_target:
             self.missed.add(name)
-        self.put(volume(f"pv-{name}", f"{self.sizes[name]}Gi", on=on, claim=f"default/{name}", metadata=made_at))
+        metadata = {**made_at, "annotations": {VOLUME_HOME: self.home[name]}} if is_free else made_at
+        self.put(volume(f"pv-{name}", f"{self.sizes[name]}Gi", on=on, claim=f"default/{name}", metadata=metadata))
 
     def work(self, name: str, *, may_refuse: bool) -> None:
         """Get to one claim: make its volume, or rebuild it where its pods are."""
@@ -257,8 +261,6 @@ class Story(InformedEngine):
             return
         selected = self.rng.choice(["", *NODES])
         self.put(claim(name, str(known.requested), volume=known.spec.volume_name, selected_node=selected))
-        if selected:
-            self.missed.add(name)
         self.met.add("stale" if selected else "no node")
 
     def delete_pod(self, name: str) -> None:

@@ -29,6 +29,7 @@ POOLS = "tonnage.dev/available-capacities"
 REBUILDING = "tonnage.dev/volume-rebuilding"
 GROUP = "tonnage.dev/capacity-group"
 REBUILD_TARGET = "tonnage.dev/rebuild-target"
+VOLUME_HOME = "tonnage.dev/volume-home"
 ZERO = Quantity.from_int(0)
 
 Shape = tuple[tuple[int, int], ...]
@@ -61,8 +62,6 @@ class Seen:
     """Volumes and nodes that they could not be attached to."""
     attached: Collection[tuple[str, str]] = ()
     """Volumes and nodes that they are attached to."""
-    last: Mapping[str, PersistentVolume | str] = field(default_factory=dict)
-    """By volume without affinity, itself as it was last confined, or the node that it was last attached to."""
     users: Collection[tuple[str, str]] = ()
     """Claims that living pods mount, and the nodes those are on."""
 
@@ -160,11 +159,8 @@ def home_of(seen: Seen, claim: PersistentVolumeClaim, volume: PersistentVolume) 
     has_arrived_not = (volume.name, selected) in seen.refused
     if selected and not has_arrived_not and claim.metadata.annotations.get(REBUILD_TARGET) == selected:
         return selected
-    last = seen.last.get(volume.name)
-    if isinstance(last, str):
-        return last
-    if last is not None and (found := confined_to(seen, last, selected)) is not None:
-        return found
+    if told := volume.metadata.annotations.get(VOLUME_HOME, ""):
+        return told
     return "" if has_arrived_not else selected
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tonnage.driver.rebuilding.affinity import Change, change_for, confined_to, pod_elsewhere
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, PersistentVolume, is_out_of_use
+from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
 from tonnage.testing.builders import Doc, node, pod
 from tonnage.testing.storage_builders import pod_with, volume
 
@@ -20,16 +21,19 @@ OUT_OF_SERVICE = node(
 )
 
 
-def at(affinity: Doc | None) -> PersistentVolume:
-    return volume("pv", spec={} if affinity is None else {"nodeAffinity": affinity})
+def at(affinity: Doc | None, home: str | None = None) -> PersistentVolume:
+    said = {"annotations": {VOLUME_HOME: home}} if home else {}
+    return volume("pv", metadata=said, spec={} if affinity is None else {"nodeAffinity": affinity})
 
 
-ON_1, ON_2, FREE = at(confined_to("node-1")), at(confined_to("node-2")), at(None)
-SET = Change(confined_to("node-1"), "AffinitySet", 'The volume is on node "node-1", and pods that use it go there')
+ON_1, ON_2, FREE = at(confined_to("node-1")), at(confined_to("node-2")), at(None, "node-1")
+SET = Change(
+    confined_to("node-1"), None, "AffinitySet", 'The volume is on node "node-1", and pods that use it go there'
+)
 
 
 def unset(why: str) -> Change:
-    return Change(None, "AffinityUnset", f"{why}; the volume may be rebuilt elsewhere")
+    return Change(None, "node-1", "AffinityUnset", f"{why}; the volume may be rebuilt elsewhere")
 
 
 @pytest.mark.parametrize("found", [ON_1, ON_2], ids=["as it was", "stale"])
@@ -43,6 +47,14 @@ def test_a_volume_that_may_go_anywhere_is_left_so_while_its_home_takes_no_pods()
     assert change_for(FREE, "node-1", CORDONED) is None
     assert change_for(FREE, "node-1", None) is None
     assert change_for(FREE, "node-1", OUT_OF_SERVICE) is None
+
+
+@pytest.mark.parametrize("said", [None, "node-2"], ids=["untold", "it moved while it was free"])
+def test_a_volume_that_may_go_anywhere_says_where_it_is(said: str | None) -> None:
+    change = change_for(at(None, said), "node-1", CORDONED)
+    assert change == unset('Node "node-1" is unschedulable')
+    assert change.patch == {"metadata": {"annotations": {VOLUME_HOME: "node-1"}}, "spec": {"nodeAffinity": None}}
+    assert SET.patch["metadata"] == {"annotations": {VOLUME_HOME: None}}
 
 
 def test_a_home_that_takes_pods_again_has_its_volume_back() -> None:
@@ -86,7 +98,7 @@ def test_what_was_written_needs_no_further_change(affinity: Doc | None, home: st
     found: Node | None = None if gone else node(home, unschedulable=cordoned)
     change = change_for(at(affinity), home, found)
     if change is not None:
-        assert change_for(at(change.affinity), home, found) is None
+        assert change_for(at(change.affinity, change.home), home, found) is None
     # In the end it is confined to its home exactly if the home takes pods.
     final = affinity if change is None else change.affinity
     assert final == (None if is_out_of_use(found) else confined_to(home))

@@ -8,8 +8,10 @@
                            or it was sent where there is no room
 
 Out of use is a node that is gone, cordoned, or out of service by a person's word (the taint out-of-service).
-The home is where the contents are, which only the driver knows. So one rule serves every moment: a node that is
-cordoned, one that takes pods again, a volume that has just been rebuilt, and a start after a death at any instant.
+The home is where the contents are, which only the driver knows: a volume without affinity has it in an annotation
+(tonnage.dev/volume-home), written in the same patch, so that the scheduler knows it too. So one rule serves every
+moment: a node that is cordoned, one that takes pods again, a volume that has just been rebuilt, and a start after a
+death at any instant.
 
 The second row is the race of a node that is cordoned and soon uncordoned: while the affinity was unset the scheduler
 may have sent a pod to another node. That cannot be taken back, and confining the volume to its old home again would
@@ -28,17 +30,23 @@ from dataclasses import dataclass
 
 from tonnage.driver.names import TOPOLOGY_KEY
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use
+from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
 from tonnage.objects.document import Doc
 from tonnage.objects.node_selectors import NodeSelector
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be written, why, and what people are told. `affinity` None unsets it."""
+    """What is to be written, why, and what people are told. `affinity` None unsets it, `home` None the annotation."""
 
     affinity: Doc | None
+    home: str | None
     reason: str
     note: str
+
+    @property
+    def patch(self) -> Doc:
+        return {"metadata": {"annotations": {VOLUME_HOME: self.home}}, "spec": {"nodeAffinity": self.affinity}}
 
 
 def change_for(volume: PersistentVolume, home: str, node: Node | None, placed_elsewhere: str = "") -> Change | None:
@@ -49,12 +57,14 @@ def change_for(volume: PersistentVolume, home: str, node: Node | None, placed_el
     required = volume.spec.node_affinity.required
     why_free = _why_free(home, node, placed_elsewhere)
     if node is None or why_free:
-        if required is None:
+        if required is None and volume.home == home:
             return None
-        return Change(None, "AffinityUnset", f"{why_free}; the volume may be rebuilt elsewhere")
+        return Change(None, home, "AffinityUnset", f"{why_free}; the volume may be rebuilt elsewhere")
     if required is not None and _admits(required, node):
         return None
-    return Change(confined_to(home), "AffinitySet", f'The volume is on node "{home}", and pods that use it go there')
+    return Change(
+        confined_to(home), None, "AffinitySet", f'The volume is on node "{home}", and pods that use it go there'
+    )
 
 
 def _why_free(home: str, node: Node | None, placed_elsewhere: str) -> str:

@@ -32,7 +32,6 @@ from tonnage.driver.rebuilding.affinity import Change, change_for, pod_elsewhere
 from tonnage.errors import Invalid, NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.core_v1.references import ObjectReference
-from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 
 PROGRAM: Final = "tonnage-csi-driver"
@@ -206,10 +205,8 @@ class RebuildController:
         return claim if claim.selected_node not in ("", home) else None
 
     async def _write(self, volume: PersistentVolume, change: Change) -> float | None:
-        patch: Doc = {
-            "metadata": {"uid": volume.uid, "resourceVersion": volume.metadata.resource_version},
-            "spec": {"nodeAffinity": change.affinity},
-        }
+        patch = change.patch
+        patch["metadata"] |= {"uid": volume.uid, "resourceVersion": volume.metadata.resource_version}
         try:
             await self._client.patch(PersistentVolume, volume.key, patch)
         except Invalid as exc:

@@ -49,6 +49,9 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 REBUILD_TARGET = "tonnage.dev/rebuild-target"
 """Annotation of a claim: its volume is to be rebuilt on this node (KEP-5925). It means something only while it equals
 the selected node and the volume's node affinity is unset, and is never taken off."""
+VOLUME_HOME = "tonnage.dev/volume-home"
+"""Annotation of a volume: the node that has its contents. Its driver writes it in the patch that unsets the node
+affinity, and it means something only while that is unset."""
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 """Annotation of a claim or a volume: its class, from before that was a field; where both are there, this one wins."""
 
@@ -134,6 +137,11 @@ class PersistentVolume(Object):
 
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+    @property
+    def home(self) -> str:
+        """The node that has its contents, as its driver says of a volume without node affinity; empty if not told."""
+        return self.metadata.annotations.get(VOLUME_HOME, "")
 
     @property
     def class_name(self) -> str:

@@ -6,7 +6,8 @@ use. The letter leaves holes; what is known of a volume closes them:
     selected-node    the node that was decided for last: the volume's home, if nothing below says otherwise
     the mark         tonnage.dev/rebuild-target, written with selected-node: that decision was a rebuild
     node affinity    unset while the volume may move; set again by the driver where it has arrived (KEP-5381)
-    its place        where it is attached, was attached last or was confined last (`attach/volume_places.py`)
+    its place        where it is attached (`attach/volume_places.py`); else what its driver said of it when it unset the
+                     affinity (tonnage.dev/volume-home)
 
 They are read like this, for volumes of drivers that rebuild:
 
@@ -19,7 +20,7 @@ They are read like this, for volumes of drivers that rebuild:
     unset                  needs no room on one node at most, and is rebuilt on every other:
                              attached somewhere          there
                              mark = selected-node        there: it is on its way, and the room was promised to it
-                             its last place is known     there
+                             its driver told its home    there
                              else                        on selected-node; without one, on no node
 
     A selected-node where it did not arrive (`attach/missed_targets.py`: refused, or elsewhere since) does not count.
@@ -113,15 +114,12 @@ def progress_of(cluster: Cluster, volume: PersistentVolume, node_name: str) -> P
 
 def _home_row(cluster: Cluster, claim: PersistentVolumeClaim, volume: PersistentVolume) -> int:
     """The row where a volume without affinity needs no room; -1 if its node is gone or not known."""
-    places, selected = cluster.index(VolumePlaces), claim.selected_node
-    if attached := places.attached_to(volume.name):
+    selected = claim.selected_node
+    if attached := cluster.index(VolumePlaces).attached_to(volume.name):
         return cluster.row_of.get(selected if selected in attached else min(attached), -1)
     is_missed = not selected or cluster.index(MissedTargets).has(volume.name, selected)
-    last = places.last_known(volume.name)
-    if last is not None and (is_missed or not is_on_its_way(claim, volume)):
-        row = cluster.row_of.get(last, -1) if isinstance(last, str) else _confined_row(cluster, last, selected)
-        if row is not None:
-            return row
+    if volume.home and (is_missed or not is_on_its_way(claim, volume)):
+        return cluster.row_of.get(volume.home, -1)
     return -1 if is_missed else cluster.row_of.get(selected, -1)
 
 

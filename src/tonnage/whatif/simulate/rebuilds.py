@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
-from tonnage.objects.core_v1.persistent_volume import PersistentVolumeSpec, VolumeNodeAffinity
+from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, PersistentVolumeSpec, VolumeNodeAffinity
 from tonnage.whatif.simulate.disks import Disk
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ class Rebuilds:
     _refused: dict[Disk, list[tuple[Pod, str, str, Done]]] = field(default_factory=dict)
     """Who looks again when a disk changes: the pod, its node, the volume."""
 
-    def set_free(self, volumes: list[PersistentVolume]) -> None:
+    def set_free(self, node_name: str, volumes: list[PersistentVolume]) -> None:
         """A node is out of use: its volumes whose driver rebuilds may be rebuilt anywhere (KEP-5925)."""
         for volume in volumes:
             if self.model.rebuilds(volume) and volume.spec.node_affinity.required is not None:
                 spec = msgspec.structs.replace(volume.spec, node_affinity=VolumeNodeAffinity())
-                self.model.objects.put(_renewed(volume, spec))
+                self.model.objects.put(_renewed(volume, spec, home=node_name))
 
     def confine(self, volume: PersistentVolume) -> None:
         """A volume's home takes pods again: it is confined to it, as before, unless it is on its way elsewhere."""
@@ -141,6 +141,9 @@ class Rebuilds:
             done()
 
 
-def _renewed(volume: PersistentVolume, spec: PersistentVolumeSpec) -> PersistentVolume:
-    metadata = msgspec.structs.replace(volume.metadata, resource_version="")
+def _renewed(volume: PersistentVolume, spec: PersistentVolumeSpec, *, home: str = "") -> PersistentVolume:
+    """The volume as its driver writes it; `home` is told of one that may move."""
+    others = {key: value for key, value in volume.metadata.annotations.items() if key != VOLUME_HOME}
+    annotations = {**others, VOLUME_HOME: home} if home else others
+    metadata = msgspec.structs.replace(volume.metadata, resource_version="", annotations=annotations)
     return msgspec.structs.replace(volume, metadata=metadata, spec=spec)

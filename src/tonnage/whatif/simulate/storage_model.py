@@ -318,7 +318,7 @@ class StorageModel:
 
     def set_free(self, node_name: str, volumes: list[PersistentVolume]) -> None:
         """A node is out of use; see `rebuilds`."""
-        self._moves.set_free(volumes)
+        self._moves.set_free(node_name, volumes)
 
     def confine(self, volume: PersistentVolume) -> None:
         self._moves.confine(volume)

@@ -11,7 +11,7 @@ import pytest
 from volume_rig import ELSEWHERE, FULL, Rig, Server
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
-from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET, SELECTED_NODE
+from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET, SELECTED_NODE, VOLUME_HOME
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
@@ -29,6 +29,11 @@ OUT_OF_USE = [
 
 def pv(**options: Any) -> PersistentVolume:
     return volume("pv-data", "20Gi", claim="default/data", **options)
+
+
+def freed_from(home: str) -> PersistentVolume:
+    """Its driver has unset the affinity, and said where the volume is."""
+    return pv(metadata={"annotations": {VOLUME_HOME: home}})
 
 
 def rig_with(*objects: Object, selected_node: str = "home", **settings: Any) -> Rig:
@@ -170,37 +175,46 @@ def test_an_affinity_that_confines_the_volume_says_where_it_is_without_selected_
 
 @pytest.mark.parametrize("selected_node", ["", "small", "never-was"], ids=["none", "stale", "stale and gone"])
 def test_an_attachment_tells_where_the_volume_is(selected_node: str):
-    rig = rig_with(attachment("va", "pv-data", "home"), selected_node=selected_node)
-    assert rig.nodes(WEB) == ["home", "large"]
-    # It stays there when it is detached.
-    rig.engine.delete(attachment("va", "pv-data", "home"))
+    rig = rig_with(attachment("va", "pv-data", "home"), freed_from("small"), selected_node=selected_node)
     assert rig.nodes(WEB) == ["home", "large"] and rig.reasons(WEB) == {"small": (FULL,)}
 
 
 @pytest.mark.parametrize("selected_node", ["", "small", "never-was"], ids=["none", "stale", "stale and gone"])
 @pytest.mark.parametrize("out", OUT_OF_USE)
-def test_a_volume_that_was_confined_is_where_it_was_when_its_affinity_is_unset(out: Node | None, selected_node: str):
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_volume_is_where_its_driver_said_when_it_unset_the_affinity(
+    out: Node | None, selected_node: str, is_restarted: bool
+):
     rig = rig_with(pv(on="home"), selected_node=selected_node)
     take_out_of_use(rig, out)
-    rig.put(pv())
+    rig.put(freed_from("home"))
+    if is_restarted:
+        rig.use()
     assert rig.nodes(WEB) == ["large"] and rig.reasons(WEB)["small"] == (FULL,)
     rig.put(node("home"))
     assert sorted(rig.nodes(WEB)) == ["home", "large"]
     assert rig.planned(WEB, "home") == {"data": "bound pv-data"}
 
 
-def test_where_it_is_attached_later_counts_more_than_where_it_was_confined():
-    rig = rig_with(pv(on="home"), selected_node="")
-    rig.put(pv(), attachment("va", "pv-data", "small"))
-    rig.engine.delete(attachment("va", "pv-data", "small"))
-    # Home would have to hold it anew, and has nothing left.
-    assert rig.nodes(WEB) == ["large", "small"] and rig.reasons(WEB) == {"home": (FULL,)}
+def test_a_volume_that_moves_on_while_it_is_free_is_where_its_driver_says_now():
+    rig = rig_with(freed_from("home"), WEB, selected_node="")
+    rig.put(node("large", taints=["busy:NoSchedule"]), node("home", taints=["busy:NoSchedule"]))
+    refuse(rig)
+    rig.put(freed_from("small"))
+    # Whoever waits is tried again. Home would have to hold it anew, and has nothing left.
+    assert place_next(rig) == "small"
+    assert rig.reasons(pod_with("other", "data"))["home"]
+
+
+def test_what_the_driver_said_counts_no_more_when_the_affinity_is_set_again():
+    rig = rig_with(pv(on="small", metadata={"annotations": {VOLUME_HOME: "home"}}), selected_node="home")
+    assert rig.nodes(WEB) == ["small"]
 
 
 def test_a_volume_that_was_refused_on_its_way_is_still_at_home():
     marked = {"annotations": {REBUILD_TARGET: "small"}}
     rig = rig_with(pv(on="home"), node("home", unschedulable=True))
-    rig.put(pv(), claim("data", "20Gi", volume="pv-data", selected_node="small", metadata=marked))
+    rig.put(freed_from("home"), claim("data", "20Gi", volume="pv-data", selected_node="small", metadata=marked))
     assert rig.nodes(WEB) == ["large", "small"]
     rig.put(attachment("va", "pv-data", "small", error="no pool has room"), node("home"))
     assert rig.nodes(WEB) == ["home", "large"] and rig.reasons(WEB) == {"small": (FULL,)}
@@ -214,7 +228,7 @@ def test_a_volume_on_its_way_that_is_still_attached_at_home_has_its_room_at_the_
     assert rig.nodes(WEB) == ["large"] and rig.nodes(rig.pod("db", "5Gi")) == ["small"]
 
 
-def test_an_affinity_that_named_several_nodes_tells_nothing_and_selected_node_does():
-    rig = rig_with(pv(on=["home", "small"]))
+def test_where_the_driver_does_not_say_it_selected_node_does():
+    rig = rig_with(pv(on="small"))
     rig.put(pv())
     assert rig.nodes(WEB) == ["home", "large"]
