@@ -202,7 +202,7 @@ class AnswerCache:
         scored_by = self._row_scores.by(cycle.skip_score, cycle.unshared)
         is_known = answer.scored_by == scored_by
         if not is_known:
-            answer.scored_by, answer.raw = scored_by, {}
+            answer.scored_by, answer.raw = None, {}  # until all of them have answered: one that raises is asked again
             answer.total.fill(UNFIT)
             answer.best.forget()
             rows: Rows = cluster.all_rows
@@ -223,7 +223,7 @@ class AnswerCache:
                 total = total + answer.node_answer.total[rows]
             answer.total[rows] = np.where(answer.passes[rows], total, UNFIT)
             answer.best.forget()
-        answer.scored_at = cluster.changes.tick
+        answer.scored_by, answer.scored_at = scored_by, cluster.changes.tick
 
     def _total_at(self, cycle: Cycle, answer: Answer, row: int) -> int:
         """What one row's total is now."""
@@ -246,7 +246,7 @@ class AnswerCache:
         cluster = cycle.cluster
         scored_by = self._node_scores.by(cycle.skip_score)
         if node_answer.scored_by != scored_by:
-            node_answer.scored_by, node_answer.raw = scored_by, {}
+            node_answer.scored_by, node_answer.raw = None, {}
             adds_up = not all(plugin.normalizes for plugin, _ in scored_by)
             node_answer.total = np.zeros(cluster.capacity, dtype=np.int64) if adds_up else None
             rows: Rows = cluster.all_rows
@@ -257,7 +257,7 @@ class AnswerCache:
         total = _scored(cycle, scored_by, node_answer.raw, rows)
         if node_answer.total is not None:
             node_answer.total[rows] = total
-        node_answer.scored_at = cluster.node_changes.tick
+        node_answer.scored_by, node_answer.scored_at = scored_by, cluster.node_changes.tick
 
 
 def _is_node_only(plugin: Plugin) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
 from tonnage.scheduling.cluster.columns import Rows
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
@@ -294,3 +295,36 @@ def test_a_removed_node_leaves_a_hole_that_is_not_counted():
     cluster.remove_node("b")
     decision = Decider(Pipeline(filter=(Everything(),)), random.Random(1)).decide(cluster, info("web"))
     assert decision.diagnosis.message() == "0/2 nodes are available: 2 one, 2 two."
+
+
+class Scores(PreScorePlugin, ScorePlugin):
+    """Row-local scores of 1. `raises` and `skips` are set by the test."""
+
+    row_local = True
+    raises = skips = False
+
+    def __init__(self, name: str, *, node_only: bool) -> None:
+        self.name, self.node_only = name, node_only  # type: ignore[misc]
+
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        return Status(Code.SKIP) if self.skips else None
+
+    def score(self, cycle: Cycle, rows: Rows) -> np.ndarray:
+        if self.raises:
+            raise RuntimeError("no score today")
+        return np.ones(len(cycle.cluster.exists[rows]), dtype=np.int64)
+
+
+@pytest.mark.parametrize("node_only", [False, True])
+def test_after_a_score_that_raised_no_node_is_taken_that_was_refused(node_only: bool):
+    fit, first, other = NodeResourcesFit(), Scores("First", node_only=node_only), Scores("Other", node_only=node_only)
+    asked = Decider(Pipeline(filter=(fit,), pre_score=(first, other), score=((first, 1), (other, 1))), random.Random(1))
+    # Of four nodes a and c hold the pod.
+    nodes = (node("a", cpu="4"), node("b", cpu="1"), node("c", cpu="4"), node("d", cpu="1"))
+    cluster, web = cluster_of(*nodes), info("web", cpu="2")
+    assert asked.decide(cluster, web).node in ("a", "c")
+    other.skips = first.raises = True  # other plugins score than those that did before, and one of them fails
+    with pytest.raises(RuntimeError, match="no score today"):
+        asked.decide(cluster, web)
+    first.raises = False
+    assert {asked.decide(cluster, web).node for _ in range(20)} == {"a", "c"}
