@@ -10,15 +10,17 @@ Who is tried again:
 
 At most `_RETRIES` times, after a pause that doubles and is jittered, or what Retry-After asks for if that is longer.
 
-A guard is asked before every write, each try anew, after everything that may take long: see `leadership`.
+A guard is asked before every write, each try anew, after everything that may take long: see `leadership`. So is what a
+caller sets for its own writes by `asking_first`.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 import msgspec
@@ -64,6 +66,23 @@ _MAX_RETRY_AFTER_S = 30
 """A server that wants to be left alone for longer is not waited for: the caller should know."""
 
 _log = logging.getLogger(__name__)
+
+
+_asked_first: ContextVar[Callable[[], None] | None] = ContextVar("asked_first", default=None)
+
+
+@contextmanager
+def asking_first(check: Callable[[], None]) -> Iterator[None]:
+    """Let every write of this task in the block call `check` when its turn has come, each try anew.
+
+    A write may wait for the limit, or for a server that is busy, and be of no use by then: what `check` raises, its
+    sender gets, and nothing is sent.
+    """
+    token = _asked_first.set(check)
+    try:
+        yield
+    finally:
+        _asked_first.reset(token)
 
 
 class Call(msgspec.Struct, frozen=True, eq=False):
@@ -147,6 +166,8 @@ class Caller:
 
     async def _once(self, call: Call) -> Response:
         await self._wait_for_limit()
+        if not call.is_read and (check := _asked_first.get()) is not None:
+            check()
         if self._guard is not None and not call.is_read:
             return await self._guarded(call, self._guard)
         return await self._counted(call, call.request)

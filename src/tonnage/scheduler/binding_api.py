@@ -23,6 +23,7 @@ from tonnage.scheduler.pod_status import Events
 from tonnage.scheduler.pre_bind_waits import Check, PreBindWaits, Topic
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Api, Status
+from tonnage.scheduling.queue.queued_pod import is_over
 
 T = TypeVar("T", bound=Object)
 
@@ -89,8 +90,7 @@ class LiveBindingApi:
             return None
 
     def is_gone(self, pod: PodInfo) -> bool:
-        known = self._newest(pod.key)
-        return known is None or known.metadata.uid != pod.pod.metadata.uid
+        return is_over(pod, self._newest(pod.key))
 
     def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
         self._events.event(regarding, "Normal", reason, action, note)

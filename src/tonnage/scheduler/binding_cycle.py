@@ -14,23 +14,21 @@ Errors say who ran into them, in upstream's words: `running PreBind plugin "Volu
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tonnage import logs
+from tonnage.client.calls import asking_first
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.pre_bind_waits import Check, Topic
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine.attempt import BROKEN, Placement
-from tonnage.scheduling.engine.engine import plugin_status
-from tonnage.scheduling.framework import Api, Code, PreBindPlugin, Status
+from tonnage.scheduling.engine.attempt import Placement, broken
+from tonnage.scheduling.engine.reserve_and_permit import note_failure, plugin_status
+from tonnage.scheduling.framework import Api, Code, Cycle, PreBindPlugin, Status
 
 T = TypeVar("T", bound=Object)
-
-_log = logs.logger("tonnage.scheduler")
 
 
 async def wait_on_permit(context: SchedulerContext, placement: Placement) -> Status:
@@ -52,9 +50,10 @@ def pre_bind_pre_flight(placement: Placement) -> Status | tuple[PreBindPlugin, .
     for plugin in placement.profile.pre_bind:
         try:
             flight = plugin.pre_bind_pre_flight(placement.cycle, placement.node)
+            is_ready = flight.is_success
         except Exception:
-            flight = _broken(placement, plugin.name)
-        if not flight.is_success:
+            flight, is_ready = broken(plugin.name, placement.pod), False
+        if not is_ready:
             return Status(Code.ERROR, (f'running PreBindPreFlight "{plugin.name}": {flight.message}',), plugin.name)
         if flight.code is not Code.SKIP:
             due.append(plugin)
@@ -85,18 +84,16 @@ async def _pre_bind(context: SchedulerContext, placement: Placement, due: Sequen
     """Let the PreBind plugins that have something to do for the pod do it, one after another."""
     for plugin in due:
         with context.metrics.pre_bind(plugin.name, context.clock) as timed:
-            work = plugin.pre_bind(placement.cycle, placement.node, api)
-            timed.status = status = await _answer(work, placement, plugin.name)
+            timed.status = status = await _answer(plugin.pre_bind, placement, plugin.name, api)
         if not status.is_success:
-            plugin.failed("PreBind")
+            note_failure(plugin, "PreBind", placement)
             return plugin_status("PreBind", plugin.name, status)
     return Status()
 
 
 async def _bind(placement: Placement, api: Api) -> Status:
-    cycle, node, profile = placement.cycle, placement.node, placement.profile
-    for binder in profile.bind:
-        status = await _answer(binder.bind(cycle, node, api), placement, binder.name)
+    for binder in placement.profile.bind:
+        status = await _answer(binder.bind, placement, binder.name, api)
         if status.code is not Code.SKIP:
             if status.is_success:
                 _post_bind(placement)
@@ -110,21 +107,30 @@ def _post_bind(placement: Placement) -> None:
         try:
             plugin.post_bind(placement.cycle, placement.node)
         except Exception:
-            _broken(placement, plugin.name)
+            broken(plugin.name, placement.pod)
 
 
-async def _answer(work: Awaitable[Status], placement: Placement, plugin: str) -> Status:
+async def _answer(
+    ask: Callable[[Cycle, str, Api], Awaitable[Status]], placement: Placement, plugin: str, api: Api
+) -> Status:
+    """What a plugin says, asked by its method. One that raises, or says something else, is BROKEN."""
     try:
-        return await work
+        status = await ask(placement.cycle, placement.node, api)
+        if not isinstance(status, Status):
+            raise TypeError(f"the answer is to be a Status, not {status!r}")
+        return status
     except TonnageError as exc:
         return Status(Code.ERROR, (exc.message,))
     except Exception:
-        return _broken(placement, plugin)
+        return broken(plugin, placement.pod)
 
 
-def _broken(placement: Placement, plugin: str) -> Status:
-    _log.exception("A plugin failed", plugin=plugin, pod=placement.pod.key)
-    return BROKEN
+class PodIsOver(TonnageError):
+    """Nothing is written for a pod that is gone or going, or has its node: a volume would be made for nobody."""
+
+    def __init__(self, pod: PodInfo) -> None:
+        self.pod = pod
+        super().__init__(f"pod {pod.key} does not wait for a node any more")
 
 
 class _PodApi:
@@ -132,23 +138,32 @@ class _PodApi:
 
     def __init__(self, context: SchedulerContext, placement: Placement) -> None:
         self._api = context.api
+        self._is_over = context.is_over
         self._slots = context.slots
-        pod = placement.pod
+        self._pod = pod = placement.pod
         claims: list[Topic] = [(PersistentVolumeClaim, key) for key in pod.claim_keys]
         self._about: list[Topic] = [*claims, (Node, placement.node), (Pod, pod.key)]
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
+        self._look_again()
         await self._api.bind(pod, node_name)
 
     async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
-        return await self._api.patch(current, patch)
+        self._look_again()
+        with asking_first(self._look_again):  # it may wait for the client's limit
+            return await self._api.patch(current, patch)
 
     async def settled(self, check: Check, timeout_s: float) -> Status:
         with self._slots.rest():
             return await self._api.settled(check, timeout_s, self._about)
 
     def is_gone(self, pod: PodInfo) -> bool:
-        return self._api.is_gone(pod)
+        return self._is_over(pod)
+
+    def _look_again(self) -> None:
+        """Right before every write: much may have happened since the decision. Raises PodIsOver."""
+        if self._is_over(self._pod):
+            raise PodIsOver(self._pod)
 
     def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
         self._api.event(regarding, reason, action, note)

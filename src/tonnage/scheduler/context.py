@@ -20,7 +20,9 @@ from tonnage.scheduler.pods_in_pre_bind import PodsInPreBind
 from tonnage.scheduler.pre_bind_waits import PreBindWaits
 from tonnage.scheduler.tracing.pod_traces import PodTraces
 from tonnage.scheduler.waiting_pods import WaitingPods
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.engine import Engine
+from tonnage.scheduling.queue.queued_pod import is_over
 
 
 class PodWrites(StatusWrites, Protocol):
@@ -59,6 +61,10 @@ class SchedulerContext:
     def is_deposed(self) -> bool:
         """Another may lead by now: what is under way is dropped, and nobody is told what became of it."""
         return self.leadership is not None and self.leadership.is_over
+
+    def is_over(self, pod: PodInfo) -> bool:
+        """True if nothing is to be done for a pod any more: it is gone or going, or has its node."""
+        return is_over(pod, self.newest(pod.key))
 
     @property
     def clock(self) -> Clock:

@@ -7,8 +7,11 @@
 
 What an attempt is stands in `scheduling/engine`; here is what follows from it in the cluster. One loop, one thread:
 decisions see a cluster that does not change under them, and none waits for the network. The loop gives way to the event
-loop after every few attempts, so that informers and bindings keep up, and pauses while too many bindings call the API
-server (binding_slots.py). Where others are preempted, that runs beside it too (preemption_executor.py).
+loop after every few attempts, so that informers and bindings keep up, and pops nothing while too many bindings call the
+API server (binding_slots.py): between pop and attempt nothing is awaited. Where others are preempted, that runs beside
+it too (preemption_executor.py).
+
+Whatever raises in the work for one pod, the loop goes on: see `_broke`.
 
 Told to stop, it lets calls under way finish. Pods that wait for their volumes do not hold it up: what was kept for them
 is given back, and what was written about them is there for the scheduler that comes next. When its leadership is over
@@ -40,6 +43,7 @@ _BREATHE_EVERY_S = 0.02
 that were answered, wait for their turn."""
 _LOOKING_AT_ONCE = 4
 """Pods whose bindings are overdue that the API is asked about at a time: when a watch is behind, there may be many."""
+_UNEXPECTED = "the scheduler failed; see its log"
 _NAMED_A_TICK = 50
 """Pods without a node that the log names, between two ticks; of more it tells the number. A line takes as long as half
 a decision, and conditions and events name them all."""
@@ -84,14 +88,21 @@ class SchedulingLoop:
         try:
             attempts, breathed_at = 0, self._clock.monotonic()
             while True:
-                queued = self._engine.pop()
+                # Nothing is waited for between pop and attempt: the pod is tried as it is known now.
+                await self._slots.wait_free()
+                try:
+                    queued = self._engine.pop()
+                except Exception:
+                    self._broke("pop")
+                    await self._clock.sleep(TICK_EVERY_S)
+                    continue
                 self.is_busy = queued is not None
                 if queued is None:
                     self._active.clear()
                     await self._active.wait()
+                    self.is_busy = True
                     attempts, breathed_at = 0, self._clock.monotonic()
                     continue
-                await self._slots.wait_free()
                 self.schedule_one(queued)
                 attempts += 1
                 if attempts % _BREATHE_EVERY == 0 or self._since(breathed_at) > _BREATHE_EVERY_S:
@@ -130,9 +141,12 @@ class SchedulingLoop:
     async def _tick(self) -> None:
         while True:
             await self._clock.sleep(TICK_EVERY_S)
-            for placement in self._engine.tick(self._clock.monotonic()):
-                self._start(self._look_for(placement))
-            self._context.waits.sweep()
+            try:
+                for placement in self._engine.tick(self._clock.monotonic()):
+                    self._start(self._look_for(placement))
+                self._context.waits.sweep()
+            except Exception:
+                self._broke("tick")
             if self._unplaced > _NAMED_A_TICK:
                 _log.info("Unable to schedule more pods", pods=self._unplaced - _NAMED_A_TICK)
             self._unplaced = 0
@@ -140,45 +154,56 @@ class SchedulingLoop:
     # -- one pod ------------------------------------------------------------------------------------------------------
 
     def schedule_one(self, queued: QueuedPod) -> None:
-        """Attempt to place one popped pod and start what follows. Does not wait."""
-        if queued.pod.metadata.is_terminating or queued.uid in self._engine.assumed:
-            self._engine.done(queued.pod)  # going away, or on its way already: nothing to place
-            return
-        started_at = self._clock.monotonic()
-        attempt = self._engine.attempt(queued)
-        self._metrics.algorithm(attempt.decided_in_s)
-        if self._traces is not None:
-            self._traces.attempted(queued, attempt, started_at)
-        if attempt.placement is not None:
-            if attempt.waits:
-                placement = attempt.placement
-                self._context.waiting_pods.add(WaitingPod(placement.pod, placement.node, attempt.waits))
-            self._slots.take()
-            self.pod_status.placed(attempt.placement.pod)
-            self._start(self._bind(queued, attempt.placement, started_at))
-        elif attempt.stage is Stage.DECIDE:
-            self._not_placed(queued, attempt, started_at)
-        else:
-            self._metrics.attempt(attempt.profile.scheduler_name, attempt.status, self._since(started_at))
-            decision = attempt.decision
-            self._failed(queued, attempt.status, decision.node if decision is not None else "")
+        """Attempt to place one popped pod and start what follows. Does not wait, and does not raise.
+
+        When something breaks, what was kept for the pod is given back, and the pod is tried again after a backoff.
+        """
+        placement: Placement | None = None
+        try:
+            if self._engine.is_settled(queued):
+                self._engine.done(queued.pod)  # going away, or on its way already: nothing to place
+                return
+            started_at = self._clock.monotonic()
+            attempt = self._engine.attempt(queued)
+            placement = attempt.placement
+            self._metrics.algorithm(attempt.decided_in_s)
+            if self._traces is not None:
+                self._traces.attempted(queued, attempt, started_at)
+            if placement is not None:
+                if attempt.waits:
+                    self._context.waiting_pods.add(WaitingPod(placement.pod, placement.node, attempt.waits))
+                self.pod_status.placed(placement.pod)
+                self._slots.take()
+                self._start(self._bind(queued, placement, started_at))
+            elif attempt.stage is Stage.DECIDE:
+                self._not_placed(queued, attempt, started_at)
+            else:
+                self._metrics.attempt(attempt.profile.scheduler_name, attempt.status, self._since(started_at))
+                decision = attempt.decision
+                self._failed(queued, attempt.status, decision.node if decision is not None else "")
+        except Exception:
+            self._broke("attempt", queued, placement)
 
     def _since(self, started_at: float) -> float:
         return self._clock.monotonic() - started_at
 
     async def _bind(self, queued: QueuedPod, placement: Placement, started_at: float) -> None:
+        is_bound = False
         try:
             if self._traces is not None:
                 self._traces.binding(placement)
             status = await self._binding_cycle(queued, placement)
+            is_bound = status.is_success
+            if is_bound:
+                self._engine.binding_finished(placement)
             if self._traces is not None:
                 self._traces.bound(placement, status)
-            if not status.is_success and self._context.is_deposed:
-                self._engine.withdraw(placement)
+            if not is_bound and (self._context.is_deposed or self._context.is_over(placement.pod)):
+                self._engine.withdraw(placement)  # there is nobody to tell, and nothing to try again
+                self._engine.done(queued.pod)
                 return
             self._metrics.attempt(placement.profile.scheduler_name, status, self._since(started_at))
-            if status.is_success:
-                self._engine.binding_finished(placement)
+            if is_bound:
                 self._metrics.scheduled(queued, self._clock.monotonic())
                 self.pod_status.scheduled(placement.pod, placement.node)
                 return
@@ -188,11 +213,17 @@ class SchedulingLoop:
             self._engine.withdraw(placement)
             self._engine.requeue(queued, self._context.newest(queued.info.key))
             raise
+        except Exception:
+            if is_bound:
+                self._broke("binding")
+            else:
+                self._broke("binding", queued, placement)
         finally:
             self._context.waiting_pods.remove(queued.uid)
             self._slots.give()
 
     async def _binding_cycle(self, queued: QueuedPod, placement: Placement) -> Status:
+        """Whatever is awaited, the pod may be over by then: it is looked at again before each step and each write."""
         due = binding_cycle.pre_bind_pre_flight(placement)
         if isinstance(due, Status):
             return due
@@ -211,6 +242,8 @@ class SchedulingLoop:
             self._traces.phase(queued.uid, "permit", permitted_at)
         if not status.is_success:
             return status
+        if self._context.is_over(placement.pod):
+            return Status(Code.ERROR, (binding_cycle.PodIsOver(placement.pod).message,))
         # No plugin will refuse it any more, so events need not be kept for it.
         self._engine.done(queued.pod)
         return await binding_cycle.prepare(self._context, placement, due)
@@ -223,6 +256,9 @@ class SchedulingLoop:
                 found = await self._context.api.pod(pod.key)
             except TonnageError as exc:
                 _log.warning("Cannot ask about a bound pod", pod=pod.key, node=placement.node, error=exc.message)
+                was_answered = False
+            except Exception:
+                self._broke("overdue binding")
                 was_answered = False
         if not self._engine.overdue_binding(placement, found, was_answered=was_answered):
             return
@@ -263,13 +299,17 @@ class SchedulingLoop:
             return
         found, plugin = outcome.result, outcome.plugin
         self._preemptions.hold_back(plugin, queued, found)
-        message, nomination = diagnosis.told(), found.nominated_node or None
-        is_back = self._put_back(queued, plugins, "Unschedulable", message, nomination=nomination)
-        if not is_back or self._context.is_deposed:
+        try:
+            message, nomination = diagnosis.told(), found.nominated_node or None
+            is_back = self._put_back(queued, plugins, "Unschedulable", message, nomination=nomination)
+            if not is_back or self._context.is_deposed:
+                self._preemptions.give_up(plugin, queued)
+                return
+            told = self.pod_status.failed(queued.info, "Unschedulable", message, nomination=nomination)
+            self._start(self._preemptions.carry_out(self._preemptions.begin(plugin, queued, found), told))
+        except Exception:
             self._preemptions.give_up(plugin, queued)
-            return
-        told = self.pod_status.failed(queued.info, "Unschedulable", message, nomination=nomination)
-        self._start(self._preemptions.carry_out(self._preemptions.begin(plugin, queued, found), told))
+            raise
 
     def _requeue(
         self, queued: QueuedPod, plugins: Iterable[str], reason: str, message: str, *, nomination: str | None
@@ -302,5 +342,31 @@ class SchedulingLoop:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("Work beside the loop failed", error=repr(task.exception()))
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            self._broke("task", exc=exc)
+
+    def _broke(
+        self,
+        where: str,
+        queued: QueuedPod | None = None,
+        placement: Placement | None = None,
+        *,
+        exc: BaseException | None = None,
+    ) -> None:
+        """Something raised that nobody expected: log it with its traceback and count it. Does not raise.
+
+        What was kept for the pod is given back, if it was on its way to a node, and it is tried again after a backoff.
+        """
+        pod = queued.info.key if queued is not None else ""
+        _log.error("Scheduling failed unexpectedly", where=where, pod=pod, exc_info=exc or True)
+        self._metrics.exception(where)
+        if queued is None:
+            return
+        try:
+            self._context.waiting_pods.remove(queued.uid)
+            if placement is not None:
+                self._engine.withdraw(placement)
+            self._requeue(queued, (), "SchedulerError", _UNEXPECTED, nomination=self._nominations.withdrawn())
+        except Exception:
+            _log.exception("A pod cannot be put back into the queue", pod=pod)
+            self._engine.done(queued.pod)

@@ -10,10 +10,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.scheduling.engine.profiles import Assembled
-from tonnage.scheduling.framework import Code, Plugin, PluginTimes, Status
+from tonnage.scheduling.framework import Code, Plugin, PluginCounter, PluginTimes, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
+
+_log = logs.logger("tonnage.scheduler")
 
 _ATTEMPT_BUCKETS_S = tuple(0.001 * 2**i for i in range(15))
 _SLI_BUCKETS_S = tuple(0.01 * 2**i for i in range(20))
@@ -81,6 +84,12 @@ class SchedulerMetrics:
             buckets=_VICTIMS_BUCKETS,
             registry=registry,
         )
+        self._exceptions = Counter(
+            "tonnage_scheduling_exceptions",
+            "Exceptions that nobody expected, by what they ended; the log has their tracebacks. The scheduler goes on.",
+            ("where",),
+            registry=registry,
+        )
         self._times = _SampledTimes(self._plugin_s, clock)
 
     def attempt(self, profile: str, status: Status, seconds: float) -> None:
@@ -101,6 +110,9 @@ class SchedulerMetrics:
 
     def victims(self, count: int) -> None:
         self._preemption_victims.observe(count)
+
+    def exception(self, where: str) -> None:
+        self._exceptions.labels(where).inc()
 
     def plugin_times(self) -> PluginTimes | None:
         """At the start of an attempt: whether its plugins are measured, which is so in one of ten, as upstream does."""
@@ -152,13 +164,21 @@ def _summed(plugins: Iterable[Plugin]) -> Iterable[Metric]:
     families: dict[str, Metric] = {}
     values: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
     for plugin in plugins:
-        for each in plugin.counters():
+        for each in _counters_of(plugin):
             families.setdefault(each.name, CounterMetricFamily(each.name, each.help, labels=tuple(each.labels)))
             place = each.name, tuple(each.labels.items())
             values[place] = values.get(place, 0) + each.value
     for (name, labels), value in values.items():
         families[name].add_sample(f"{name}_total", dict(labels), value)
     return families.values()
+
+
+def _counters_of(plugin: Plugin) -> Iterable[PluginCounter]:
+    try:
+        return list(plugin.counters())
+    except Exception:  # the page shows everything else
+        _log.exception("A plugin failed", plugin=plugin.name)
+        return ()
 
 
 class _Read(Collector):

@@ -41,7 +41,7 @@ from tonnage.errors import ApiError, Conflict, NotFound, Timeout, TonnageError, 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.binding_slots import BindingSlots
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.queue.queued_pod import is_over, uid_of
 
 TRIES: Final = 6
 """How often a nomination is tried before the binding goes on without it: eight seconds with the pauses below."""
@@ -128,9 +128,9 @@ class Nominations:
                 raise
 
     async def _show(self, pod: PodInfo, node_name: str) -> bool:
-        """Write it, unless the API says it already; whether there is nothing left to write."""
+        """Write it, unless the API says it already or the pod waits no longer; whether nothing is left to write."""
         known = self._newest(pod.key)
-        if known is None or uid_of(known) != pod.uid or known.status.nominated_node_name == node_name:
+        if known is None or is_over(pod, known) or known.status.nominated_node_name == node_name:
             return True
         return await self._write(pod, node_name)
 

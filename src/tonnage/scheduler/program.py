@@ -28,6 +28,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.metrics import show_gates
 from tonnage.objects.core_v1 import Pod
+from tonnage.objects.meta import Object
 from tonnage.scheduler.assumed_state import AssumedState
 from tonnage.scheduler.binding_api import LiveBindingApi
 from tonnage.scheduler.capacity_reservations import CapacityReservations
@@ -46,6 +47,7 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.kinds import LIVE_PODS, READ_KINDS
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.scheduling.queue.queued_pod import uid_of
 
 _SYNC_TIMEOUT_S = 120.0
 
@@ -95,9 +97,9 @@ class Program:
             hooks=EngineHooks(
                 on_queued=lambda queued, queue, why: self.metrics.incoming(queued, str(queue), why),
                 on_plugin_error=lambda plugin, queued, exc: _log.error(
-                    "A plugin failed", plugin=plugin, pod=queued.info.key, error=repr(exc)
+                    "A plugin failed", plugin=plugin, pod=queued.info.key, exc_info=exc
                 ),
-                on_change=self.waits.changed,
+                on_change=self._changed,
                 on_pod_gone=self._pod_gone,
                 plugin_times=self.metrics.plugin_times,
                 on_decision=log_considered,
@@ -160,6 +162,11 @@ class Program:
         await self.recorder.stop()
         if self._traces is not None:
             await asyncio.to_thread(self._traces.close)  # it may wait for a collector
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        self.waits.changed(old, new)
+        if isinstance(old, Pod):
+            self._waiting_pods.pod_gone(uid_of(old))
 
     def _pod_gone(self, uid: str) -> None:
         self._waiting_pods.pod_gone(uid)

@@ -84,7 +84,7 @@ class WaitingPods:
         return self._by_uid.get(uid)
 
     def pod_gone(self, uid: str) -> None:
-        """The pod was deleted: there is nothing to wait for."""
+        """The pod was deleted, is going, or has its node: there is nothing to wait for."""
         waiting = self._by_uid.get(uid)
         if waiting is not None:
             waiting.reject("", "removed")

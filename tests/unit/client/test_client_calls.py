@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tonnage.client import Client, Disconnected, Untrusted
+from tonnage.client.calls import asking_first
 from tonnage.client.errors import from_status
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.transport.wire import Request, Response
@@ -304,6 +305,46 @@ async def test_a_limit_spaces_requests_out():
     assert len(script.requests) == 3
     await clock.run_for(0.5)
     await asyncio.gather(*getting)
+
+
+async def test_a_write_asks_first_when_its_turn_has_come():
+    clock = VirtualClock()
+    script = Script(Response(200, NODE), Response(200, NODE))
+    client = Client(script, clock=clock, rng=random.Random(1), limit=TokenBucket(1.0, 1, clock=clock))
+    useless: list[str] = []
+
+    def check() -> None:
+        if useless:
+            raise Conflict(useless[0])
+
+    async def write() -> Node:
+        with asking_first(check):
+            return await client.patch(Node, "n1", {})
+
+    first, second = asyncio.create_task(write()), asyncio.create_task(write())
+    await clock.run_for(0.5)
+    assert first.done() and not second.done()  # it waits for the limit
+    useless.append("nobody wants it any more")
+    await clock.run_for(1.0)
+    with pytest.raises(Conflict, match="nobody wants it any more"):
+        await second
+    assert len(script.requests) == 1
+
+
+async def test_a_write_that_is_tried_again_asks_again():
+    clock = VirtualClock()
+    script = Script(status(429, "TooManyRequests", headers={"retry-after": "2"}), Response(200, NODE))
+    client = Client(script, clock=clock, rng=random.Random(1))
+    asked: list[float] = []
+
+    async def write() -> None:
+        with asking_first(lambda: asked.append(clock.monotonic())):
+            await client.patch(Node, "n1", {})
+
+    writing = asyncio.create_task(write())
+    await clock.run_for(10.0)
+    await writing
+    assert len(asked) == len(script.requests) == 2
 
 
 async def test_warnings_of_the_server_are_logged_once_each(caplog):

@@ -38,6 +38,7 @@ from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineHooks
 from tonnage.scheduling.framework import Plugin, Status
+from tonnage.scheduling.queue.queued_pod import is_over, uid_of
 from tonnage.testing.storage_builders import volume
 
 T = TypeVar("T", bound=Object)
@@ -47,7 +48,7 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
   - schedulerName: default-scheduler
-    plugins: {{multiPoint: {{enabled: [{plugins}]}}}}
+    plugins: {{multiPoint: {{enabled: [{plugins}]}}{points}}}
     pluginConfig:
       - {{name: VolumeBinding, args: {{bindTimeoutSeconds: {timeout_s}}}}}
       - {{name: StorageCapacity, args: {{reservation: {reservation}}}}}
@@ -59,7 +60,8 @@ class Rig:
     writes to a pod's status and of deletions. `calls` are all writes, in order, and `at_call` is what happens when one
     comes in. `hold` lets bindings hang until it is set. With `is_graceful`, deleted pods that have a node go on
     terminating until `delete` is called. So many bindings as `lies` are answered well and do not happen. While
-    `is_blind` those that do happen are not told to the engine: `unseen` has the pods as the server does.
+    `is_blind` those that do happen are not told to the engine: `unseen` has the pods as the server does. `points` is
+    what the profile says of single extension points.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Rig:
         timeout_s: int = 600,
         slots: int = 256,
         plugins: Iterable[type[Plugin]] = (),
+        points: str = "",
         is_shown: bool = True,
         is_graceful: bool = False,
         traces_of: Callable[[VirtualClock], PodTraces] | None = None,
@@ -97,6 +100,7 @@ class Rig:
             _CONFIGURATION.format(
                 timeout_s=timeout_s,
                 reservation=reservation,
+                points=f", {points}" if points else "",
                 plugins=", ".join(f"{{name: {name}}}" for name in foreign),
             ),
             source="test",
@@ -114,7 +118,7 @@ class Rig:
             rng=random.Random(1),
             foreign=foreign,
             hooks=EngineHooks(
-                on_change=self.waits.changed,
+                on_change=self._changed,
                 on_pod_gone=self._pod_gone,
                 plugin_times=metrics.plugin_times,
                 on_decision=log_considered,
@@ -145,6 +149,11 @@ class Rig:
             )
         )
         self.add(*objects)
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        self.waits.changed(old, new)
+        if isinstance(old, Pod):
+            self.waiting.pod_gone(uid_of(old))
 
     def _pod_gone(self, uid: str) -> None:
         self.waiting.pod_gone(uid)
@@ -329,7 +338,7 @@ class _Api:
         return await self._rig.waits.settled(check, timeout_s, about)
 
     def is_gone(self, pod: PodInfo) -> bool:
-        return self._rig.pod(pod.key) is None
+        return is_over(pod, self._rig.pod(pod.key))
 
     def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
         self._rig.event(regarding, "Normal", reason, action, note)

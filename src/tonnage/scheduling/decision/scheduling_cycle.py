@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from tonnage import logs
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -41,6 +42,8 @@ from tonnage.scheduling.framework import (
     ScorePlugin,
     Status,
 )
+
+_log = logs.logger("tonnage.scheduler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +162,13 @@ class Decider:
         return diagnosis
 
     def _note(self, cycle: Cycle, diagnosis: Diagnosis) -> str:
-        found = (
-            plugin.refusal_note(cycle, refused)
-            for position, plugin in self._noting
-            if plugin.name not in cycle.skip_filter and (refused := diagnosis.rows_by_reason(position))
-        )
+        found: list[str] = []
+        for position, plugin in self._noting:
+            if plugin.name not in cycle.skip_filter and (refused := diagnosis.rows_by_reason(position)):
+                try:
+                    found.append(plugin.refusal_note(cycle, refused))
+                except Exception:  # the reasons are told without it
+                    _log.exception("A plugin failed", plugin=plugin.name, pod=cycle.pod.key)
         return " ".join([each for each in found if each])
 
     def _asked_anew(self, cycle: Cycle) -> Iterable[tuple[int, FilterPlugin]]:

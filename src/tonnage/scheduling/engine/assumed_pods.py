@@ -55,13 +55,13 @@ class AssumedPods:
         """Each assumed pod with its node, in the order of the decisions."""
         return ((each.info, each.node) for each in self._assumed.values())
 
-    def assume(self, info: PodInfo, node: str) -> None:
-        """Count a pod on the node it was just sent to. Raises ValueError when it is counted somewhere already."""
-        known = self._cluster.node_of(info.uid)
-        if known is not None:
-            raise ValueError(f"pod {info.key} is on node {known} already and cannot be sent to {node}")
+    def assume(self, info: PodInfo, node: str) -> bool:
+        """Count a pod on the node it was just sent to; False, with nothing changed, if it has a node already."""
+        if self._cluster.node_of(info.uid) is not None:
+            return False
         self._assumed[info.uid] = _Assumption(info, node)
         self._cluster.put_pod(info, node)
+        return True
 
     def binding_finished(self, placement: Placement, now_s: float) -> None:
         """The API accepted the binding; from now on the confirmation may be overdue."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tonnage import logs
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.decision.scheduling_cycle import Decision
@@ -15,6 +16,14 @@ from tonnage.scheduling.queue.queued_pod import QueuedPod
 
 BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))
 """What people are told when a plugin raises; the log has the rest."""
+
+_log = logs.logger("tonnage.scheduler")
+
+
+def broken(plugin: str, pod: PodInfo) -> Status:
+    """Log what a plugin has just raised, with its traceback; what people are told of it."""
+    _log.exception("A plugin failed", plugin=plugin, pod=pod.key)
+    return BROKEN
 
 
 class Stage(Enum):

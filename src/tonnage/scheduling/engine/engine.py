@@ -33,7 +33,7 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation, explanation_of
 from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.assumed_pods import AssumedPods
-from tonnage.scheduling.engine.attempt import BROKEN, Attempt, Placement, PostFilterOutcome, Stage
+from tonnage.scheduling.engine.attempt import Attempt, Placement, PostFilterOutcome, Stage, broken
 from tonnage.scheduling.engine.event_handlers import EventHandlers
 from tonnage.scheduling.engine.expected_nodes import ExpectedNodes
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
@@ -41,9 +41,10 @@ from tonnage.scheduling.engine.held_nominations import HeldNominations
 from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
 from tonnage.scheduling.engine.post_filter import preemption_answer, run_post_filter
 from tonnage.scheduling.engine.profiles import Assembled, assemble
+from tonnage.scheduling.engine.reserve_and_permit import permit, reserve, unreserve
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.waking_rules import WakingRules
-from tonnage.scheduling.framework import SUCCESS, Code, EventToRecord, PostFilterPlugin, Status
+from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.nominator import nominated_to
@@ -177,6 +178,11 @@ class Engine:
             self.queue.done(queued.pod)
         return None
 
+    def is_settled(self, queued: QueuedPod) -> bool:
+        """True if a popped pod needs no attempt: it is gone or going, or has a node, bound or assumed."""
+        newest = self.queue.newest(queued.uid)
+        return newest is None or newest.metadata.is_terminating or self.cluster.node_of(queued.uid) is not None
+
     def attempt(self, queued: QueuedPod, *, explains: bool = False) -> Attempt:
         """Try to place a popped pod: decide, reserve, assume, permit. Does not raise for what a plugin breaks.
 
@@ -192,10 +198,14 @@ class Engine:
         queued.refused_on = self.nominations.refused_on(attempt)
         is_refused = attempt.stage is Stage.DECIDE and attempt.decision is not None and attempt.decision.error is None
         queued.is_like_others = is_refused and attempt.exception is None and attempt.placement is None
-        if attempt.placement is not None:
-            attempt.placement.queued, queued.tried_on = queued, attempt.placement.node
-            self.queue.pod_assumed(queued.pod, attempt.placement.node)
-            self._permit(attempt)
+        if (placement := attempt.placement) is not None:
+            placement.queued, queued.tried_on = queued, placement.node
+            try:
+                self.queue.pod_assumed(queued.pod, placement.node)
+                self._permit(attempt)
+            except Exception:
+                self.withdraw(placement)
+                raise
         return attempt
 
     def place(self, pod: PodInfo, profile: Assembled | None = None) -> Attempt:
@@ -225,8 +235,7 @@ class Engine:
                 times=self._hooks.plugin_times(),
             )
         except Exception as exc:  # this may run on the scheduling loop, which must not end because of a plugin
-            _log.exception("A plugin failed", pod=pod.key)
-            attempt.exception, attempt.status = exc, BROKEN
+            attempt.exception, attempt.status = exc, broken("", pod)
             return attempt
         finally:
             attempt.decided_in_s = self.clock.monotonic() - began_at
@@ -238,9 +247,11 @@ class Engine:
             return attempt
         placement = Placement(assumed_as, profile, decision.cycle, decision.node)
         attempt.stage = Stage.RESERVE
-        attempt.status = self._reserve(attempt, placement)
-        if attempt.status.is_success:
-            self.assumed.assume(assumed_as, decision.node)
+        attempt.status = reserve(attempt, placement)
+        if attempt.status.is_success and not self.assumed.assume(assumed_as, decision.node):
+            unreserve(placement)
+            attempt.status = Status(Code.ERROR, (f"pod is on node {self.cluster.node_of(assumed_as.uid)} already",))
+        elif attempt.status.is_success:
             attempt.placement, attempt.stage = placement, Stage.PLACED
         return attempt
 
@@ -250,44 +261,16 @@ class Engine:
         pod = nominated_to(queued.pod, expected_on) if expected_on else queued.pod
         return queued.info if pod is queued.pod else PodInfo(pod)
 
-    def _reserve(self, attempt: Attempt, placement: Placement) -> Status:
-        """Keep what the pod needs; on a refusal, which names its plugin, everything kept so far is given back."""
-        cycle = placement.cycle
-        for plugin in placement.profile.reserve:
-            try:
-                status = cycle.run("Reserve", plugin, plugin.reserve, cycle, placement.node)
-            except Exception as exc:
-                _log.exception("A plugin failed", plugin="Reserve", pod=placement.pod.key)
-                attempt.exception = exc
-                self._unreserve(placement)
-                return BROKEN
-            if not status.is_success:
-                self._unreserve(placement)
-                plugin.failed("Reserve")
-                return plugin_status("Reserve", plugin.name, status)
-        return SUCCESS
-
-    def _unreserve(self, placement: Placement) -> None:
-        for plugin in reversed(placement.profile.reserve):
-            plugin.unreserve(placement.cycle, placement.node)
-
     def _permit(self, attempt: Attempt) -> None:
         """Ask the Permit plugins. A rejection takes everything back; a WAIT is for the caller to wait for."""
         placement = attempt.placement
         if placement is None:
             return
-        waits: dict[str, float] = {}
-        for plugin in placement.profile.permit:
-            status, seconds = plugin.permit(placement.cycle, placement.node)
-            if status.code is Code.WAIT:
-                waits[plugin.name] = seconds
-            elif not status.is_success:
-                self._unreserve(placement)
-                self.assumed.forget(placement.pod.uid)
-                attempt.placement, attempt.stage = None, Stage.PERMIT
-                attempt.status = Status(status.code, status.reasons, plugin.name)
-                return
-        attempt.waits = waits
+        status, attempt.waits = permit(attempt, placement)
+        if not status.is_success:
+            unreserve(placement)
+            self.assumed.forget(placement.pod.uid)
+            attempt.placement, attempt.stage, attempt.status = None, Stage.PERMIT, status
 
     def post_filter(self, attempt: Attempt) -> PostFilterOutcome | None:
         """For an attempt that found no node: can room be made? None when nothing is known about why it fits nowhere."""
@@ -306,7 +289,7 @@ class Engine:
             try:
                 found += plugin.events_to_record(decision.cycle)
             except Exception:
-                _log.exception("A plugin failed", plugin=plugin.name, pod=attempt.pod.key)
+                broken(plugin.name, attempt.pod)
         return found
 
     def explain(self, pod: Pod) -> Explanation:
@@ -373,7 +356,7 @@ class Engine:
 
     def withdraw(self, placement: Placement) -> None:
         """The pod does not go there after all: give back what was kept for it, and tell those who were turned away."""
-        self._unreserve(placement)
+        unreserve(placement)
         self._forget(placement)
 
     def _forget(self, placement: Placement) -> None:
@@ -419,11 +402,17 @@ class Engine:
 
     def preemption_begins(self, plugin: PostFilterPlugin, pod: PodInfo) -> None:
         """Victims are about to be deleted for a pod: until they are it is not tried."""
-        plugin.preemption_begins(pod)
+        try:
+            plugin.preemption_begins(pod)
+        except Exception:
+            broken(plugin.name, pod)
 
     def preemption_ends(self, plugin: PostFilterPlugin, pod: PodInfo, *, succeeded: bool | None = None) -> None:
         """Its victims are gone, or not all of them (False), or nobody had to go after all (None)."""
-        plugin.preemption_ends(pod)
+        try:
+            plugin.preemption_ends(pod)
+        except Exception:
+            broken(plugin.name, pod)
         if succeeded:
             self.queue.gate_opened(pod.pod, plugin.name)
         elif succeeded is False:
@@ -449,10 +438,3 @@ class Engine:
         self.held.expire(now_s)
         self.nominations.expire(now_s)
         return overdue
-
-
-def plugin_status(point: str, plugin: str, status: Status) -> Status:
-    """A plugin's answer with its name; an error also says where it happened, a refusal speaks for itself."""
-    if status.code is Code.ERROR:
-        return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
-    return Status(status.code, status.reasons, plugin)

@@ -38,9 +38,10 @@ class EventHandlers:
     """Handlers of informer events. All of them are quick, and run between two decisions.
 
     `is_ours` tells whether a pod is to be placed here. `on_assigned_pod_gone` is told of a pod that had a node and is
-    gone or has ended, before the queue is. `on_change` is told of nodes, of objects of storage, and of pods
-    that go; `on_pod_gone` of the uid of every pod that is gone or has ended. With `implies_namespaces`, a namespace
-    that has pods is there whether its object is or not, with the one label that all have.
+    gone or has ended, before the queue is. `on_change` is told of nodes, of objects of storage, and of pods that go,
+    begin to go, or get their node; `on_pod_gone` of the uid of every pod that is gone or has ended. With
+    `implies_namespaces`, a namespace that has pods is there whether its object is or not, with the one label that all
+    have.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class EventHandlers:
             self._pod_added(new)
         elif new.spec.node_name:
             self._assumed.confirm(new)
-            if new.metadata.is_terminating and not old.metadata.is_terminating:
+            if not old.spec.node_name or (new.metadata.is_terminating and not old.metadata.is_terminating):
                 self._on_change(old, new)
             if old.spec.node_name:
                 self._queue.assigned_pod_updated(old, new)
@@ -136,9 +137,12 @@ class EventHandlers:
             # A pod never leaves its node alive: the server has gone back to before its binding.
             self._pod_deleted(old)
             self._pod_added(new)
-        elif self._is_ours(new) and uid_of(new) not in self._assumed:
-            # An assumed pod is on its way to a node; the queue would take it for a new one.
-            self._queue.update(old, new)
+        elif self._is_ours(new):
+            if new.metadata.is_terminating and not old.metadata.is_terminating:
+                self._on_change(old, new)
+            if uid_of(new) not in self._assumed:
+                # An assumed pod is on its way to a node; the queue would take it for a new one.
+                self._queue.update(old, new)
 
     def _pod_deleted(self, pod: Pod) -> None:
         uid = uid_of(pod)

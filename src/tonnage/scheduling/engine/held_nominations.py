@@ -22,7 +22,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.held_room import Holder, held_sentence, holders_by_node
-from tonnage.scheduling.engine.attempt import Attempt
+from tonnage.scheduling.engine.attempt import Attempt, broken
 from tonnage.scheduling.engine.failed_nodes import FailedNodes
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.engine.waking_rules import of_nodes, refused_rows
@@ -71,7 +71,10 @@ class HeldNominations:
             return ""
         going = [each for each in self._cluster.residents[row].values() if each.is_terminating]
         if going and attempt.decision is not None:
-            return "" if fits_without(attempt.profile.decider, attempt.decision.cycle, row, going) else node_name
+            try:
+                return "" if fits_without(attempt.profile.decider, attempt.decision.cycle, row, going) else node_name
+            except Exception:
+                broken("", attempt.pod)
         return node_name
 
     def came_back(self, queued: QueuedPod) -> None:

@@ -7,14 +7,11 @@ RunPostFilterPlugins.
 
 from __future__ import annotations
 
-from tonnage import logs
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.explain import PreemptionAnswer
-from tonnage.scheduling.engine.attempt import PostFilterOutcome
+from tonnage.scheduling.engine.attempt import PostFilterOutcome, broken
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.framework import Code, Cycle, PostFilterPlugin, PostFilterResult, Status, unschedulable
-
-_log = logs.logger("tonnage.scheduler")
 
 
 def run_post_filter(profile: Assembled, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterOutcome:
@@ -45,7 +42,10 @@ def preemption_answer(outcome: PostFilterOutcome) -> PreemptionAnswer | None:
 
 def _asked(plugin: PostFilterPlugin, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
     try:
-        return plugin.post_filter(cycle, diagnosis)
+        found = plugin.post_filter(cycle, diagnosis)
+        if not isinstance(found, PostFilterResult):
+            raise TypeError(f"the answer is to be a PostFilterResult, not {found!r}")
+        return found
     except Exception:  # this runs on the scheduling loop, which must not end because of a plugin
-        _log.exception("A plugin failed", plugin=plugin.name, pod=cycle.pod.key)
+        broken(plugin.name, cycle.pod)
         return PostFilterResult(Status(Code.ERROR, (f"a plugin failed: {plugin.name}",)))

@@ -13,10 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tonnage import logs
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
+from tonnage.scheduling.engine.queue_sort import unfailing_sort_key
+from tonnage.scheduling.events import EVERY_EVENT, ClusterEvent
 from tonnage.scheduling.framework import (
     BindPlugin,
+    EventHint,
     FilterPlugin,
     PermitPlugin,
     Plugin,
@@ -35,6 +39,8 @@ from tonnage.scheduling.plugins.priority_sort import PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import SortKey, by_priority
 from tonnage.scheduling.queue.queueing_hints import QueueingRules
+
+_log = logs.logger("tonnage.scheduler")
 
 NOT_OFFERED = "no installed package offers it; one that does names it in the entry-point group tonnage.plugins"
 
@@ -97,6 +103,7 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
         score=at("score", ScorePlugin),
     )
     sorts = plain("queueSort", QueueSortPlugin)
+    sorts_by_priority = not sorts or type(sorts[0]) is PrioritySort
     pre_enqueue = plain("preEnqueue", PreEnqueuePlugin)
     rest: dict[str, Any] = {
         "post_filter": plain("postFilter", PostFilterPlugin),
@@ -113,10 +120,22 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
         scheduler_name=profile.scheduler_name,
         decider=decider,
         pipeline=pipeline,
-        rules=QueueingRules(pre_enqueue, {name: tuple(plugin.events()) for name, plugin in made.items()}),
-        sort_key=sorts[0].sort_key if sorts else by_priority,
-        sorts_by_priority=not sorts or isinstance(sorts[0], PrioritySort),
+        rules=QueueingRules(pre_enqueue, {name: _events_of(plugin) for name, plugin in made.items()}),
+        sort_key=by_priority if sorts_by_priority else unfailing_sort_key(sorts[0]),
+        sorts_by_priority=sorts_by_priority,
         plugins=tuple(made.values()),
         left_out=left_out,
         **rest,
     )
+
+
+def _events_of(plugin: Plugin) -> tuple[EventHint, ...]:
+    """The events that a plugin waits for; every event, for one that cannot say."""
+    try:
+        found = tuple(plugin.events())
+        if not all(isinstance(mask, ClusterEvent) and (hint is None or callable(hint)) for mask, hint in found):
+            raise TypeError(f"events are to be pairs of a ClusterEvent and a hint or None, not {found!r}")
+        return found
+    except Exception:
+        _log.exception("A plugin failed", plugin=plugin.name)
+        return ((EVERY_EVENT, None),)

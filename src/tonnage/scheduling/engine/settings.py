@@ -35,7 +35,7 @@ class EngineHooks:
     on_queued: QueuedHook = lambda queued, queue, why: None
     on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None
     on_change: Handler = lambda old, new: None
-    """A node or an object of storage changed, or a pod went."""
+    """A node or an object of storage changed; or a pod went, began to go, or got its node."""
     on_pod_gone: Callable[[str], None] = lambda uid: None
     plugin_times: Callable[[], PluginTimes | None] = lambda: None
     """Asked at the start of each attempt: who measures its plugins, if anybody does."""

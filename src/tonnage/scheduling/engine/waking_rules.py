@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tonnage import logs
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, only_row, row_count
 from tonnage.scheduling.cluster.event_rows import row_about
@@ -27,6 +28,8 @@ from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.queue.needs import Needs, Needy, Offer
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.rations import PodRation
+
+_log = logs.logger("tonnage.scheduler")
 
 _UNKNOWN_PRIORITY = -(1 << 63)
 _JUDGING = ("pre_filter", "filter")
@@ -71,8 +74,12 @@ class WakingRules:
         found = self._plugins[profile].get(plugin)
         if found is None:
             return None
-        ration = found.ration(self._cluster, event, changed)
-        rows = found.reach(self._cluster, event, changed) if _speaks_for_itself(found, "reach") else None
+        try:
+            ration = found.ration(self._cluster, event, changed)
+            rows = found.reach(self._cluster, event, changed) if _speaks_for_itself(found, "reach") else None
+        except Exception:  # whoever the hint says is helped is woken
+            _log.exception("A plugin failed", plugin=plugin, cluster_event=event.label)
+            return None
         return None if ration is None and rows is None else _EventRation(self, profile, found, ration, rows)
 
     def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
@@ -84,9 +91,10 @@ class WakingRules:
         found = self._plugins.get(profile, {}).get(plugin)
         if found is None or not _says_what_is_needed(found):
             return None
-        needs: Needs | None = found.needs(pod, self._cluster)
-        if needs is None:
+        told = found.needs(pod, self._cluster)
+        if told is None:
             return None
+        needs: Needs = {what: int(amount) for what, amount in told.items()}
         if found.needs_are_of_one_node:
             label = self._label_needed(profile, pod, refused_by)
             needs = {(label, what): amount for what, amount in needs.items()}
@@ -104,7 +112,13 @@ class WakingRules:
         found = self._plugins[profile].get(plugin)
         if found is None or not _says_what_is_needed(found):
             return None
-        amounts = found.offer(self._cluster, event, old, new)
+        try:
+            amounts = found.offer(self._cluster, event, old, new)
+            if not isinstance(amounts, Mapping | None):
+                raise TypeError(f"an offer is to be a mapping or None, not {amounts!r}")
+        except Exception:  # it may help anybody
+            _log.exception("A plugin failed", plugin=plugin, cluster_event=event.label)
+            return None
         if amounts is None:
             return None
         if found.needs_are_of_one_node:

@@ -187,7 +187,7 @@ class Api(Protocol):
         ...
 
     def is_gone(self, pod: PodInfo) -> bool:
-        """The pod was deleted, or another has its name."""
+        """The pod was deleted or is going, another has its name, or it has a node: nothing is to be done for it."""
         ...
 
     def event(self, regarding: Object, reason: str, action: str, note: str) -> None:

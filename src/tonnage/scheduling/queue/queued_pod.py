@@ -27,6 +27,16 @@ def uid_of(pod: Pod) -> str:
     return pod.metadata.uid or pod.key
 
 
+def is_over(pod: PodInfo, known: Pod | None) -> bool:
+    """True if a pod no longer waits for a node: it is gone or going, another has its name, or it has its node.
+
+    `known` is the pod of its name as the API has it now.
+    """
+    if known is None or uid_of(known) != pod.uid:
+        return True
+    return known.metadata.is_terminating or bool(known.spec.node_name)
+
+
 @dataclass(slots=True, eq=False)
 class QueuedPod:
     """One pod that waits to be placed, or is being placed.

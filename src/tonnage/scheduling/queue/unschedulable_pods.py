@@ -126,6 +126,7 @@ class UnschedulablePool:
             return None
         try:
             sign = self._sign(queued.profile, queued.info, queued.unschedulable_plugins)
+            hash(sign)
         except Exception as exc:  # a pod that cannot be told from others is tried once too often, and that is all
             self._on_plugin_error("Sign", queued, exc)
             return None

@@ -19,7 +19,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt, PostFilterOutcome, Stage
 from tonnage.scheduling.framework import Code, Status
-from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.queued_pod import QueuedPod, is_over, uid_of
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.sending import LOOK_EVERY_S
 from tonnage.whatif.evictions import with_true_status
@@ -203,8 +203,7 @@ class SchedulerLoop:
             self._moved_on(binding)
 
     def _is_gone(self, pod: PodInfo) -> bool:
-        found = self._world.get(Pod, pod.key)
-        return found is None or uid_of(found) != pod.uid
+        return is_over(pod, self._world.get(Pod, pod.key))
 
     def _bound(self, info: PodInfo, node_name: str) -> None:
         """The binding is written: the pod has its node, and its volumes are brought there."""
