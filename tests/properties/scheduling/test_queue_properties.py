@@ -228,13 +228,13 @@ class QueueMachine(RuleBasedStateMachine):
         )
         record.pod = new
         event = OWN_LABEL if relabel else UNSCHEDULED_POD_UPDATE
-        told, is_news = new.status.nominated_node_name, False
+        told, is_news, before = new.status.nominated_node_name, False, record.nominated
         if told != was:
             is_news = told not in ("", record.nominated)
             record.nominated = told
         if record.where == "flight":
             record.meanwhile.append((event, ()))
-        if was and was != told:
+        if before and before != record.nominated:
             self.room_was_given_up(old)
         if is_news:
             self.activated(record)
@@ -277,6 +277,8 @@ class QueueMachine(RuleBasedStateMachine):
         for record in lesser:
             record.nominated = ""
             self.activated(record)
+        for record in lesser:
+            self.room_was_given_up(record.pod, but_not=record)
         found = self.queue.expected.release(node, below=below)
         assert sorted(each.pod.name for each in found) == sorted(record.pod.name for record in lesser)
 

@@ -19,11 +19,13 @@ from tonnage.objects.core_v1 import Event, Namespace, Node, Pod, ReplicationCont
 from tonnage.objects.core_v1.provisioning_refusals import PROVISIONING_FAILED
 from tonnage.objects.meta import Object
 from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 from tonnage.scheduling.engine.assumed_pods import AssumedPods
 from tonnage.scheduling.engine.expected_nodes import ExpectedNodes
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
+from tonnage.scheduling.engine.held_nominations import HeldNominations
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -37,9 +39,8 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 class EventHandlers:
     """Handlers of informer events. All of them are quick, and run between two decisions.
 
-    `is_ours` tells whether a pod is to be placed here. `on_assigned_pod_gone` is told of a pod that had a node and is
-    gone or has ended, before the queue is. `on_change` is told of nodes, of objects of storage, and of pods that go,
-    begin to go, or get their node; `on_pod_gone` of the uid of every pod that is gone or has ended. With
+    `is_ours` tells whether a pod is to be placed here. `on_change` is told of nodes, of objects of storage, and of pods
+    that go, begin to go, or get their node; `on_pod_gone` of the uid of every pod that is gone or has ended. With
     `implies_namespaces`, a namespace that has pods is there whether its object is or not, with the one label that all
     have.
     """
@@ -51,9 +52,9 @@ class EventHandlers:
         queue: SchedulingQueue,
         held: HeldCapacity,
         expected: ExpectedNodes,
+        nominations: HeldNominations,
         *,
         is_ours: Callable[[Pod], bool],
-        on_assigned_pod_gone: Callable[[Pod], None],
         on_change: Handler,
         on_pod_gone: Callable[[str], None],
         implies_namespaces: bool,
@@ -63,8 +64,8 @@ class EventHandlers:
         self._queue = queue
         self._held = held
         self._expected = expected
+        self._nominations = nominations
         self._is_ours = is_ours
-        self._on_assigned_pod_gone = on_assigned_pod_gone
         self._on_change = on_change
         self._on_pod_gone = on_pod_gone
         self._implies_namespaces = implies_namespaces
@@ -105,11 +106,20 @@ class EventHandlers:
         if pod.is_terminal:
             return
         if pod.spec.node_name:
-            self._assumed.confirm(pod)
+            self._confirm(pod)
             self._has_node(pod)
         elif self._is_ours(pod):
             self._expected.waits(pod)
             self._queue.add(pod)
+
+    def _confirm(self, pod: Pod) -> None:
+        """Count a pod on the node where the informer shows it. If it was counted on another node, because this
+        scheduler had sent it there, that node's room is free again.
+        """
+        counted_on = self._cluster.node_of(uid_of(pod))
+        self._assumed.confirm(pod)
+        if counted_on is not None and counted_on != pod.spec.node_name:
+            self._queue.assigned_pod_deleted(pod, assumed_on=counted_on)
 
     def _has_node(self, pod: Pod) -> None:
         self._expected.left(pod)
@@ -126,7 +136,7 @@ class EventHandlers:
         elif old.is_terminal:
             self._pod_added(new)
         elif new.spec.node_name:
-            self._assumed.confirm(new)
+            self._confirm(new)
             if not old.spec.node_name or (new.metadata.is_terminating and not old.metadata.is_terminating):
                 self._on_change(old, new)
             if old.spec.node_name:
@@ -153,7 +163,7 @@ class EventHandlers:
         self._on_pod_gone(uid)
         self._on_change(pod, None)
         if pod.spec.node_name:
-            self._on_assigned_pod_gone(pod)
+            self._nominations.assigned_pod_gone(pod)
             self._queue.assigned_pod_deleted(pod)
             return
         if self._is_ours(pod):
@@ -175,13 +185,21 @@ class EventHandlers:
 
     def _storage(self, old: Object | None, new: Object | None) -> None:
         storage = self._cluster.storage
-        with self._held.told_after(new), self._expected.changing(old, new):
+        with self._held.told_after(new), self._nominations.changing(old, new), self._expected.changing(old, new):
             if new is not None:
                 storage.put(new)
             elif old is not None:
                 storage.remove(old)
             self._on_change(old, new)
             self._queue.cluster_changed(old, new)
+            if isinstance(known := new or old, VolumeAttachment):
+                self._attachment_changed(known)
+
+    def _attachment_changed(self, attachment: VolumeAttachment) -> None:
+        """Where a volume is attached, or could not be, says where its pods may go: to them the volume has changed."""
+        volume = self._cluster.storage.volumes.get(attachment.spec.source.persistent_volume_name)
+        if volume is not None and volume.spec.claim_ref is not None:
+            self._queue.cluster_changed(volume, volume)
 
     def _event(self, old: Object | None, new: Object | None) -> None:
         """A provisioner's word on a claim. What it sets free tells the queue; it helps nobody by itself."""

@@ -4,8 +4,9 @@
     Ledger (mode Ledger)       ┴── released ──┘
     tick ──► expire                a deleted pod ──► pod_gone
 
-A free volume that is given to a claim is kept back as well, from Reserve on; when the pod's attempt fails before it was
-written, no informer tells that it is free again, so it is told here.
+A free volume that is given to a claim is kept back as well, from Reserve on, and a claim is kept to the node that was
+selected for it. When the pod's attempt fails before that was written, no informer tells that they are free again, so it
+is told here. (A StatefulSet's new pod of the same name may wait for the claim.)
 
 The rules stand in `scheduling/volumes/reservations/`. A cluster has only the indexes that one of its profiles decides
 by; `open` is called once they are there.
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from tonnage.objects.core_v1 import PersistentVolume
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
@@ -29,6 +30,7 @@ from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 
+_CLAIM_FREED = ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.UPDATE)
 _VOLUME_FREED = ClusterEvent(EventResource.PERSISTENT_VOLUME, ActionType.UPDATE)
 _RELEASED = ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, ActionType.UPDATE)
 """To those who wait, capacity that is let go is as good as capacity that changed."""
@@ -64,6 +66,7 @@ class HeldCapacity:
                 self.modes[mode].on_released.append(self._released)
         if not self._is_open:
             self._cluster.storage.on_change(PersistentVolume, self._volume_changed)
+            self._cluster.storage.on_change(PersistentVolumeClaim, self._claim_changed)
             self._is_open = True
 
     def expire(self, now_s: float) -> None:
@@ -104,6 +107,12 @@ class HeldCapacity:
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         if old is not None and new is not None and old.spec.claim_ref is not None and new.spec.claim_ref is None:
             self._tell(_VOLUME_FREED, old, new)
+
+    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        if old is None or new is None or old.selected_node == new.selected_node:
+            return
+        if not self._cluster.storage.claims.is_assumed(new.key):
+            self._tell(_CLAIM_FREED, old, new)
 
     def _tell(self, event: ClusterEvent, old: Object, new: Object) -> None:
         if self._put_off is None:

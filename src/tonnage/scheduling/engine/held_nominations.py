@@ -3,6 +3,7 @@
     attempt ──► refused where it is nominated? ──► requeue ──► let go: others may have the room
     an event lets it out of the unschedulable pool ──► would its node take it now? ──► it holds again
     gated ──► do its node's labels, taints and cordon admit it? ── no ──► let go, until they do
+    what its volumes hold there shrinks ──► those that left room are tried again
     sent there, and failed ──► passed over for a while, if another fits (failed_nodes.py)
 
 The field in the API is never cleared (KEP-5278). The room it holds in memory is held for a pod that was not tried yet
@@ -12,12 +13,15 @@ gate NominatedNodeNameForExpectation off nothing is let go and no node is passed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 
 from tonnage import logs
 from tonnage.clock import Clock
-from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import Diagnosis
@@ -26,11 +30,14 @@ from tonnage.scheduling.engine.attempt import Attempt, broken
 from tonnage.scheduling.engine.failed_nodes import FailedNodes
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.engine.waking_rules import of_nodes, refused_rows
+from tonnage.scheduling.events import claims_named
 from tonnage.scheduling.framework import Cycle
+from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.preemption.victims import fits_without
 from tonnage.scheduling.queue.nominator import Nomination
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 
 _log = logs.logger("tonnage.scheduler")
 
@@ -108,6 +115,45 @@ class HeldNominations:
             return all(refused_rows(each, cycle, rows) is False for each in profile.decider.filters if of_nodes(each))
         except Exception:  # a plugin that breaks is told of when the pod is tried
             return True
+
+    # -- volumes of nominated pods ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def changing(self, old: Object | None, new: Object | None) -> Iterator[None]:
+        """Storage changes in the block. Pods that left room for the volumes of a nominated pod are tried again if those
+        hold less after it: a claim is gone, a class makes no volumes, another capacity object has room for them.
+        """
+        before = [(each, self._volumes_of(each)) for each in self._whose_volumes(old, new)]
+        yield
+        for each, held in before:
+            pod = each.info.pod
+            if self._queue.nominator.get(pod) is each and each.holds and held - self._volumes_of(each):
+                self._queue.expected.room_was_given_up(pod, each.node, but_not_for=each.info.uid)
+
+    def _volumes_of(self, nomination: Nomination) -> frozenset[Hashable]:
+        profile = self._profile_of(nomination.info.pod)
+        row = self._cluster.row_of.get(nomination.node, -1)
+        if profile is None or row < 0:
+            return frozenset()
+        plugins = [each for each in profile.decider.filters if isinstance(each, VolumeBinding)]
+        return frozenset[Hashable]().union(*(each.held_on(self._cluster, nomination.info, row) for each in plugins))
+
+    def _whose_volumes(self, old: Object | None, new: Object | None) -> list[Nomination]:
+        """The nominations whose volumes may hold less after a change of storage."""
+        nominator, cluster, known = self._queue.nominator, self._cluster, new or old
+        if not len(nominator) or not cluster.has_index(CapacityIndex):
+            return []
+        found: Iterable[Nomination] = ()
+        if isinstance(known, StorageClass | CSIDriver):
+            found = nominator
+        elif isinstance(known, PersistentVolumeClaim | PersistentVolume):
+            keys = set(claims_named(old, new))
+            found = (each for each in nominator if not keys.isdisjoint(each.info.claim_keys))
+        elif isinstance(known, CSIStorageCapacity):
+            index = cluster.index(CapacityIndex)
+            rows = {*index.rows_of(known.key).tolist(), *index.rows_reached(known).tolist()}
+            found = (each for each in nominator if cluster.row_of.get(each.node, -1) in rows)
+        return [each for each in found if each.holds and each.info.has_claims]
 
     # -- sent in vain -------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,8 @@ class WakingRules:
         if known is None:
             return None
         may_preempt = self._may_preempt(profile, pod)
-        signs: list[Hashable] = [pod.priority, may_preempt]
+        # One that never preempts does not speak for one that will, once somebody of lower priority is there.
+        signs: list[Hashable] = [pod.priority, self._preempts(profile, pod), may_preempt]
         for name in sorted(plugins | self._judging[profile] if may_preempt else plugins):
             plugin = known.get(name)
             if plugin is None and name not in plugins:

@@ -27,7 +27,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, row_count
+from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, only_row, row_count
 from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import VolumeBindingArgs
@@ -74,9 +74,10 @@ from tonnage.scheduling.volumes.explain.reserved_room import reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
 from tonnage.scheduling.volumes.fit_grades import grades_at, may_differ
 from tonnage.scheduling.volumes.hints import volume_binding_events
+from tonnage.scheduling.volumes.nominated_volumes import expected_demand, held_by, judge_beside
 from tonnage.scheduling.volumes.packing import Grade
 from tonnage.scheduling.volumes.plan import VolumePlan
-from tonnage.scheduling.volumes.pod_claims import claims_of, sorted_claims
+from tonnage.scheduling.volumes.pod_claims import claims_of
 from tonnage.scheduling.volumes.profile_policy import profile_policy
 from tonnage.scheduling.volumes.rebuilds import is_node_out_of_use, why_rebuilt
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
@@ -116,6 +117,8 @@ class Notes:
     """Everything is to be made, and the same on every node."""
     plan: VolumePlan | None = None
     assumed: Assumed | None = None
+    expected: tuple[Demand, ...] = ()
+    """What pods that are expected on the one row in question need there."""
 
 
 def assumed_in(cycle: Cycle) -> Assumed | None:
@@ -208,11 +211,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         demand = demand_of(cluster, claims, is_joint=self.is_joint)
         if demand.rebuilds:
             demand = demand._replace(sharers=tuple(rows_of_sharers(cycle, demand.rebuilds)))
-        if cycle.nominated_here and self.is_joint:
-            demand = self._with_nominated(cycle, demand)
         is_plain = not (demand.bound or demand.pinned or fit.has_free_volumes(demand))
         provisioning = fit.all_provisioned(demand)
-        cycle.state[self.name] = Notes(demand, fit, provisioning, is_plain)
+        notes = cycle.state[self.name] = Notes(demand, fit, provisioning, is_plain)
+        if cycle.nominated_here:
+            row = cluster.row_of[cluster.node_of(cycle.nominated_here[0].uid) or ""]  # they were put there
+            notes.expected = self._expected(fit, cycle.nominated_here, row)
         if is_plain:
             cycle.tell_apart(
                 self.name, provisioning.units, provisioning.topologies, provisioning.is_hopeless, provisioning.order
@@ -221,26 +225,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             cycle.is_unlike_others(self.name)
         return None
 
-    def _with_nominated(self, cycle: Cycle, demand: Demand) -> Demand:
-        """What this pod needs, and beside it what pods expected on the row still do: their volumes go there too.
+    def _expected(self, fit: VolumeFit, pods: Iterable[PodInfo], row: int) -> tuple[Demand, ...]:
+        """What pods that are expected on a row need there beside this one."""
+        found = (expected_demand(fit, each, row) for each in pods if self.is_joint and each.has_claims)
+        return tuple([each for each in found if each is not None])
 
-        Not what the ledger holds for them already, and not what they share. One with a claim that cannot be judged has
-        none to be counted.
-        """
-        cluster = cycle.cluster
-        loose, rebuilds = {each.key: each for each in demand.loose}, {each.claim.key: each for each in demand.rebuilds}
-        pinned = {each.key for each in demand.pinned}
-        for nominated in cycle.nominated_here:
-            claims = sorted_claims(nominated, cluster.storage)
-            if isinstance(claims, Status):
-                continue
-            theirs = demand_of(cluster, claims, is_joint=True)
-            rebuilds = {each.claim.key: each for each in theirs.rebuilds} | rebuilds
-            more = theirs.loose if self.reservation is Reservation.LEDGER else (*theirs.loose, *theirs.pinned)
-            for each in more:
-                if each.key not in pinned:
-                    loose.setdefault(each.key, each)
-        return demand._replace(loose=tuple(loose.values()), rebuilds=tuple(rebuilds.values()))
+    def held_on(self, cluster: Cluster, pod: PodInfo, row: int) -> frozenset[Hashable]:
+        """What the claims of a pod that is expected on a row hold there."""
+        return held_by(self.fit_of(cluster), pod, row) if self.is_joint and pod.has_claims else frozenset()
 
     def surely_passes(self, cycle: Cycle, row: int) -> bool:
         notes: Notes = cycle.state[self.name]
@@ -252,9 +244,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             bits = notes.fit.refusals(notes.demand, rows)
         elif few := few_rows(rows, _FEW_ROWS):
             told = [notes.fit.refusal_at(notes.provisioning, row) for row in few]
-            return Judgement(np.array(told), REASONS) if any(told) else None
+            if not notes.expected:
+                return Judgement(np.array(told), REASONS) if any(told) else None
+            bits = np.array(told)
         else:
             bits = notes.fit.refusals_of_provisioning(notes.provisioning, rows)
+        if notes.expected and not bits.any():
+            bits[:] = judge_beside(notes.fit, notes.demand, notes.expected, only_row(rows)).refusal
         return Judgement(bits, REASONS) if bits.any() else None
 
     def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
@@ -339,6 +335,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if plan.is_done:
             notes.plan = plan
             return SUCCESS
+        pods = [each for each in cycle.nominated.get(row, ()) if cluster.node_of(each.uid) is None]
+        if expected := self._expected(notes.fit, pods, row):
+            chosen = judge_beside(notes.fit, notes.demand, expected, row).chosen
+            made = [each._replace(capacity=chosen.get(each.claim.key, each.capacity)) for each in plan.provisions]
+            plan = plan._replace(provisions=tuple(made))
         if self._scores is not None and (plan.static or any(each.capacity for each in plan.provisions)):
             self._scored["static" if plan.static else "dynamic"] += 1
         in_turn = sequences_at(notes.fit, None if notes.is_plain else notes.demand, notes.provisioning, row)

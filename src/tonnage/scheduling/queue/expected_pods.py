@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.events import ASSIGNED_POD_DELETE, ClusterEvent
+from tonnage.scheduling.events import ASSIGNED_POD_DELETE, ActionType, ClusterEvent, pod_events
 from tonnage.scheduling.queue.nominator import Nominator, nominated_to
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.scheduling.queue.queueing_hints import PreCheck
@@ -55,16 +55,19 @@ class ExpectedPods:
     def told_otherwise(self, uid: str, was_told: str) -> None:
         """The API's word on where a waiting pod is expected was `was_told`; it may be another now.
 
-        A new one is tried at once, for it holds room. Pods that left room where it was expected are tried again.
+        A new one is tried at once, for it holds room. Pods that left room where it was expected, by the API's word or
+        by a preemption that the API does not know of yet, are tried again; so they are if it asks for less than before.
         """
         pod = self._newest(uid)
         if pod is None:
             return
+        before = self._nominator.get(pod)
+        known, expected_on = (before.info.pod, before.node) if before is not None else (None, "")
         is_news = self._nominator.update(pod, was_told)
         self._sign_again(uid)
         self._judge_gated(self._pool.get(uid))
-        if was_told not in ("", self._nominator.told(pod)):
-            self.room_was_given_up(pod, was_told)
+        if known is not None and (expected_on != self._nominator.node_of(pod) or _asks_for_less(known, pod)):
+            self.room_was_given_up(known, expected_on)
         if is_news:
             self._activate((pod,))
 
@@ -109,11 +112,14 @@ class ExpectedPods:
             self._nominator.hold(queued.pod)
 
     def release(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
-        """Expect no pod of lower priority than `below` on a node any more, and try those again; who they were."""
+        """Expect no pod of lower priority than `below` on a node any more, and try those again, and whoever left room
+        for them; who they were."""
         lesser = tuple(each for each in self._nominator.pods_on(node_name) if each.priority < below)
         for each in lesser:
             self._nominator.remove(each.pod)
         self._activate(each.pod for each in lesser)
+        for each in lesser:
+            self.room_was_given_up(each.pod, node_name, but_not_for=each.uid)
         return lesser
 
     def node_changed(self, node_name: str, *, is_new: bool) -> None:
@@ -149,3 +155,9 @@ class ExpectedPods:
         waiting = self._pool.get(uid)
         if waiting is not None:
             self._pool.sign_again((waiting,))
+
+
+def _asks_for_less(before: Pod, now: Pod) -> bool:
+    return before is not now and any(
+        event.action is ActionType.UPDATE_POD_SCALE_DOWN for event in pod_events(before, now)
+    )

@@ -53,10 +53,12 @@ _NOBODY: Final[dict[str, Nomination]] = {}
 
 
 def nominated_to(pod: Pod, node_name: str) -> Pod:
-    """The pod as the API would show it if it were nominated to this node."""
-    if pod.status.nominated_node_name == node_name:
+    """The pod as the API would show it if it were nominated to this node and waited; it may have got another node."""
+    if pod.status.nominated_node_name == node_name and not pod.spec.node_name:
         return pod
-    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node_name))
+    spec = msgspec.structs.replace(pod.spec, node_name="") if pod.spec.node_name else pod.spec
+    status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
+    return msgspec.structs.replace(pod, spec=spec, status=status)
 
 
 class Nominator:

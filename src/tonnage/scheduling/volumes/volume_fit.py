@@ -51,6 +51,8 @@ VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existe
 SHARED_ELSEWHERE = "node(s) didn't have the pod(s) that share a ReadWriteOnce PersistentVolumeClaim"
 REASONS = (NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_GONE, SHARED_ELSEWHERE, SEARCH_ENDED)
 _NODE, _BIND, _SPACE, _GONE, _SHARED, _ENDED = (1 << place for place in range(len(REASONS)))
+NO_SPACE, NO_VOLUME, NO_ROOM = _SPACE, _BIND, _SPACE | _ENDED
+"""Bits: too little room; nothing to bind; no room, or none that a decision may search for."""
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _MOST_BITS = 63

@@ -139,6 +139,11 @@ class ClassCapacity:
                 return number
         return NOTHING
 
+    def fits_at(self, policy: Policy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> bool:
+        """Whether one object holds a group."""
+        reading = self._reading(policy)
+        return reading.fits_one(number, sizes, self._others(reading, own))
+
     def choices(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Numbers:
         """The same for many rows: the number of the object that would hold a group there."""
         found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)

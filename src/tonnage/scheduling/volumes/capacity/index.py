@@ -149,7 +149,7 @@ class CapacityIndex:
 
     def _add(self, new: CSIStorageCapacity) -> None:
         of_class = self.of(new.storage_class_name)  # follows the nodes: they are not to meet an entry without a place
-        entry = Entry(new, self._rows_of(new))
+        entry = Entry(new, self.rows_reached(new))
         self._entries[new.key] = entry
         self._by_identity[identity(new)] = entry
         for anchor in _anchors(new.node_topology):
@@ -185,7 +185,8 @@ class CapacityIndex:
         for joint in self._joint.values():
             joint.is_stale = True
 
-    def _rows_of(self, capacity: CSIStorageCapacity) -> npt.NDArray[np.intp]:
+    def rows_reached(self, capacity: CSIStorageCapacity) -> npt.NDArray[np.intp]:
+        """The rows of the nodes that are in the topology of an object, whether the object is there or not."""
         if capacity.node_topology is None:
             return _NO_ROWS
         cluster = self._cluster
@@ -202,7 +203,7 @@ class CapacityIndex:
         self._seen = cluster.node_changes.tick
         if isinstance(changed, slice) and changed.stop - changed.start == cluster.size > 1:
             for entry in self._entries.values():
-                entry.rows = self._rows_of(entry.capacity)
+                entry.rows = self.rows_reached(entry.capacity)
             for each in self._classes.values():
                 each.rebuild()
             return

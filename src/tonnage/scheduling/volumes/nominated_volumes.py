@@ -1,0 +1,196 @@
+"""Room for a pod's volumes beside the volumes of pods that are expected on the same node (KEP-5278).
+
+    newcomer's group ───┐   each group goes to one capacity object;
+    expected pod's group ┴─► each object has to hold all groups that go to it
+
+Groups of different pods are independent: where two objects reach a node, they may go to different ones. The newcomer
+takes the first object that leaves room for the others. Only claims that draw from the same room count: of the
+newcomer's classes, or of classes that share their pools.
+
+An expected pod counts if its node could hold its volumes with nothing promised or reserved there. One that asks for
+more, or for a class that has nothing there, can never come, and keeps nobody out.
+
+In mode Object an object is one pod's at a time, and after a restart nothing is reserved. So an object that a pod on its
+way needs (one of its unbound claims has a selected-node) is not given to a newcomer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tonnage.objects.core_v1 import PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.framework import Status
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.capacity.joint_capacity import member_of
+from tonnage.scheduling.volumes.demand import Demand, counted_bytes, demand_of
+from tonnage.scheduling.volumes.pod_claims import sorted_claims
+from tonnage.scheduling.volumes.volume_fit import NO_ROOM, NO_SPACE, NO_VOLUME, VolumeFit
+
+_MOST_TRIES: Final = 1000
+"""So many ways to share groups out over objects are looked at; past that the newcomer is refused."""
+_NEWCOMER: Final = 0
+
+_Part = tuple[PersistentVolumeClaim, ...]
+"""The claims of one pod that go to one object."""
+
+
+class Beside(NamedTuple):
+    """How a newcomer's volumes fit a node beside those of expected pods."""
+
+    refusal: int = 0
+    """Bits of `volume_fit.REASONS`; 0 if they fit."""
+    chosen: Mapping[Key, CSIStorageCapacity] = {}
+    """By claim of the newcomer, the object that its volume is to be made of."""
+
+
+def expected_demand(fit: VolumeFit, pod: PodInfo, row: int) -> Demand | None:
+    """What a pod that is expected on a row needs there; None if it can never come, or a claim cannot be judged."""
+    claims, classes = sorted_claims(pod, fit.cluster.storage), fit.cluster.storage.classes
+    if isinstance(claims, Status) or any(_is_of_no_class(each, classes) for each in claims.immediate):
+        return None
+    demand, one = demand_of(fit.cluster, claims, is_joint=True), slice(row, row + 1)
+    refusal = int(fit.refusals(demand, one)[0])
+    if refusal & ~NO_ROOM:
+        return None
+    if refusal:
+        rebuilds = tuple(each for each in demand.rebuilds if each.row != row)
+        provisioning, _, _ = next(fit.provisioning_demands(demand, rebuilds, one))
+        for unit in provisioning.units:
+            if not fit.index.of(unit.class_name).fits_unheld(fit.policy, unit.sizes, np.array([row]))[0]:
+                return None
+    return demand
+
+
+def judge_beside(fit: VolumeFit, demand: Demand, expected: Sequence[Demand], row: int) -> Beside:
+    """Whether a row holds a newcomer's volumes beside those of expected pods. It holds either alone."""
+    together, owner_of = _together(fit, demand, expected)
+    rebuilds = tuple(each for each in together.rebuilds if each.row != row)
+    provisioning, _, _ = next(fit.provisioning_demands(together, rebuilds, slice(row, row + 1)))
+    if provisioning.is_hopeless:  # a volume that exists is one pod's
+        return Beside(NO_VOLUME)
+    chosen: dict[Key, CSIStorageCapacity] = {}
+    for place, unit in enumerate(provisioning.units):
+        parts: dict[int, _Part] = {}
+        for claim, at in zip(provisioning.claims, provisioning.places, strict=True):
+            if at == place:
+                owner = owner_of[claim.key]
+                parts[owner] = (*parts.get(owner, ()), claim)
+        objects = fit.index.of(unit.class_name)
+        found = _first_choice(fit, unit.class_name, parts, objects.numbers_at(row))
+        if found is None:
+            return Beside(NO_SPACE)
+        for claim in parts.get(_NEWCOMER, ()):
+            chosen[claim.key] = member_of(objects.entries[found].capacity, claim.class_name)
+    return Beside(0, chosen)
+
+
+def _together(fit: VolumeFit, demand: Demand, expected: Sequence[Demand]) -> tuple[Demand, dict[Key, int]]:
+    """All claims that draw from the newcomer's room, and whose they are. A claim that pods share is the newcomer's.
+
+    Not what the ledger has promised to pods on their way: that is held of the objects already.
+    """
+    groups, is_promised = fit.index.groups, fit.policy.promised is not None
+
+    def room(claim: PersistentVolumeClaim) -> Hashable:
+        return groups.of(claim.class_name) or claim.class_name
+
+    own = (*demand.pinned, *demand.loose, *(each.claim for each in demand.rebuilds))
+    owner_of, wanted = dict.fromkeys((each.key for each in own), _NEWCOMER), {room(each) for each in own}
+    pinned, loose, rebuilds = list(demand.pinned), list(demand.loose), list(demand.rebuilds)
+    for number, theirs in enumerate(expected, start=_NEWCOMER + 1):
+
+        def is_news(claim: PersistentVolumeClaim, owner: int = number) -> bool:
+            return room(claim) in wanted and owner_of.setdefault(claim.key, owner) == owner
+
+        pinned += [each for each in theirs.pinned if not is_promised and is_news(each)]
+        loose += [each for each in theirs.loose if is_news(each)]
+        rebuilds += [each for each in theirs.rebuilds if is_news(each.claim)]
+    return demand._replace(pinned=tuple(pinned), loose=tuple(loose), rebuilds=tuple(rebuilds)), owner_of
+
+
+def _first_choice(fit: VolumeFit, class_name: str, parts: Mapping[int, _Part], numbers: Sequence[int]) -> int | None:
+    """The first object for the newcomer's part so that all other parts find an object too; None if there is none.
+
+    The newcomer may have no part, because it takes a volume that exists.
+    """
+    objects = fit.index.of(class_name)
+
+    def fits(number: int, group: Sequence[_Part]) -> bool:
+        if fit.policy.is_reserved is not None and len({_is_on_its_way(each) for each in group}) > 1:
+            return False
+        asked = fit.provisioning_demand([claim for part in group for claim in part])
+        return objects.fits_at(fit.policy, asked.units[0].sizes, number, fit.own_claims(asked, 0))
+
+    def rank(owner: int) -> tuple[bool, int]:
+        sizes = (counted_bytes(each, fit.cluster.storage, is_rebuild=each.is_bound) for each in parts[owner])
+        return owner != _NEWCOMER, -sum(size or 0 for size in sizes)
+
+    chosen = _share_out([parts[owner] for owner in sorted(parts, key=rank)], numbers, fits)
+    return chosen[0] if chosen else None
+
+
+def _share_out(
+    parts: Sequence[_Part], numbers: Sequence[int], fits: Callable[[int, Sequence[_Part]], bool]
+) -> list[int]:
+    """For each part an object, so that every object holds all its parts; nothing if there is no way.
+
+    Earlier parts get the first objects that leave a way for the later ones.
+    """
+    chosen: list[int] = []
+    tries = 0
+
+    def goes_on() -> bool:
+        nonlocal tries
+        at = len(chosen)
+        if at == len(parts):
+            return True
+        for number in numbers:
+            tries += 1
+            if tries > _MOST_TRIES:
+                return False
+            there = [part for part, other in zip(parts, chosen, strict=False) if other == number]
+            if fits(number, [*there, parts[at]]):
+                chosen.append(number)
+                if goes_on():
+                    return True
+                chosen.pop()
+        return False
+
+    return chosen if goes_on() else []
+
+
+def _is_of_no_class(claim: PersistentVolumeClaim, classes: Mapping[str, StorageClass]) -> bool:
+    return bool(claim.class_name) and claim.class_name not in classes and not claim.spec.volume_name
+
+
+def _is_on_its_way(part: _Part) -> bool:
+    return any(claim.selected_node and not claim.is_bound for claim in part)
+
+
+# -- what waking needs ------------------------------------------------------------------------------------------------
+
+
+def held_by(fit: VolumeFit, pod: PodInfo, row: int) -> frozenset[Hashable]:
+    """What a pod that is expected on a row holds there. If something of it goes, others may find room.
+
+    Its claims with their bytes; and by class the object that its volumes are made of. Where several objects reach the
+    row, whatever any of them says may leave room in another.
+    """
+    fit.index.search.renew()  # no decision is under way
+    demand = expected_demand(fit, pod, row)
+    if demand is None:
+        return frozenset()
+    claims = (*demand.pinned, *demand.loose, *(each.claim for each in demand.rebuilds if each.row != row))
+    storage, node_name = fit.cluster.storage, fit.cluster.name(row)
+    found: set[Hashable] = {(each.key, counted_bytes(each, storage, is_rebuild=each.is_bound)) for each in claims}
+    for name in {name for each in claims for name in fit.index.groups.classes_with(each.class_name)}:
+        objects = fit.index.objects_at(name, node_name)
+        versions = [each.figures_version for each in objects] if len(objects) > 1 else []
+        found.add((name, *map(identity, objects), *versions))
+    return frozenset(found)
