@@ -166,6 +166,15 @@ async def test_a_gated_pod_holds_nothing_where_it_may_never_run(what, of_node, o
         assert rig.bound == {"default/right": "p"}
 
 
+@pytest.mark.parametrize("other", [{"taints": ["dedicated=db:NoSchedule"]}, {"unschedulable": True}])
+async def test_a_gated_pod_holds_its_room_whatever_other_nodes_are_like(other: dict[str, Any]):
+    rig = Rig(node("other", **other), node("p", cpu="1"))
+    rig.add(pod("gated", cpu="1", status={"nominatedNodeName": "p"}, spec=GATED), pod("rival", cpu="1"))
+    async with rig.running():
+        await rig.settle(5.0)
+        assert holders(rig, "p") == ["gated"] and rig.bound == {}
+
+
 async def test_a_gated_pod_holds_again_when_its_node_or_its_selector_changes():
     rig = Rig(node("p", cpu="1", labels={"zone": "1"}))
     rig.add(pod("gated", cpu="1", status={"nominatedNodeName": "p"}, node_selector={"zone": "2"}, spec=GATED))

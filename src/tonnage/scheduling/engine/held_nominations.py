@@ -17,6 +17,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 
+import numpy as np
+
 from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
@@ -112,7 +114,9 @@ class HeldNominations:
             return True
         cycle, rows = Cycle(pod, self._cluster), slice(row, row + 1)
         try:
-            return all(refused_rows(each, cycle, rows) is False for each in profile.decider.filters if of_nodes(each))
+            return not any(
+                np.any(refused_rows(each, cycle, rows)) for each in profile.decider.filters if of_nodes(each)
+            )
         except Exception:  # a plugin that breaks is told of when the pod is tried
             return True
 
