@@ -351,3 +351,12 @@ async def test_pods_whose_sort_keys_cannot_be_compared_are_all_tried():
     async with rig.running():
         await rig.settle()
         assert set(rig.bound) == {each.key for each in (*odd, *sized)}
+
+
+def test_an_attempt_that_cannot_be_explained_has_failed():
+    Raising.breaking = {"account"}
+    rig = Rig(node("a"), pod("bad", labels={"bad": ""}), plugins=(Raising,))
+    queued = rig.engine.pop()
+    assert queued is not None
+    attempt = rig.engine.attempt(queued, explains=True)
+    assert (attempt.placement, attempt.status.message, len(rig.assumed)) == (None, BROKEN, 0)

@@ -241,7 +241,11 @@ class Engine:
             attempt.decided_in_s = self.clock.monotonic() - began_at
         self._hooks.on_decision(profile.decider, decision)
         if explains:
-            attempt.explanation = self._explained(profile, decision, expected, passed_over)
+            try:
+                attempt.explanation = self._explained(profile, decision, expected, passed_over)
+            except Exception as exc:
+                attempt.exception, attempt.status = exc, broken("", pod)
+                return attempt
         if not decision.fits or (attempt.explanation is not None and attempt.explanation.held_back):
             attempt.status = decision.error or attempt.status
             return attempt
