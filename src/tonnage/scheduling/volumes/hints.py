@@ -3,11 +3,11 @@
 | event                     | as upstream                              | with CSIStorageCapacityV2, also         |
 | claim added or changed    | if the pod mounts it                     |                                         |
 | volume added or changed   | always; here not if another claim has it |                                         |
-| class added or changed    | added; its topologies changed            | its capacity group or pool policy       |
+| class added or changed    | added; its topologies changed            | its capacity group or pool policy; gone |
 | node added or changed     | added; its labels changed                | deleted; out of use, or back            |
 | CSINode added or changed  | added; its migrated plugins changed      |                                         |
 | CSIDriver changed         | capacity off, for inline volumes         | capacity off, or it is gone, for claims |
-|                           |                                          | it rebuilds volumes now (or when added) |
+|                           |                                          | it rebuilds volumes now, or no more     |
 |                           |                                          | its pool policy (or when it comes, goes)|
 | capacity added or changed | added; a volume may be larger            | its pools, its sum; any, if reserved    |
 | a nominated pod gives way |                                          | if both have claims                     |
@@ -62,7 +62,7 @@ def volume_binding_events(gates: Gates, *, reserves: bool) -> Iterator[EventHint
     yield ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _COMES_OR_CHANGES), capacity_hint
     if enhanced:
         yield ClusterEvent(EventResource.NODE, ActionType.DELETE | ActionType.UPDATE_NODE_TAINT), after_node_leaves
-        yield ClusterEvent(EventResource.CSI_DRIVER, _COMES_OR_CHANGES), after_rebuilding_starts
+        yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.ALL), after_rebuilding_changes
         yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE | ActionType.DELETE), after_capacity_is_off
         yield ClusterEvent(EventResource.CSI_DRIVER, ActionType.ALL), after_driver_policy_change
         yield ClusterEvent(EventResource.POD, ActionType.DELETE), after_room_is_given_up
@@ -136,9 +136,11 @@ def after_reserved_capacity_change(
 
 
 def after_group_change(pod: PodInfo, event: ClusterEvent, old: StorageClass, new: StorageClass | None) -> Hint:
-    """A class shares its pools with others than before: what was held of theirs may be free for it, and for them."""
-    now = new.capacity_group if new is not None else ""
-    return QUEUE if pod.has_claims and old.capacity_group != now else SKIP
+    """A class shares its pools with others than before: what was held of theirs may be free for it, and for them.
+
+    A bound volume whose class is gone is not rebuilt any more: without affinity it is everywhere.
+    """
+    return QUEUE if pod.has_claims and (new is None or old.capacity_group != new.capacity_group) else SKIP
 
 
 def after_class_policy_change(pod: PodInfo, event: ClusterEvent, old: StorageClass, new: StorageClass) -> Hint:
@@ -162,8 +164,9 @@ def after_node_leaves(pod: PodInfo, event: ClusterEvent, old: Node, new: Node | 
     return QUEUE if new is None or is_out_of_use(old) != is_out_of_use(new) else SKIP
 
 
-def after_rebuilding_starts(pod: PodInfo, event: ClusterEvent, old: CSIDriver | None, new: CSIDriver) -> Hint:
-    return QUEUE if pod.has_claims and rebuilds_volumes(new) and not rebuilds_volumes(old) else SKIP
+def after_rebuilding_changes(pod: PodInfo, event: ClusterEvent, old: CSIDriver | None, new: CSIDriver | None) -> Hint:
+    """A volume without affinity goes where it has room; if its driver does not rebuild it, it is everywhere."""
+    return QUEUE if pod.has_claims and rebuilds_volumes(new) != rebuilds_volumes(old) else SKIP
 
 
 def after_capacity_is_off(pod: PodInfo, event: ClusterEvent, old: CSIDriver, new: CSIDriver | None) -> Hint:

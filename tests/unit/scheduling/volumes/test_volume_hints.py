@@ -218,15 +218,22 @@ def test_a_node_that_leaves_wakes_a_pod_whose_volumes_may_be_rebuilt(
     assert woken(old, new, gates=ON) is rebuilding
 
 
-def test_a_driver_that_starts_to_rebuild_volumes_wakes_a_pod():
+def test_a_driver_that_starts_or_ceases_to_rebuild_volumes_wakes_a_pod():
+    """What may move is placed by capacity, if somebody rebuilds it; otherwise it can be reached from everywhere."""
     metadata = msgspec.structs.replace(driver().metadata, annotations={"tonnage.dev/volume-rebuilding": "true"})
     by_annotation = msgspec.structs.replace(driver(), metadata=metadata)
     assert woken(driver(), driver(rebuilding=True))
     assert woken(None, driver(rebuilding=True))
     assert woken(driver(), by_annotation)
     assert not woken(driver(rebuilding=True), by_annotation)
-    assert not woken(driver(rebuilding=True), driver())
+    assert woken(driver(rebuilding=True), driver())
+    assert woken(driver(rebuilding=True, capacity=False), None)
+    assert not woken(driver(capacity=False), None)
     assert not woken(driver(), driver(rebuilding=True), gates=OFF)
+
+
+def test_a_class_that_goes_wakes_a_pod_whose_volume_is_not_rebuilt_any_more():
+    assert woken(storage_class(), None) and not woken(storage_class(), None, gates=OFF)
 
 
 def test_storage_that_was_held_for_a_nominated_pod_wakes_a_pod_when_it_gives_way():
