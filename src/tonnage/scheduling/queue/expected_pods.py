@@ -113,12 +113,17 @@ class ExpectedPods:
 
     def release(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
         """Expect no pod of lower priority than `below` on a node any more, and try those again, and whoever left room
-        for them; who they were."""
+        for them; who they were.
+
+        A pod that comes back refused is expected again, if the API still says so. A gated one is not tried: it stays
+        expected, until the API says otherwise.
+        """
         lesser = tuple(each for each in self._nominator.pods_on(node_name) if each.priority < below)
-        for each in lesser:
+        tried = [each for each in lesser if (waiting := self._pool.get(each.uid)) is None or not waiting.is_gated]
+        for each in tried:
             self._nominator.remove(each.pod)
-        self._activate(each.pod for each in lesser)
-        for each in lesser:
+        self._activate(each.pod for each in tried)
+        for each in tried:
             self.room_was_given_up(each.pod, node_name, but_not_for=each.uid)
         return lesser
 

@@ -229,6 +229,13 @@ def test_lesser_pods_are_released_from_a_node_and_tried_at_once() -> None:
     assert rig.refuse("Room") is QueueName.UNSCHEDULABLE
 
 
+def test_a_lesser_pod_that_is_gated_stays_expected_because_nobody_would_try_it() -> None:
+    rig = Rig(gates=[Gate("Quota", holds=["low"])])
+    rig.add(nominated("low", "n", priority=1))
+    assert [each.pod.name for each in rig.queue.expected.release("n", below=5)] == ["low"]
+    assert expected(rig, "n") == ["low"]
+
+
 def test_a_pod_that_fails_comes_back_as_the_informer_knows_it() -> None:
     rig = Rig()
     rig.add(pod("a"))
