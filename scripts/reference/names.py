@@ -34,6 +34,13 @@ ANNOTATIONS = [
         "uids of claims whose volumes, made lately, its figures are known to include; mode Ledger lets go of these at once",
     ),
     Name(
+        "tonnage.dev/included-until",
+        "CSIStorageCapacity",
+        "`tonnage provisioner`",
+        "beside it, where those claims are more than 64: its figures include every volume whose PersistentVolume was "
+        "created before this, by the server's clock",
+    ),
+    Name(
         "tonnage.dev/provisioning-refused",
         "PersistentVolumeClaim",
         "`tonnage provisioner`",

@@ -106,8 +106,9 @@ class ObjectMeta(Record):
 
 
 class ManagedFieldsEntry(Record):
-    """One writer's share of an object, as far as we read it: when it wrote last."""
+    """One writer's share of an object, as far as we read it: who it is, and when it wrote last."""
 
+    manager: str = ""
     time: Time | None = None
 
 
@@ -120,6 +121,13 @@ class StampedMeta(ObjectMeta):
     def updated_at(self) -> datetime | None:
         """The last write by anybody; None when it is not told."""
         return max((each.time for each in self.managed_fields if each.time is not None), default=None)
+
+    def written_at(self, manager: str) -> datetime | None:
+        """The last write by one field manager; None when it is not told."""
+        return max(
+            (each.time for each in self.managed_fields if each.time is not None and each.manager == manager),
+            default=None,
+        )
 
 
 def split_key(key: Key) -> tuple[str, str]:

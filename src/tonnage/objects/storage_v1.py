@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -28,6 +28,10 @@ POOLS_SOURCE = "tonnage.dev/pools-source"
 Then `capacity`, which the driver's provisioner keeps, is written by another and may be older or newer than they are."""
 
 
+POOLS_PROGRAM = "tonnage-pools"
+"""The field manager that keeps them."""
+
+
 POOLS_OBSERVED_AT = "tonnage.dev/pools-observed-at"
 """Annotation beside it: when the pools were told by their source, by the server's clock."""
 
@@ -43,6 +47,11 @@ minutes; while it is older than a volume, nobody knows whether the pools show th
 
 INCLUDED_CLAIMS = "tonnage.dev/included-claims"
 """Annotation of a capacity object: uids of the claims whose volumes, made lately, its figures are known to include."""
+
+
+INCLUDED_UNTIL = "tonnage.dev/included-until"
+"""Annotation beside it, where those claims are more than are named: the figures include every volume whose
+PersistentVolume was created before this time of the server's clock."""
 
 
 CAPACITY_GROUP = "tonnage.dev/capacity-group"
@@ -190,20 +199,38 @@ class CSIStorageCapacity(Object):
     def figures_at(self) -> datetime | None:
         """When those figures were told: the last write, or, of pools that are kept, when their source told them. That
         may be by a node's clock, which may be ahead: not later than they were written."""
-        written_at = self.metadata.updated_at
-        told_at = self._annotated_time(POOLS_OBSERVED_AT) if self.has_kept_pools else None
-        return min((each for each in (told_at, written_at) if each is not None), default=None)
+        if not self.has_kept_pools:
+            return self.metadata.updated_at
+        written_at = self.metadata.written_at(POOLS_PROGRAM) or self.metadata.updated_at
+        times = (self._annotated_time(POOLS_OBSERVED_AT), written_at)
+        return min((each for each in times if each is not None), default=None)
 
-    def is_unchecked_since(self, made_at: datetime) -> bool:
+    def is_unchecked_since(self, made_at: datetime | None) -> bool:
         """Whether its pools are kept by a program that has not looked at their source since a volume was made: it may
-        be gone, and they the old ones."""
+        be gone, and they the old ones. Of a volume that was made at a time that is not known, nobody can say."""
         checked_at = self.checked_at
-        return checked_at is not None and checked_at <= made_at
+        return checked_at is not None and (made_at is None or checked_at <= made_at)
 
     @property
     def checked_at(self) -> datetime | None:
-        """When the program that keeps its pools last looked at their source; None when nobody says."""
-        return self._annotated_time(POOLS_CHECKED_AT) if self.has_kept_pools else None
+        """When the program that keeps its pools last looked at their source, by the server's clock; None when nobody
+        says.
+
+        The program says it by its own clock, which may be wrong. It writes when it has looked: so the time of the write
+        counts. Of a silent source it writes without a look: then the last look was as long before as it says.
+        """
+        told_at = self._annotated_time(POOLS_CHECKED_AT) if self.has_kept_pools else None
+        written_at = self.metadata.written_at(POOLS_PROGRAM)
+        if told_at is None or written_at is None:
+            updated_at = self.metadata.updated_at
+            return told_at if told_at is None or updated_at is None else min(told_at, updated_at)
+        silent_at = self._annotated_time(POOLS_STALE_SINCE)
+        return written_at - max(silent_at - told_at, timedelta()) if silent_at is not None else written_at
+
+    @property
+    def included_until(self) -> datetime | None:
+        """Its figures include every volume whose PersistentVolume was created before this; None when nobody says."""
+        return self._annotated_time(INCLUDED_UNTIL)
 
     def _annotated_time(self, key: str) -> datetime | None:
         try:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tonnage.errors import TonnageError
+from tonnage.objects.storage_v1 import POOLS_PROGRAM
 from tonnage.quantity import InvalidQuantity, Quantity
 
-PROGRAM: Final = "tonnage-pools"
+PROGRAM: Final = POOLS_PROGRAM
 """Its field manager, its user agent, and its lease's name before the source's."""
 
 MOST_UNCHECKED_S: Final = 150.0

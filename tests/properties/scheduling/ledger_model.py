@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import product
 
 from reservation_world import CLASS_OF, TIMEOUT_S
@@ -35,7 +35,7 @@ class Record:
     shown_by: set[str] = field(default_factory=set)
     made_at: datetime | None = None
     wait_s: float | None = None
-    arrived: tuple[int, datetime, int] | None = None
+    arrived: tuple[int, datetime | None, int] | None = None
     is_left_behind: bool = False
     has_claim: bool = True
     size: Quantity | None = None
@@ -70,6 +70,8 @@ class LedgerModel:
         self.falls: dict[str, list[list[int]]] = {}
         """By object, ticks and bytes of falls that no volume was paid for with."""
         self.volumes_made = 0
+        self.zeros_at: list[datetime] = []
+        """Of every stamp of the server that was seen, what its clock showed when ours was at zero, by that stamp."""
         self.step = 0
         self.look()
 
@@ -77,6 +79,10 @@ class LedgerModel:
         """Account for whatever happened."""
         self.step += 1
         storage = self.cluster.storage
+        elapsed = timedelta(seconds=self.cluster.clock.monotonic())
+        for each in (*storage.claims, *storage.volumes, *storage.capacities.values()):
+            times = [entry.time for entry in getattr(each.metadata, "managed_fields", ())]
+            self.zeros_at += [at - elapsed for at in (each.metadata.creation_timestamp, *times) if at is not None]
         versions = {each.uid: each.metadata.resource_version for each in storage.capacities.values()}
         figures = {each.uid: each.capacity.value() for each in storage.capacities.values() if each.capacity is not None}
         places = {each.uid: (each.storage_class_name, each.node_topology) for each in storage.capacities.values()}
@@ -234,7 +240,7 @@ class LedgerModel:
             self.met_bound[key] = self.tick
         elif record is not None and new.is_bound and not record.volume:
             record.volume = new.spec.volume_name
-            record.made_step, record.made_at = self.step, self.cluster.clock.now()
+            record.made_step, record.made_at = self.step, self._server_now()
             record.made_tick = self.tick
             record.wait_s = self.cluster.clock.monotonic()
         found = self.cluster.storage.volumes.get(new.spec.volume_name)
@@ -268,7 +274,7 @@ class LedgerModel:
             elif self._is_elsewhere(found, record.node):
                 self._end(key)
             elif record.made_step is None:
-                record.made_step, record.made_at = self.step, self.cluster.clock.now()
+                record.made_step, record.made_at = self.step, self._server_now()
                 record.made_tick = self.tick
                 record.arrived = record.made_step, record.made_at, record.made_tick
                 record.wait_s = self.cluster.clock.monotonic()
@@ -278,7 +284,7 @@ class LedgerModel:
     ) -> bool:
         """A volume that was made is where it is, though its claim is sent elsewhere, or is gone, or let go of it."""
         since = record.arrived
-        if record.made_step is not None and record.made_at is not None:
+        if record.made_step is not None:
             since = record.made_step, record.made_at, record.made_tick
         made = self.cluster.storage.volumes.get(record.volume)
         is_same = new is not None and new.is_bound and (new.uid, new.spec.volume_name) == (record.uid, record.volume)
@@ -289,8 +295,7 @@ class LedgerModel:
         for other, behind in list(self.records.items()):
             if behind.is_left_behind and (behind.volume, behind.node) == (record.volume, record.node):
                 self._end(other)
-        where = f"still on {record.node}" if is_sent else f"volume {record.volume}"
-        self.records[f"{key} ({where})"] = replace(
+        self.records[f"{key} (volume {record.volume}, on {record.node})"] = replace(
             record,
             is_rebuild=False,
             made_step=since[0],
@@ -306,7 +311,13 @@ class LedgerModel:
         return True
 
     def _age_s(self, created_at: datetime) -> float:
-        return (self.cluster.clock.now() - created_at).total_seconds()
+        now = self._server_now()
+        return max((now - created_at).total_seconds(), 0.0) if now is not None else 0.0
+
+    def _server_now(self) -> datetime | None:
+        """What the server's clock shows at least."""
+        zero_at = max(self.zeros_at, default=None)
+        return None if zero_at is None else zero_at + timedelta(seconds=self.cluster.clock.monotonic())
 
     def _is_elsewhere(self, found: PersistentVolume, node_name: str) -> bool:
         labels, required = self._labels(node_name), found.spec.node_affinity.required

@@ -1,6 +1,7 @@
 """Everything that can happen to claims, volumes, objects and nodes, as rules of a state machine.
 
-Those who watch are told after every step: `test_ledger_properties.py` and `test_reservation_properties.py`.
+Those who watch are told after every step: `test_ledger_properties.py` and `test_reservation_properties.py`. The
+server's clock, which stamps objects, may be minutes ahead of the scheduler's, or behind it.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ class World(RuleBasedStateMachine):
         """An event of a node is over. Nodes do not tell the ledger."""
         self.happened()
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(skew_s=st.sampled_from([0, 0, 600, -600]))
+    def begin(self, skew_s: int) -> None:
+        self.skew_s = skew_s
         self.clock = VirtualClock()
         self.clock.advance(1000)
         self.cluster = Cluster(self.clock)
@@ -67,6 +69,10 @@ class World(RuleBasedStateMachine):
         for name in CLASS_OF:
             self.storage.put(claim(name, class_name=CLASS_OF[name], metadata={"uid": name}))
         self.watch()
+
+    def stamp(self, age_s: int = 0) -> str:
+        """What the server's clock shows, or showed so long ago."""
+        return rfc3339(self.clock.now() + timedelta(seconds=self.skew_s - age_s))
 
     def watch(self) -> None:
         """Begin to look at the cluster."""
@@ -115,14 +121,13 @@ class World(RuleBasedStateMachine):
             self._put_claim(name, "1Gi", f"pv-{name}", "n1", f"{now.uid}'")
 
     def _put_claim(self, name: str, size: str | None, made: str, on: str, uid: str) -> None:
-        self.storage.put(
-            claim(name, size, class_name=CLASS_OF[name], volume=made, selected_node=on, metadata={"uid": uid})
-        )
+        metadata = {"uid": uid, "managedFields": [{"time": self.stamp()}]}
+        self.storage.put(claim(name, size, class_name=CLASS_OF[name], volume=made, selected_node=on, metadata=metadata))
         self.happened()
 
     @rule(name=claim_names, age_s=ages_s, on=st.sampled_from([None, "n1", "n2", "gone"]))
     def put_or_remove_volume(self, name: str, age_s: int | None, on: str | None) -> None:
-        created = {} if age_s is None else {"creationTimestamp": rfc3339(self.clock.now() - timedelta(seconds=age_s))}
+        created = {} if age_s is None else {"creationTimestamp": self.stamp(age_s)}
         if on == "gone":
             self.storage.volumes.remove(f"pv-{name}")
         else:
@@ -145,7 +150,7 @@ class World(RuleBasedStateMachine):
     def put_object(self, name: str, class_name: str, where: str, again: str, is_dated: bool, is_wanted: bool) -> None:
         if not is_wanted and f"kube-system/{name}" in self.storage.capacities:
             return
-        metadata = {"uid": f"{name}{again}"} | ({"creationTimestamp": rfc3339(self.clock.now())} if is_dated else {})
+        metadata = {"uid": f"{name}{again}"} | ({"creationTimestamp": self.stamp()} if is_dated else {})
         self.storage.put(capacity(class_name, name=name, topology=TOPOLOGIES[where], free="9Gi", metadata=metadata))
         self.happened()
 

@@ -12,6 +12,7 @@ unchanged figure is not written, as by external-provisioner.
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from itertools import count
 from typing import Final
 
@@ -19,6 +20,7 @@ import pytest
 
 from examples_tried import tries
 from tonnage.clock import VirtualClock, rfc3339
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.indexes import add_indexes
@@ -35,8 +37,10 @@ PROVIDERS = ("before", "between", "after", "late", "twice", "together", "any")
 class Provider:
     """One node of 1000Gi, a driver that makes volumes there, a provisioner that publishes, and a ledger."""
 
-    def __init__(self, seed: int, order: str) -> None:
+    def __init__(self, seed: int, order: str, skew_s: float = 0.0) -> None:
         self.rng = random.Random(seed)
+        self.skew_s = skew_s
+        """By how much the server's clock is ahead of the scheduler's."""
         self.order = order
         self.names = (f"claim-{number}" for number in count())
         self.sizes: dict[str, int] = {}
@@ -45,6 +49,8 @@ class Provider:
         self.saved: list[str] = []
         self.bound: list[str] = []
         self.measured: int | None = None
+        self.pause_s = 0.0
+        """Now and then so much time passes between two steps."""
         self.published = 1000
         self.free = 1000
         self.clock = VirtualClock()
@@ -56,7 +62,7 @@ class Provider:
         self.cluster = Cluster(self.clock)
         self.cluster.put_node(node("node-1"))
         storage = self.cluster.storage
-        for one in (storage_class(), driver(), capacity("fast", "node-1", f"{self.published}Gi")):
+        for one in (storage_class(), driver(), self.room()):
             storage.put(one)
         for known in [each.key for each in before.storage.claims] if before is not None else ():
             told = before.storage.claims.api(known) if before is not None else None
@@ -70,6 +76,7 @@ class Provider:
         doings = [self.decide, self.make, self.make, self.save, self.bind, self.publish]
         doings += [self.delete] if deletes else []
         for _ in range(steps):
+            self.clock.advance(self.rng.choice((0, 0, 0, self.pause_s)))
             self.rng.choice(doings)()
             self.check()
             if restarts and self.rng.random() < 0.02:
@@ -120,8 +127,7 @@ class Provider:
         """The PersistentVolume of a volume is written."""
         if self.made:
             name = self.made.pop(self.rng.randrange(len(self.made)))
-            stamp = {"creationTimestamp": rfc3339(self.clock.now())}
-            size = f"{self.sizes[name]}Gi"
+            size, stamp = f"{self.sizes[name]}Gi", {"creationTimestamp": self.stamp()}
             self.cluster.storage.put(volume(f"pv-{name}", size, on="node-1", claim=f"default/{name}", metadata=stamp))
             self.saved.append(name)
             if self.order == "between":
@@ -131,7 +137,8 @@ class Provider:
         if self.saved:
             name = self.saved.pop(self.rng.randrange(len(self.saved)))
             size = f"{self.sizes[name]}Gi"
-            self.cluster.storage.put(claim(name, size, selected_node="node-1", volume=f"pv-{name}"))
+            stamp = {"managedFields": [{"time": self.stamp()}]}
+            self.cluster.storage.put(claim(name, size, selected_node="node-1", volume=f"pv-{name}", metadata=stamp))
             self.bound.append(name)
             if self.order in ("after", "twice"):
                 self.publish(is_twice=self.order == "twice")
@@ -157,7 +164,16 @@ class Provider:
         free, self.measured = self.measured or 0, None
         if free != self.published or is_twice:
             self.published = free
-            self.cluster.storage.put(capacity("fast", "node-1", f"{free}Gi"))
+            self.cluster.storage.put(self.room())
+
+    def stamp(self) -> str:
+        return rfc3339(self.clock.now() + timedelta(seconds=self.skew_s))
+
+    def room(self) -> CSIStorageCapacity:
+        """The object, which is as old as the cluster, as it is published now."""
+        created_at = rfc3339(VirtualClock().now() + timedelta(seconds=self.skew_s))
+        metadata = {"creationTimestamp": created_at, "managedFields": [{"time": self.stamp()}]}
+        return capacity("fast", "node-1", f"{self.published}Gi", metadata=metadata)
 
 
 @pytest.mark.parametrize("order", PROVIDERS)
@@ -173,3 +189,13 @@ def test_no_byte_is_promised_twice_for_longer_than_the_figure_needs(order: str) 
 def test_what_the_figure_does_not_show_stays_promised_through_deletions_and_restarts(order: str) -> None:
     for seed in range(tries(30)):
         Provider(seed, order).run(120, restarts=True, deletes=True)
+
+
+@pytest.mark.parametrize("order", PROVIDERS)
+@pytest.mark.parametrize("skew_s", [-900, -61, 61, 900])
+def test_nor_does_it_matter_what_the_schedulers_own_clock_shows(order: str, skew_s: float) -> None:
+    """Half a second passes now and then: less than the timeout in all, so that nothing is let go by the clock."""
+    for seed in range(tries(8)):
+        play = Provider(seed, order, skew_s)
+        play.pause_s = 0.5
+        play.run(120, restarts=True, deletes=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -32,13 +33,26 @@ PAUSES_S = (0.0, 0.0, 0.2, 0.7, 1.0, 3.0)
 class TwoWriters(Model):
     """Pools are told by node, copied by class, and the number is written by class."""
 
-    def __init__(self, seed: int, reservation: str, policy: str, classes: tuple[str, ...] = (CLASS,)) -> None:
+    def __init__(
+        self,
+        seed: int,
+        reservation: str,
+        policy: str,
+        classes: tuple[str, ...] = (CLASS,),
+        *,
+        skew_s: float = 0.0,
+        pools_skew_s: float = 0.0,
+    ) -> None:
+        self.skew_s, self.pools_skew_s = skew_s, pools_skew_s
+        """By how much the server's clock is ahead of the scheduler's, and that of the program that copies pools."""
         self.reservation = reservation
         self.versions = count(1)
         self.told: dict[str, tuple[list[int], str]] = {}
         """By node, what the driver's object says, and since when."""
         self.copied: dict[tuple[str, str], tuple[list[int], str]] = {}
         self.checked: dict[tuple[str, str], str] = {}
+        """By object, when the program wrote last by the server's clock; and by its own."""
+        self.looked: dict[tuple[str, str], str] = {}
         self.number: dict[tuple[str, str], int] = {}
         self.has_program = True
         super().__init__(seed, reservation, "Guaranteed", classes, "disks" if len(classes) > 1 else "", policy=policy)
@@ -74,7 +88,8 @@ class TwoWriters(Model):
         self.has_program = self.rng.random() < 0.5
 
     def now(self) -> str:
-        return rfc3339(self.clock.now().replace(microsecond=0))
+        """By the server's clock, or by another that is ahead of it."""
+        return rfc3339(self.clock.now() + timedelta(seconds=self.skew_s))
 
     def driver_tells(self) -> None:
         name = self.rng.choice(sorted(self.driver.free))
@@ -88,6 +103,7 @@ class TwoWriters(Model):
 
     def copy(self, name: str, class_name: str) -> None:
         self.copied[name, class_name], self.checked[name, class_name] = self.told[name], self.now()
+        self.looked[name, class_name] = rfc3339(self.clock.now() + timedelta(seconds=self.pools_skew_s))
         self.write(name, class_name)
 
     def number_is_written(self) -> None:
@@ -110,12 +126,15 @@ class TwoWriters(Model):
             AVAILABLE_CAPACITIES: ",".join(f"{each}Gi" for each in free),
             POOLS_SOURCE: "openebs-lvm",
             POOLS_OBSERVED_AT: at,
-            POOLS_CHECKED_AT: self.checked[name, class_name],
+            POOLS_CHECKED_AT: self.looked[name, class_name],
         }
         metadata: dict[str, Any] = {
             "annotations": annotations,
             "resourceVersion": str(next(self.versions)),
-            "managedFields": [{"time": self.now()}],
+            "managedFields": [
+                {"manager": "tonnage-pools", "time": self.checked[name, class_name]},
+                {"manager": "csi-provisioner", "time": self.now()},
+            ],
         }
         self.storage.put(capacity(class_name, name, f"{self.number[name, class_name]}Gi", metadata=metadata))
 
@@ -140,6 +159,21 @@ def test_nor_where_two_classes_share_the_pools(reservation: str, seed: int) -> N
 @given(seed=st.integers(0, 100_000))
 def test_nor_while_the_program_that_keeps_the_pools_is_gone(reservation: str, seed: int) -> None:
     assert TwoWriters(seed, reservation, "most-free").run(with_deaths=True)["refused"] == 0
+
+
+@pytest.mark.parametrize("reservation", ["Ledger", "Object"])
+@pytest.mark.parametrize("with_deaths", [False, True])
+@settings(max_examples=tries(8), deadline=None)
+@given(
+    seed=st.integers(0, 100_000),
+    skew_s=st.sampled_from([-900, -61, 61, 900]),
+    pools_skew_s=st.sampled_from([-900, 0, 61, 900]),
+)
+def test_nor_if_all_clocks_differ(
+    reservation: str, with_deaths: bool, seed: int, skew_s: float, pools_skew_s: float
+) -> None:
+    play = TwoWriters(seed, reservation, "most-free", skew_s=skew_s, pools_skew_s=pools_skew_s)
+    assert play.run(with_deaths=with_deaths)["refused"] == 0
 
 
 @pytest.mark.parametrize("reservation", ["Ledger", "Object"])

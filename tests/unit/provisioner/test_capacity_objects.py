@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects import codec
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity, StorageClass
+from tonnage.provisioner.capacity.included_claims import Included
 from tonnage.provisioner.capacity.objects import (
     InvalidCapacity,
     ReportedCapacity,
@@ -314,18 +316,36 @@ def test_with_the_gate_off_pools_that_the_driver_no_longer_tells_go():
 
 
 def test_an_answer_says_whose_volumes_it_includes():
-    reported = replace(POOLS, includes=("u1", "u2"))
+    reported = replace(POOLS, included=Included(("u1", "u2")))
     assert made(reported).metadata.annotations == {"tonnage.dev/included-claims": "u1,u2"}
     assert changed(made(POOLS), reported) == {"metadata": {"annotations": {"tonnage.dev/included-claims": "u1,u2"}}}
 
 
 def test_a_claim_that_is_no_longer_worth_a_word_goes_with_the_next_write_and_is_no_reason_for_one():
-    found = made(replace(POOLS, includes=("u1", "u2")))
-    assert changed(found, replace(POOLS, includes=("u2",))) == {}
-    less = replace(POOLS, maximum_bytes=1, includes=("u2",))
+    found = made(replace(POOLS, included=Included(("u1", "u2"))))
+    assert changed(found, replace(POOLS, included=Included(("u2",)))) == {}
+    less = replace(POOLS, maximum_bytes=1, included=Included(("u2",)))
     assert changed(found, less)["metadata"] == {"annotations": {"tonnage.dev/included-claims": "u2"}}
-    assert changed(found, replace(less, includes=()))["metadata"] == {
+    assert changed(found, replace(less, included=Included(())))["metadata"] == {
         "annotations": {"tonnage.dev/included-claims": None}
+    }
+
+
+def test_an_answer_says_until_when_volumes_are_included_and_each_later_time_is_news():
+    first, later = (datetime(2026, 11, 15, 2, 29, second, tzinfo=UTC) for second in (13, 14))
+    reported = replace(POOLS, included=Included(("u1",), first))
+    told = {"tonnage.dev/included-claims": "u1", "tonnage.dev/included-until": "2026-11-15T02:29:13Z"}
+    found = made(reported)
+    assert found.metadata.annotations == told
+    assert changed(found, reported) == {}
+    assert changed(made(POOLS), reported) == {"metadata": {"annotations": told}}
+    later_told = changed(found, replace(POOLS, included=Included(("u1",), later)))["metadata"]["annotations"]
+    assert later_told["tonnage.dev/included-until"] == "2026-11-15T02:29:14Z"
+    # It goes when there are few again, with the next write.
+    few = replace(POOLS, included=Included(("u1",)))
+    assert changed(found, few) == {}
+    assert changed(found, replace(few, maximum_bytes=1))["metadata"]["annotations"] == {
+        "tonnage.dev/included-until": None
     }
 
 

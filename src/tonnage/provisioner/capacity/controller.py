@@ -217,7 +217,7 @@ class CapacityController:
     def _add_event_handlers(self) -> None:
         self._objects.on_change(self._on_object)
         self._classes.on_change(self._on_class)
-        self._volumes.add_handlers(on_update=self._on_volume)
+        self._volumes.add_handlers(on_add=self._on_new_volume, on_update=self._on_volume)
         if self._fixed_segment is None:
             look = self._enqueue_segments
             self._nodes.add_handlers(on_add=look, on_update=self._on_node, on_delete=look)
@@ -237,6 +237,10 @@ class CapacityController:
     def _on_class(self, found: StorageClass) -> None:
         self._enqueue_segments()
         self.refresh(found.name)  # one that was deleted and made again may have other parameters
+
+    def _on_new_volume(self, new: PersistentVolume) -> None:
+        for key in self._included.created(new.metadata.creation_timestamp):
+            self._work.add(key)
 
     def _on_volume(self, old: PersistentVolume, new: PersistentVolume) -> None:
         """A driver that has rebuilt a volume elsewhere says so by its node affinity (KEP-5925).
@@ -287,12 +291,14 @@ class CapacityController:
     def _note_known_volumes(self, new: Set[Key]) -> None:
         """Figures of objects that are new to us will include the volumes that exist: those that were made lately are
         said so, for the provisioner that made them may have been killed before it could."""
-        now = self._clock.now()
+        newest_at = self._included.newest_at  # the server's clock, as the times of volumes are; ours may be wrong
         for volume in self._volumes if new and self.settings.with_pools else ():
             owner, places = volume.spec.claim_ref, segments_of_volume(volume)
             created_at = volume.metadata.creation_timestamp
             is_ours = volume.spec.csi is not None and volume.spec.csi.driver == self.driver_name
-            if owner is None or created_at is None or not is_ours or (now - created_at).total_seconds() > KEPT_S:
+            if owner is None or created_at is None or newest_at is None or not is_ours:
+                continue
+            if (newest_at - created_at).total_seconds() > KEPT_S:
                 continue
             for place in places:
                 for key in new & set(self._keys_about(volume.spec.storage_class_name, place)):
@@ -322,9 +328,9 @@ class CapacityController:
 
     async def _get_capacity(self, item: WorkItem, storage_class: StorageClass) -> ReportedCapacity:
         """What the driver reports. Raises CsiError or InvalidCapacity; then the objects stay as they are."""
-        includes = self._included.about(item.key)  # as of before the call
+        included = self._included.about(item.key)  # as of before the call
         response = await self._driver.get_capacity(objects.capacity_request(item, storage_class))
-        reported = objects.read_response(item, response, with_pools=self.settings.with_pools, includes=includes)
+        reported = objects.read_response(item, response, with_pools=self.settings.with_pools, included=included)
         self._reported[item.key] = reported
         self._confirmed_s[item.key] = self._clock.monotonic()
         return reported

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tonnage.clock import rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import TonnageError
 from tonnage.fnv import fnv1a
@@ -33,6 +34,7 @@ from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     INCLUDED_CLAIMS,
+    INCLUDED_UNTIL,
     POOLS_CHECKED_AT,
     POOLS_OBSERVED_AT,
     POOLS_SOURCE,
@@ -40,6 +42,7 @@ from tonnage.objects.storage_v1 import (
     CSIStorageCapacity,
     StorageClass,
 )
+from tonnage.provisioner.capacity.included_claims import NOTHING, Included
 from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.quantity import Quantity
 
@@ -73,14 +76,14 @@ class WorkItem:
 class ReportedCapacity:
     """What the driver said, in bytes. `maximum_bytes` None: not said; no `pools`: it does not tell them apart.
 
-    `includes` are the claims whose volumes had been made when the driver was asked, by uid, as far as they are new.
+    `included` are the volumes that had been made when the driver was asked, as far as they are new.
     Pools that are not to be added (`adds_pools`, the gate) are told to objects that list pools already.
     """
 
     capacity_bytes: int
     maximum_bytes: int | None = None
     pools: tuple[int, ...] = ()
-    includes: tuple[str, ...] = ()
+    included: Included = NOTHING
     adds_pools: bool = True
 
 
@@ -128,7 +131,7 @@ def capacity_request(item: WorkItem, storage_class: StorageClass) -> csi.GetCapa
 
 
 def read_response(
-    item: WorkItem, response: csi.GetCapacityResponse, *, with_pools: bool, includes: tuple[str, ...] = ()
+    item: WorkItem, response: csi.GetCapacityResponse, *, with_pools: bool, included: Included = NOTHING
 ) -> ReportedCapacity:
     """What a response says; without the gate its capacity is what it says to those who do not know of pools.
 
@@ -142,7 +145,7 @@ def read_response(
     impossible = next((told for told in (capacity, maximum, *pools) if told is not None and told < 0), None)
     if impossible is not None:
         raise InvalidCapacity(item, impossible)
-    return ReportedCapacity(capacity, maximum, pools, includes, with_pools)
+    return ReportedCapacity(capacity, maximum, pools, included, with_pools)
 
 
 # -- what is to be written --------------------------------------------------------------------------------------------
@@ -230,9 +233,13 @@ def patch_for(
     if wants_annotation and is_kept:
         annotations |= {key: None for key in _KEPT if key in found.metadata.annotations}
     # A claim that is new is reason enough to write; one that need not be named any more goes with the next write.
-    told = found.metadata.annotations.get(INCLUDED_CLAIMS, "")
-    if set(reported.includes) - set(told.split(",")) or (patch and told != ",".join(reported.includes)):
-        annotations[INCLUDED_CLAIMS] = ",".join(reported.includes) or None
+    claims, until = reported.included
+    told, told_until = found.metadata.annotations.get(INCLUDED_CLAIMS, ""), found.included_until
+    is_news = set(claims) - set(told.split(",")) or (until is not None and until != told_until)
+    if is_news or (patch and told != ",".join(claims)):
+        annotations[INCLUDED_CLAIMS] = ",".join(claims) or None
+    if (is_news or patch) and until != told_until:
+        annotations[INCLUDED_UNTIL] = rfc3339(until) if until is not None else None
     if annotations:
         metadata["annotations"] = annotations
     if owner is not None and not any(
@@ -252,8 +259,11 @@ def _annotations(reported: ReportedCapacity, *, is_dropped: bool) -> dict[str, s
     found = {}
     if reported.pools and reported.adds_pools and is_dropped:
         found[AVAILABLE_CAPACITIES] = _annotation(reported.pools)
-    if reported.includes:
-        found[INCLUDED_CLAIMS] = ",".join(reported.includes)
+    claims, until = reported.included
+    if claims:
+        found[INCLUDED_CLAIMS] = ",".join(claims)
+    if until is not None:
+        found[INCLUDED_UNTIL] = rfc3339(until)
     return found
 
 

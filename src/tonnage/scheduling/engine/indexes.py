@@ -26,6 +26,7 @@ from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.reservations.refusals import Refusals
+from tonnage.scheduling.volumes.reservations.server_time import ServerTime
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
 from tonnage.scheduling.volumes.topology_keys import TopologyKeys
@@ -45,7 +46,8 @@ INDEXES: Final[tuple[type, ...]] = (
     TopologyKeys,
     MountedDisks,
     Refusals,
-    Reservations,  # read the capacity index and refusals, as the next does
+    ServerTime,
+    Reservations,  # read the two above and the capacity index, as the next does
     Ledger,
 )
 

@@ -83,6 +83,7 @@ from tonnage.scheduling.volumes.rebuilds import is_node_out_of_use, why_rebuilt
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.reservations.refusals import Refusals
+from tonnage.scheduling.volumes.reservations.server_time import ServerTime
 from tonnage.scheduling.volumes.sending import Sending
 from tonnage.scheduling.volumes.shared_claims import rows_of_sharers
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
@@ -147,7 +148,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """How many bound claims were reclassified, each counted once a node: what KEP-5925's metric counts."""
 
     def indexes(self) -> Iterable[type]:
-        kept = {Reservation.OBJECT: (Refusals, Reservations), Reservation.LEDGER: (Refusals, Ledger)}
+        read = (Refusals, ServerTime)
+        kept = {Reservation.OBJECT: (*read, Reservations), Reservation.LEDGER: (*read, Ledger)}
         moving = (AttachedVolumes, MissedTargets, VolumePlaces, ToldRebuilds)
         return (CapacityIndex, StaticVolumes, *moving, TopologyKeys, *kept.get(self.reservation, ()))
 

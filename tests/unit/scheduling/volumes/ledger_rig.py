@@ -55,6 +55,11 @@ class Rig:
         for each in objects:
             self.storage.put(each)
 
+    def server_shows(self, skew_s: float = 0.0) -> None:
+        """Something is read that the server wrote just now, by its clock."""
+        now = rfc3339(self.clock.now() + timedelta(seconds=skew_s))
+        self.put(volume("written-just-now", metadata={"creationTimestamp": now}))
+
     def refresh(self, node_name: str = "node-1", free: str = "80Gi") -> None:
         self.put(capacity("fast", node_name, free))
 
@@ -95,8 +100,12 @@ def written(
     return claim(name, size, selected_node=node_name, metadata=metadata)
 
 
-def bound(name: str, size: str = "20Gi", node_name: str = "node-1") -> PersistentVolumeClaim:
-    return claim(name, size, volume=f"pv-{name}", selected_node=node_name)
+def bound(
+    name: str, size: str = "20Gi", node_name: str = "node-1", at: datetime | None = None
+) -> PersistentVolumeClaim:
+    """A claim that is bound; `at` that time, by the server's clock."""
+    metadata = {"managedFields": [{"time": rfc3339(at)}]} if at is not None else None
+    return claim(name, size, volume=f"pv-{name}", selected_node=node_name, metadata=metadata)
 
 
 def marked(name: str, node_name: str, size: str = "20Gi") -> PersistentVolumeClaim:
@@ -105,6 +114,7 @@ def marked(name: str, node_name: str, size: str = "20Gi") -> PersistentVolumeCla
 
 
 def made(name: str, rig: Rig, age_s: float, on: str | None = "node-1") -> PersistentVolume:
-    """The volume of a claim, created so long ago."""
+    """The volume of a claim, created so long ago, as the server's clock tells: it is the same as ours."""
+    rig.server_shows()
     created_at = rfc3339(rig.clock.now() - timedelta(seconds=age_s))
     return volume(f"pv-{name}", "20Gi", on=on, claim=f"default/{name}", metadata={"creationTimestamp": created_at})

@@ -183,8 +183,9 @@ def test_the_clock_ends_nothing_while_nobody_looks_at_the_source_of_the_pools(ri
 
 def test_a_scheduler_that_starts_while_nobody_looks_at_the_source_counts_what_was_made_since() -> None:
     rig = Rig(is_down=True)
+    rig.clock.advance(10)
     rig.put(kept("100Gi", "100Gi,100Gi", 0, rig, **checked(rig, 10)))
-    rig.clock.advance(400)
+    rig.clock.advance(390)
     rig.put(made("old", rig, 395), bound("old"), made("late", rig, 200), bound("late"))
     assert rig.gibs() == [20]
 

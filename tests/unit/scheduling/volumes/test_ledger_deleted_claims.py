@@ -9,9 +9,10 @@ import pytest
 from ledger_rig import NODE_1, NODE_2, Rig, bound, made, marked, written
 
 from tonnage.objects.storage_v1 import INCLUDED_CLAIMS
+from tonnage.scheduling.volumes.bind_volumes import asking_for
 from tonnage.testing.storage_builders import capacity, claim, volume
 
-VOLUME = "default/data (volume pv-data)"
+VOLUME = "default/data (volume pv-data, on node-1)"
 
 
 @pytest.fixture
@@ -144,3 +145,34 @@ def test_another_ledger_of_the_same_cluster_is_told_of_it(rig: Rig) -> None:
     twin.put(made("data", twin, age_s=0))
     twin.storage.volumes.remove("pv-data")
     assert twin.gibs() == []
+
+
+def test_two_lives_of_a_claims_name_leave_two_volumes_on_one_node() -> None:
+    """Each was made on node-1 and sent to node-2 before the figures of node-1 showed it."""
+    rig = Rig()
+    for life in ("first", "second"):
+        rig.put(claim("data", "20Gi", selected_node="node-1", metadata={"uid": life}))
+        rig.put(volume(f"pv-{life}", "20Gi", claim="default/data", claim_uid=life))
+        rig.put(claim("data", "20Gi", selected_node="node-1", volume=f"pv-{life}", metadata={"uid": life}))
+        rig.put(asking_for(rig.claim("default/data"), "node-2"))
+        if life == "first":
+            rig.storage.remove(rig.claim("default/data"))
+    assert rig.gibs() == [20, 20]
+    rig.storage.remove(volume("pv-first"))
+    assert rig.gibs() == [20]
+    assert [each.claims for each in rig.ledger.holds_on(NODE_1)] == [("default/data (volume pv-second, on node-1)",)]
+    rig.wait(60)
+    assert rig.gibs() == []
+
+
+def test_a_volume_that_two_lives_of_a_name_leave_on_two_nodes_is_told_apart_by_the_node() -> None:
+    rig = Rig()
+    for life, node_name in (("first", "node-1"), ("second", "node-2")):
+        metadata = {"uid": life}
+        rig.put(claim("data", "20Gi", selected_node=node_name, metadata=metadata))
+        rig.put(volume("pv-data", "20Gi", claim="default/data", claim_uid=life))
+        rig.put(claim("data", "20Gi", selected_node=node_name, volume="pv-data", metadata=metadata))
+        rig.storage.remove(rig.claim("default/data"))
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([20], [20])
+    rig.wait(60)
+    assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [])

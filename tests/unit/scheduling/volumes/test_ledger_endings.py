@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from ledger_rig import NODE_1, NODE_2, ZONE, Rig, bound, made, marked, written
 
@@ -92,6 +93,36 @@ def test_a_provisioner_that_names_claims_is_believed_in_what_it_leaves_out(rig: 
     assert rig.gibs() == [20]
     rig.put(including("other", "data"))
     assert rig.gibs() == []
+
+
+def test_a_provisioner_that_cannot_name_all_claims_says_until_when_volumes_are_included(rig: Rig) -> None:
+    for name in ("early", "late"):
+        rig.reserve(rig.pod(f"web-{name}", name))
+    rig.put(made("early", rig, age_s=5), made("late", rig, age_s=2))
+    room = including("other")
+    until = {**room.metadata.annotations, "tonnage.dev/included-until": rfc3339(rig.clock.now() - timedelta(seconds=2))}
+    rig.put(msgspec.structs.replace(room, metadata=msgspec.structs.replace(room.metadata, annotations=until)))
+    assert [each.claims for each in rig.ledger.holds()] == [("default/late",)]
+
+
+def test_nor_is_the_volume_itself_needed_before_the_figure(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    room = including("other")
+    until = {**room.metadata.annotations, "tonnage.dev/included-until": rfc3339(rig.clock.now())}
+    rig.put(msgspec.structs.replace(room, metadata=msgspec.structs.replace(room.metadata, annotations=until)))
+    rig.put(bound("data"))
+    assert rig.gibs() == [20]
+    rig.put(made("data", rig, age_s=1))  # the news of it is late
+    assert rig.gibs() == []
+
+
+def test_when_a_volume_was_made_says_nothing_of_where_it_is_rebuilt(rig: Rig) -> None:
+    rig.put(bound("data"), made("data", rig, age_s=300, on=None))
+    room = including("other", node_name="node-2")
+    until = {**room.metadata.annotations, "tonnage.dev/included-until": rfc3339(rig.clock.now())}
+    rig.put(msgspec.structs.replace(room, metadata=msgspec.structs.replace(room.metadata, annotations=until)))
+    rig.reserve(rig.pod("web", "data"), "node-2")
+    assert rig.gibs(NODE_2) == [20]
 
 
 # -- provisioners that do not say what their figures include ----------------------------------------------------------
@@ -492,7 +523,7 @@ def test_a_volume_that_is_sent_elsewhere_before_its_object_shows_it_is_still_whe
     rig.put(bound("data"), volume("pv-data", "20Gi", claim="default/data"))
     rig.put(marked("data", "node-2"))
     assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([20], [20])
-    assert [hold.claims for hold in rig.ledger.holds_on(NODE_1)] == [("default/data (still on node-1)",)]
+    assert [hold.claims for hold in rig.ledger.holds_on(NODE_1)] == [("default/data (volume pv-data, on node-1)",)]
     rig.refresh("node-1")
     assert (rig.gibs(NODE_1), rig.gibs(NODE_2)) == ([], [20])
 

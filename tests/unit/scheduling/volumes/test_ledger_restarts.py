@@ -74,6 +74,36 @@ def test_a_longer_timeout_finds_the_volumes_that_were_too_old_before(down: Rig) 
     assert down.ledger.next_expiry_at() == 1200
 
 
+def test_a_longer_timeout_promises_nothing_that_figures_showed(rig: Rig) -> None:
+    rig.reserve(rig.pod("web", "data"))
+    rig.put(made("data", rig, age_s=0), bound("data"))
+    rig.refresh()
+    assert rig.gibs() == []
+    rig.wait(100)
+    rig.ledger.tell_timeout(300)
+    assert rig.gibs() == []
+
+
+def test_a_longer_timeout_promises_nothing_that_figures_showed_since_it_was_too_old(down: Rig) -> None:
+    down.clock.advance(1000)
+    down.put(bound("data"), made("data", down, age_s=100))
+    assert down.gibs() == []
+    for _ in range(2):
+        down.refresh()
+    down.ledger.tell_timeout(300)
+    assert down.gibs() == []
+
+
+def test_a_longer_timeout_promises_anew_what_the_shorter_one_ended_and_no_figure_showed(rig: Rig) -> None:
+    rig.put(written("data"), made("data", rig, age_s=0), bound("data"))
+    rig.wait(60)
+    assert rig.gibs() == []
+    rig.ledger.tell_timeout(300)
+    assert rig.gibs() == [20]
+    rig.wait(240)
+    assert rig.gibs() == []
+
+
 def test_claims_may_come_before_everything_else() -> None:
     rig = Rig(is_empty=True)
     rig.put(written("data"), bound("young", "7Gi"))
@@ -129,7 +159,7 @@ def test_a_claim_that_is_sent_elsewhere_before_its_late_volume_comes_promises_no
 def test_an_object_created_after_the_volume_shows_it(rig: Rig) -> None:
     rig.put(written("data"))
     assert rig.gibs() == [20]
-    rig.put(bound("data"))
+    rig.put(bound("data", at=rig.clock.now()))
     created = {"creationTimestamp": rfc3339(rig.clock.now() + timedelta(seconds=1))}
     rig.put(capacity("fast", topology={"matchLabels": {"zone": "z"}}, metadata=created))
     assert (rig.gibs(NODE_1), rig.gibs(ZONE)) == ([20], [])
@@ -137,7 +167,7 @@ def test_an_object_created_after_the_volume_shows_it(rig: Rig) -> None:
 
 def test_an_object_created_in_the_second_of_the_binding_need_not_show_it(rig: Rig) -> None:
     rig.put(written("data"))
-    rig.put(bound("data"))
+    rig.put(bound("data", at=rig.clock.now()))
     created = {"creationTimestamp": rfc3339(rig.clock.now())}
     rig.put(capacity("fast", topology={"matchLabels": {"zone": "z"}}, metadata=created))
     assert rig.gibs(ZONE) == [20]
@@ -147,7 +177,7 @@ def test_an_object_that_the_informer_tells_of_late_is_charged_for_what_was_made_
     rig.clock.advance(1000)
     rig.put(written("data"))
     assert rig.gibs() == [20]
-    rig.put(bound("data"))
+    rig.put(bound("data", at=rig.clock.now()))
     created = {"creationTimestamp": rfc3339(rig.clock.now() - timedelta(seconds=500))}
     rig.put(capacity("fast", topology={"matchLabels": {"zone": "z"}}, metadata=created))
     assert rig.gibs(ZONE) == [20]

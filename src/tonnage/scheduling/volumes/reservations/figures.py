@@ -120,10 +120,10 @@ class Figures:
         """Which volumes an object shows after its last refresh, of promises on it that it does not show yet."""
         uid = identity(capacity)
         refresh, falls = self._last[uid], self._falls.get(uid)
-        if falls is not None and unshown:
-            falls.forget_until(min([each.decided.tick for each in unshown]))
-        elif not unshown:
-            self._falls.pop(uid, None)
+        if falls is not None:
+            # Nobody is promised anything: the last fall may be of a volume that nobody decided on, and that comes next.
+            falls.forget_until(min([each.decided.tick for each in unshown], default=refresh.tick - 1))
+        if not unshown:
             self._undecided.pop(uid, None)
         if not refresh.is_measured or not unshown:
             return []
@@ -188,12 +188,15 @@ class Figures:
 
     def shows(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
         """Whether an object tells of what the promised volume takes."""
-        # What was said of a volume when it was made says nothing about where it is rebuilt.
-        if not promise.is_rebuild and self.includes(capacity, promise.claim.uid):
+        if self.includes(capacity, promise) or identity(capacity) in promise.shown_by:
             return True
-        if identity(capacity) in promise.shown_by:
-            return True
-        return promise.made_tick is not None and self._is_newer(capacity, promise.made_at)
+        made_at = promise.made_at if promise.made_tick is not None else None
+        return made_at is not None and self._is_newer(capacity, made_at)
+
+    def has_shown(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
+        """Whether an object was published twice since the volume of a promise that is new was made."""
+        refresh = self._last.get(identity(capacity))
+        return refresh is not None and refresh.is_measured and self._is_second_figure(capacity, promise, refresh)
 
     def _is_newer(self, capacity: CSIStorageCapacity, made_at: datetime) -> bool:
         """Whether an object was created after a volume was made, and its pools, if another keeps them, told after."""
@@ -202,10 +205,16 @@ class Figures:
             return False
         return created_at is not None and created_at > made_at
 
-    def includes(self, capacity: CSIStorageCapacity, claim_uid: str) -> bool:
-        """Whether whoever publishes an object says that its figures include this claim's volume."""
-        told = capacity.metadata.annotations.get(INCLUDED_CLAIMS, "")
-        return bool(told) and _names_claims(capacity) and claim_uid in told.split(",")
+    def includes(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
+        """Whether whoever publishes an object says that its figures include the promised volume: by its claim, or, if
+        those are too many, by the time before which the volume's object was created."""
+        # What was said of a volume when it was made says nothing about where it is rebuilt.
+        if promise.is_rebuild or not _names_claims(capacity):
+            return False
+        if promise.claim.uid in capacity.metadata.annotations[INCLUDED_CLAIMS].split(","):
+            return True
+        until, created_at = capacity.included_until, promise.created_at
+        return until is not None and created_at is not None and created_at < until
 
     def _is_told_by_name(self, capacity: CSIStorageCapacity, promise: Promise) -> bool:
         """Whether the provisioner would name the claim if its figures included the volume. Of a volume that is sent

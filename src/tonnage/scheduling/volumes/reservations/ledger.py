@@ -54,6 +54,7 @@ from tonnage.scheduling.volumes.reservations.met_claims import MetClaims
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
 from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_news, is_still
 from tonnage.scheduling.volumes.reservations.refusals import Refusals
+from tonnage.scheduling.volumes.reservations.server_time import ServerTime
 
 
 class Ledger:
@@ -78,18 +79,16 @@ class Ledger:
         self._promises = Promises()
         self._charges = Charges()
         self._waits = Timeouts(self._timeout_of)
-        self._volumes = MadeVolumes(self._storage, self._objects, self._promises, self._charges, self._settle)
-        self._met = MetClaims(self._objects, self._clock, self._longest)
+        self._volumes = MadeVolumes(self._storage, self._objects, self._promises, self._charges, self.settle)
         self._left = LeftBehind(self._storage, self._clock, self._promises, self._volumes, self._waits, self._drop)
-        self._unseen_volumes: dict[str, tuple[Key, int]] = {}
-        """Volumes that a bound claim named before they came, with that claim and the tick it was met at."""
+        self._server = cluster.index(ServerTime)
+        self._met = MetClaims(cluster, self._objects, self._promises, self._volumes, self._left, self._longest, self)
         self._made: list[Promise] = []
         """Whose volumes were made or arrived just now."""
         self._stale_classes: set[str] = set()
         self._awaited: Collection[Key] = ()
         """Claims that are being assumed, and of which `reserve` tells next."""
-        for claim in self._storage.claims:
-            self._meet(claim)
+        self._met.meet_all()
         self._tell()  # nobody: what changes from now on is news
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
         self._storage.on_change(PersistentVolume, self._volume_changed)
@@ -97,7 +96,7 @@ class Ledger:
         self._storage.on_change(StorageClass, self._class_changed)
         self._storage.on_change(CSIDriver, self._driver_changed)
         self._storage.on_change(VolumeAttachment, self._attachment_changed)
-        self._objects.on_other_groups(self._groups_changed)
+        self._objects.on_other_groups(self._stale_classes.update)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -147,12 +146,7 @@ class Ledger:
         self._longest.tell(timeout_s)
         self._waits.renew_all()
         if self._longest.timeout_s > before:
-            # Volumes that were too old when their claims were met may be young enough now.
-            for claim in self._storage.claims:
-                if claim.is_bound and self._promises.get(claim.key) is None:
-                    volume = self._storage.volumes.get(claim.spec.volume_name)
-                    if volume is not None and self._met.age_s(volume) >= before:
-                        self._meet(claim)
+            self._met.meet_again()
             self._tell()
 
     def _timeout_of(self, key: Key) -> float:
@@ -188,13 +182,13 @@ class Ledger:
                 self._drop(promise, FAILURE)
                 promise = None
             if promise is None:
-                promise = self._open(claim, now, is_rebuild=claim.is_bound)
+                promise = self.open(claim, now, is_rebuild=claim.is_bound)
             promise.since = now
             promise.timeout_s = timeout_s
             self._waits.renew(promise.key)
             self._promises.name(promise, identity(capacity))
             self._promises.give_to(promise, pod)
-            self._settle(promise)
+            self.settle(promise)
         self._tell()
 
     def hold_back(self, keys: Iterable[Key]) -> None:
@@ -236,7 +230,7 @@ class Ledger:
         for key, hold in told.items():
             claim, promise = self._storage.claims.get(key), self._promises.get(key)
             if promise is None and claim is not None:
-                promise = self._open(claim, hold.since)
+                promise = self.open(claim, hold.since)
             elif promise is None:
                 of = self._objects.get(hold.uid)
                 promise = self._left.of_hold(hold, of.storage_class_name) if of is not None else None
@@ -252,9 +246,10 @@ class Ledger:
         self.catch_up()
         for key in list(self._waits.ended(now_s)):
             promise = self._promises.get(key)
-            if promise is not None and self._objects.is_unchecked(promise):
+            if promise is not None and self._objects.is_unchecked(promise, promise.made_at):
                 self._waits.begin(key, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show it
             elif promise is not None:
+                self._met.timed_out(promise)
                 self._drop(promise, TIMEOUT)
         self._tell()
 
@@ -262,12 +257,13 @@ class Ledger:
         """Account for nodes, new objects and new rules. Costs two comparisons when there are none."""
         for name in self._objects.changed_nodes():
             for promise in self._promises.at_node(name):
-                self._settle(promise)
+                self.settle(promise)
         if self._stale_classes:
-            stale, self._stale_classes = self._stale_classes, set()
-            for class_name in sorted(stale):
+            stale = sorted(self._stale_classes)
+            self._stale_classes.clear()
+            for class_name in stale:
                 for promise in self._promises.of_class(class_name):
-                    self._settle(promise)
+                    self.settle(promise)
         self._tell()
 
     # -- what storage tells -------------------------------------------------------------------------------------------
@@ -283,24 +279,22 @@ class Ledger:
             is_gone = new is None or new.uid != promise.claim.uid
             self._drop(promise, DELETION if is_gone else FAILURE, is_left=left is not None)
             if left is not None:
-                self._settle(left)
+                self.settle(left)
             promise = None
         if old is not None and old.is_bound and not is_still(old, new):
-            self._unseen_volumes.pop(old.spec.volume_name, None)
+            self._met.forget(old)
         if new is not None and promise is not None:
             if new.is_bound and not promise.claim.is_bound:
-                promise.made_tick, promise.made_at = self._figures.tick, self._clock.now()
-                self._made.append(promise)
-                self._waits.begin(key, self._clock.monotonic())
+                self.was_made(promise, self._figures.tick, self._server.now())
                 self._volumes.bound(promise)
             promise.claim = new
             self._volumes.note_asked(promise)
             promise.is_unsent = promise.is_unsent and self._storage.claims.is_assumed(key)
-            self._settle(promise)
+            self.settle(promise)
         elif new is not None and key in self._awaited and not (new.is_bound or (old and old.selected_node)):
             return  # one that had a node may have got it back: then nothing tells of it
         elif new is not None and (old is None or is_news(old, new)):
-            self._meet(new)
+            self._met.meet(new)
         self._tell()
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
@@ -308,10 +302,10 @@ class Ledger:
         if known is None:
             return
         self._volumes.changed(old, new)
-        met = self._unseen_volumes.pop(known.name, None) if new is not None else None
+        met = self._met.take_unseen(known.name) if new is not None else None
         is_kept = met is not None and self._promises.get(met[0]) is not None  # by a rebuild that may end just now
         for promise in self._promises.rebuilds_of(known.name):
-            self._settle(promise)
+            self.settle(promise)
             if new is None and self._promises.get(promise.key) is promise:
                 self._drop(promise, DELETION)  # there is nothing left to rebuild
         if old is not None and new is not None and new.spec.claim_ref is not None:
@@ -319,12 +313,11 @@ class Ledger:
             is_free = claim is not None and self._promises.get(claim.key) is None and is_on_its_way(claim, new)
             # It was elsewhere and may move again. One that had arrived and may move is where it is.
             if claim is not None and is_free and self._objects.progress(claim, old) is Progress.ELSEWHERE:
-                self._meet(claim)
+                self._met.meet(claim)
         if new is not None and met is not None and not is_kept:
-            claim = self._storage.claims.get(met[0])
-            is_known = self._promises.get(met[0]) is not None
-            if claim is not None and claim.is_bound and claim.spec.volume_name == new.name and not is_known:
-                self._meet_bound(claim, new, met[1])
+            self._met.meet_late(new, *met)
+        if new is not None and old is None:
+            self._met.meet_volume(new)
         self._tell()
 
     def _capacity_changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
@@ -347,21 +340,18 @@ class Ledger:
     def _refusal_changed(self, key: Key) -> None:
         promise = self._promises.get(key)
         if promise is not None:
-            self._settle(promise)
+            self.settle(promise)
             self._tell()
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
         known = new or old
         if known is not None:
             for promise in self._promises.rebuilds_of(known.spec.source.persistent_volume_name):
-                self._settle(promise)
+                self.settle(promise)
             self._tell()
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
         self._stale_classes.update(each.name for each in (old, new) if each is not None)
-
-    def _groups_changed(self, class_names: Collection[str]) -> None:
-        self._stale_classes.update(class_names)
 
     def _driver_changed(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
         names = {each.name for each in (old, new) if each is not None}
@@ -369,44 +359,25 @@ class Ledger:
 
     # -- a promise's life ---------------------------------------------------------------------------------------------
 
-    def _meet(self, claim: PersistentVolumeClaim) -> None:
-        """A claim of which nothing is kept, as it is now."""
-        if not claim.selected_node:
-            return
-        if not claim.is_bound:
-            self._settle(self._open(claim, self._clock.now()))
-            return
-        volume = self._storage.volumes.get(claim.spec.volume_name)
-        if volume is None:
-            self._unseen_volumes[claim.spec.volume_name] = (claim.key, self._figures.tick)
-        else:
-            self._meet_bound(claim, volume, self._figures.tick)
-
-    def _meet_bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> None:
-        """A bound claim that was no promise before (`met_claims.py`), met at this tick."""
-        met = self._met.judged(claim, volume)
-        if met is None:
-            return
-        promise = self._open(claim, met.since, is_rebuild=met.is_rebuild)
-        if not met.is_rebuild:
-            self._volumes.came(promise, volume)
-        if met.age_s is not None:
-            promise.made_tick, promise.made_at = tick, met.since
-            self._made.append(promise)
-            self._waits.begin(claim.key, self._clock.monotonic() - met.age_s)
-        self._settle(promise)
-
-    def _open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
+    def open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
+        """Open the promise of a claim that has none."""
         promise = Promise(claim, since, tick=self._figures.tick, is_rebuild=is_rebuild)
         self._promises.add(promise)
         self._volumes.opened(promise)
+        self._left.found_claim(promise)
         return promise
+
+    def was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
+        """The volume of a promise was made, or has arrived: seen at this tick, and at this time of the server's."""
+        promise.made_tick, promise.made_at = tick, made_at
+        self._made.append(promise)
+        self._waits.begin(promise.key, self._clock.monotonic() - age_s)
 
     def _settle_on(self, uid: str) -> None:
         for promise in self._volumes.promises_on(uid):
-            self._settle(promise)
+            self.settle(promise)
 
-    def _settle(self, promise: Promise) -> None:
+    def settle(self, promise: Promise) -> None:
         """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it, and
         those that draw from the same pools do too."""
         if promise.is_left_behind and self._objects.progress(promise.claim) is Progress.ELSEWHERE:
@@ -422,9 +393,8 @@ class Ledger:
                 promise.shown_by.clear()
                 self._waits.stop(promise.key)
             elif promise.made_tick is None:
-                promise.made_tick, promise.made_at = promise.arrived = self._figures.tick, self._clock.now()
-                self._made.append(promise)
-                self._waits.begin(promise.key, self._clock.monotonic())
+                self.was_made(promise, self._figures.tick, self._server.now())
+                promise.arrived = self._figures.tick, promise.made_at
         if self._rests(promise):
             self._charges.charge(promise, {})
             return
@@ -433,7 +403,7 @@ class Ledger:
         objects = [*of_class, *shared] if shared else of_class
         unaware = [each for each in objects if not self._figures.shows(each, promise)]
         if len(unaware) < len(objects):
-            is_over = promise.claim.is_bound or self._figures.includes(of_class[0], promise.claim.uid)
+            is_over = promise.claim.is_bound or self._figures.includes(of_class[0], promise)
             if not unaware and is_over and [promise.named] == [identity(each) for each in of_class]:
                 self._drop(promise, REFRESH)
                 return

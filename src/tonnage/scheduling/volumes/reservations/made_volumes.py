@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
@@ -60,7 +59,7 @@ class MadeVolumes:
         """The claim of a promise was bound: its volume exists, whether or not its object was seen."""
         if not promise.order:
             promise.order = self.next_order()
-            self._show_made(promise)
+            self.show_made(promise)
 
     def changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         """A volume came, changed or went: see whether it was made for a promise, and whether figures show it."""
@@ -83,11 +82,8 @@ class MadeVolumes:
             is_first = promise.volume is None
             self.came(promise, new)
             if is_first:
-                if promise.rests:
-                    self._settle(promise)
-                self._show_made(promise)
-        elif promise is None and old is None:
-            self._came_undecided(new, owner.key)
+                self._settle(promise)
+                self.show_made(promise)
 
     def note_asked(self, promise: Promise) -> None:
         """Note when the claim was first seen with its node in the API: no figure from before is about its volume."""
@@ -103,10 +99,12 @@ class MadeVolumes:
         self._volumes_made += 1
         return self._volumes_made
 
-    def _came_undecided(self, volume: PersistentVolume, claim: Key) -> None:
-        """A volume nobody decided on takes of the pools that its class shares with others, where they promised some."""
-        of_class = self._storage.classes.get(volume.spec.storage_class_name)
-        if of_class is None or of_class.waits_for_consumer:
+    def came_undecided(self, volume: PersistentVolume) -> None:
+        """A volume that nobody decided on, and whose place is not known, takes of the pools that its class shares with
+        others, where they promised some: its fall is not to be taken for another's."""
+        of_class, owner = self._storage.classes.get(volume.spec.storage_class_name), volume.spec.claim_ref
+        is_promised = owner is not None and self._promises.get(owner.key) is not None
+        if of_class is None or of_class.waits_for_consumer or owner is None or not owner.uid or is_promised:
             return
         order, charged = self.next_order(), dict[str, None]()
         for class_name in self._objects.classes_with(of_class.name):
@@ -114,9 +112,9 @@ class MadeVolumes:
                 if self._objects.progress(promise.claim, volume) is not Progress.ELSEWHERE:
                     charged |= dict.fromkeys(promise.charged)
         for uid in charged:
-            self._figures.came_undecided(uid, volume, claim, order)
+            self._figures.came_undecided(uid, volume, owner.key, order)
 
-    def _show_made(self, promise: Promise) -> None:
+    def show_made(self, promise: Promise) -> None:
         """The volume of a promise exists: note what its objects show of it, if they fell before."""
         for uid in list(promise.charged):
             capacity = self._objects.get(uid)

@@ -1,25 +1,39 @@
-"""Bound claims of which nothing was known before, after a restart say: is something promised for them?
+"""Claims and volumes of which nothing was known before, after a restart say: is something promised for them?
 
-its volume is on its way to another node            a rebuild, for as long as it takes
-its volume has just arrived there                   a rebuild that is over, and need not show yet
-its volume is younger than the longest timeout      made, and need not show yet
-else                                                nothing: the figures show it, or never will
+    a claim with a node, not bound                          a volume that is to be made
+    a claim that is bound
+        its volume is on its way to another node            a rebuild, for as long as it takes
+        its volume has just arrived there                   a rebuild that is over, and need not show yet
+        its volume is younger than the longest timeout      made, and need not show yet
+        else                                                nothing: the figures show it, or never will
+    a young volume whose claim has no node, or is not known (yet)
+                                                            made, and need not show yet: where its affinity says
+
+How old a volume is, the server's clock says (`server_time.py`).
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from tonnage.clock import Clock
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Key
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import LongestTimeout
+from tonnage.scheduling.volumes.reservations.left_behind import LeftBehind
+from tonnage.scheduling.volumes.reservations.made_volumes import MadeVolumes
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
-from tonnage.scheduling.volumes.reservations.promises import Promise
+from tonnage.scheduling.volumes.reservations.promises import Promise, Promises
+from tonnage.scheduling.volumes.reservations.server_time import ServerTime
+
+_LONGEST_S: Final = 3600.0
+"""Volumes that are older than this are not looked at again, however long a profile's timeout is."""
 
 
-class MetClaim(NamedTuple):
+class _MetClaim(NamedTuple):
     """What is promised for a bound claim."""
 
     is_rebuild: bool
@@ -28,33 +42,156 @@ class MetClaim(NamedTuple):
     """How long ago the volume was made, or arrived; None while it is on its way."""
 
 
+class LifeOfPromises(Protocol):
+    """What the ledger does to promises."""
+
+    def open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise: ...
+    def was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None: ...
+    def settle(self, promise: Promise) -> None: ...
+
+
 class MetClaims:
-    """Judges bound claims when they are met for the first time."""
+    """Judges claims and volumes when they are met for the first time, and opens their promises."""
 
-    def __init__(self, objects: PromisedObjects, clock: Clock, longest: LongestTimeout) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        objects: PromisedObjects,
+        promises: Promises,
+        volumes: MadeVolumes,
+        left: LeftBehind,
+        longest: LongestTimeout,
+        life: LifeOfPromises,
+    ) -> None:
+        self._storage = cluster.storage
+        self._clock = cluster.clock
+        self._server = cluster.index(ServerTime)
         self._objects = objects
-        self._clock = clock
+        self._figures = objects.figures
+        self._promises = promises
+        self._volumes = volumes
+        self._left = left
         self._longest = longest
+        self._life = life
+        self._unseen_volumes: dict[str, tuple[Key, int]] = {}
+        """Volumes that a bound claim named before they came, with that claim and the tick it was met at."""
+        self._too_old: dict[Key, tuple[str, int]] = {}
+        """Bound claims for which nothing is promised because of their volumes' age alone, with their uids and the ticks
+        at which the volumes were there."""
 
-    def judged(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> MetClaim | None:
+    def meet_all(self) -> None:
+        """What is there at the start."""
+        for claim in self._storage.claims:
+            self.meet(claim)
+        for volume in self._storage.volumes:
+            self.meet_volume(volume)
+
+    def meet(self, claim: PersistentVolumeClaim) -> None:
+        """A claim of which nothing is kept, as it is now."""
+        if not claim.selected_node:
+            return
+        if not claim.is_bound:
+            self._life.settle(self._life.open(claim, self._clock.now()))
+            return
+        volume = self._storage.volumes.get(claim.spec.volume_name)
+        if volume is None:
+            self._unseen_volumes[claim.spec.volume_name] = (claim.key, self._figures.tick)
+        else:
+            self._meet_bound(claim, volume, self._figures.tick)
+
+    def meet_volume(self, volume: PersistentVolume) -> None:
+        """A volume that was not there before. If no claim with a node stands for it, it was made all the same: by
+        immediate binding, for a claim of which the news is late, or for one that is gone."""
+        created_at = volume.metadata.creation_timestamp
+        age_s = self._server.age_s(created_at) if created_at is not None else self._longest.timeout_s
+        is_wanted = age_s < self._longest.timeout_s and self._is_undecided(volume)
+        place = self._objects.place_of(volume) if is_wanted else ""
+        promise = self._left.find(volume, place, age_s) if place else None
+        if promise is not None:
+            self._life.settle(promise)
+            self._volumes.show_made(promise)
+        else:
+            self._volumes.came_undecided(volume)
+
+    def _is_undecided(self, volume: PersistentVolume) -> bool:
+        """Whether a provisioner made a volume of room that is kept count of, and no claim with a node stands for it."""
+        owner, of_class = volume.spec.claim_ref, self._storage.classes.get(volume.spec.storage_class_name)
+        driver = self._storage.drivers.get(of_class.provisioner) if of_class is not None else None
+        if owner is None or PROVISIONED_BY not in volume.metadata.annotations:
+            return False
+        if driver is not None and not driver.spec.storage_capacity:
+            return False
+        claim = self._storage.claims.get(owner.key)
+        return claim is None or claim.uid != owner.uid or not claim.selected_node
+
+    def take_unseen(self, volume_name: str) -> tuple[Key, int] | None:
+        """The bound claim that named a volume before that came, and when that was."""
+        return self._unseen_volumes.pop(volume_name, None)
+
+    def meet_late(self, volume: PersistentVolume, key: Key, tick: int) -> None:
+        """A volume came that the claim of this key named before, at this tick."""
+        claim = self._storage.claims.get(key)
+        if claim is None or self._promises.get(key) is not None:
+            return
+        if claim.is_bound and claim.spec.volume_name == volume.name:
+            self._meet_bound(claim, volume, tick)
+
+    def forget(self, claim: PersistentVolumeClaim) -> None:
+        """A bound claim is gone, or has another node or volume than before."""
+        self._unseen_volumes.pop(claim.spec.volume_name, None)
+        self._too_old.pop(claim.key, None)
+
+    def timed_out(self, promise: Promise) -> None:
+        """The longest timeout ended a promise for a claim; a profile may come that is more patient."""
+        if promise.timeout_s is None and promise.made_tick is not None and promise.volume is not None:
+            self._too_old[promise.key] = (promise.claim.uid, promise.made_tick)
+
+    def meet_again(self) -> None:
+        """The longest timeout has grown: volumes that were too old before, and that no figure showed since, may be
+        young enough now."""
+        before, self._too_old = self._too_old, {}
+        for key, (uid, tick) in before.items():
+            claim = self._storage.claims.get(key)
+            volume = self._storage.volumes.get(claim.spec.volume_name) if claim is not None else None
+            if claim is None or volume is None or claim.uid != uid or self._promises.get(key) is not None:
+                continue
+            self._meet_bound(claim, volume, tick)
+            promise = self._promises.get(key)
+            if promise is not None:
+                objects = self._objects.charged_to(promise)
+                for each in (*objects, *self._objects.shared_with(objects)):
+                    if self._figures.has_shown(each, promise):
+                        promise.shown_by.add(identity(each))
+                self._life.settle(promise)
+
+    def _meet_bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> None:
+        """A bound claim that was no promise before, met at this tick."""
+        met = self._judged(claim, volume, tick)
+        if met is None:
+            return
+        promise = self._life.open(claim, met.since, is_rebuild=met.is_rebuild)
+        if not met.is_rebuild:
+            self._volumes.came(promise, volume)
+        if met.age_s is not None:
+            self._life.was_made(promise, tick, self._server.now() if met.is_rebuild else met.since, met.age_s)
+        self._life.settle(promise)
+
+    def _judged(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> _MetClaim | None:
         """What is promised for a claim that is bound to this volume; None for nothing."""
         now = self._clock.now()
         if is_on_its_way(claim, volume):
-            return MetClaim(is_rebuild=True, since=now, age_s=None)
+            return _MetClaim(is_rebuild=True, since=now, age_s=None)
         if self._has_just_arrived(claim, volume):
-            return MetClaim(is_rebuild=True, since=now, age_s=0.0)
+            return _MetClaim(is_rebuild=True, since=now, age_s=0.0)
         created_at = volume.metadata.creation_timestamp
         if created_at is None or not claim.selected_node:
             return None
-        age_s = self.age_s(volume)
-        if age_s >= self._longest.timeout_s and not self._objects.is_unchecked(Promise(claim, created_at)):
+        age_s = self._server.age_s(created_at)
+        if age_s >= self._longest.timeout_s and not self._objects.is_unchecked(Promise(claim, now), created_at):
+            if age_s < _LONGEST_S:
+                self._too_old[claim.key] = (claim.uid, tick)
             return None
-        return MetClaim(is_rebuild=False, since=created_at, age_s=age_s)
-
-    def age_s(self, volume: PersistentVolume) -> float:
-        """Seconds since a volume was created; of one that does not say, for ever."""
-        created_at = volume.metadata.creation_timestamp
-        return float("inf") if created_at is None else max((self._clock.now() - created_at).total_seconds(), 0.0)
+        return _MetClaim(is_rebuild=False, since=created_at, age_s=age_s)
 
     def _has_just_arrived(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
         """Whether a volume that was rebuilt on the claim's node may be missing in the figures of that node.

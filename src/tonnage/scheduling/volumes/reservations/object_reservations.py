@@ -63,6 +63,7 @@ from tonnage.scheduling.volumes.reservations.holds import (
 )
 from tonnage.scheduling.volumes.reservations.refusals import Refusals
 from tonnage.scheduling.volumes.reservations.reserved_object import ReservedObject
+from tonnage.scheduling.volumes.reservations.server_time import ServerTime
 
 
 class Reservations:
@@ -88,6 +89,7 @@ class Reservations:
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
         self._groups = cluster.index(CapacityIndex).groups
         self._groups.on_change.append(self._groups_changed)
+        self._server = cluster.index(ServerTime)
         self._refusals = cluster.index(Refusals)
         self._refusals.on_change.append(self._refusal_changed)
         self._storage.on_change(PersistentVolume, self._volume_changed)
@@ -159,19 +161,19 @@ class Reservations:
         now = self._storage.capacities.get(capacity.key)
         known = now if now is not None and identity(now) == identity(capacity) else capacity
         before = self._by_object.get(identity(capacity))
-        pods, since = [pod], self._clock.now()
+        pods, since, asked_at = [pod], self._clock.now(), self._server.now()
         assumed = [as_assumed(each, self._storage) for each in claims]
         if before is not None:
             is_shared = is_sibling or before.shares_claims_with(assumed)
             if before.version == known.figures_version and is_shared:
-                pods, since = [*before.pods.values(), pod], before.since
+                pods, since, asked_at = [*before.pods.values(), pod], before.since, before.asked_at
                 if timeout_s is not None and before.timeout_s is not None:
                     timeout_s = max(timeout_s, before.timeout_s)
                 named = {each.key for each in assumed}
                 assumed += [each for each in before.claims if each.key in before.waited and each.key not in named]
             self._forget(before)
         version, taken_bytes = known.figures_version, self._taken(assumed)
-        self._record(ReservedObject(known, version, pods, assumed, since, taken_bytes, timeout_s))
+        self._record(ReservedObject(known, version, pods, assumed, since, taken_bytes, timeout_s, asked_at))
         self.reservations_total += 1
 
     def _find_rebuilds(self) -> None:
@@ -184,8 +186,8 @@ class Reservations:
                     for shared in (each, *self._groups.siblings(each)):
                         found.setdefault(identity(shared), (shared, []))[1].append(claim)
         for each, claims in found.values():
-            version, now = each.figures_version, self._clock.now()
-            self._record(ReservedObject(each, version, (), claims, now, self._taken(claims)))
+            version, now, asked_at = each.figures_version, self._clock.now(), self._server.now()
+            self._record(ReservedObject(each, version, (), claims, now, self._taken(claims), None, asked_at))
 
     def _taken(self, claims: Sequence[PersistentVolumeClaim]) -> int:
         sizes = [size_to_make(each, self._storage, is_rebuild=each.is_bound) for each in claims]
@@ -228,7 +230,7 @@ class Reservations:
         for uid in list(self._bound.ended(now_s)):
             held = self._by_object[uid]
             now = self._storage.capacities.get(held.capacity.key)
-            if now is not None and held.bound_at is not None and now.is_unchecked_since(held.bound_at):
+            if now is not None and now.is_unchecked_since(held.bound_at):
                 self._bound.begin(uid, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show them
             else:
                 self._end(held, TIMEOUT)
@@ -265,7 +267,8 @@ class Reservations:
         told_at, before, now = new.figures_at, free_bytes(held.capacity), free_bytes(new)
         if told_at is None or before is None or now is None:
             return False
-        is_since = told_at >= held.since.replace(microsecond=0)  # as servers write times
+        # As servers write times; by the server's clock, as far as it is known.
+        is_since = held.asked_at is not None and told_at >= held.asked_at.replace(microsecond=0)
         if is_since and before - now >= held.taken_bytes:
             return True
         return held.is_bound and all(self._is_older(key, told_at) for key in held.waited)
@@ -296,7 +299,8 @@ class Reservations:
         for sibling in self._groups.siblings(capacity):
             if identity(sibling) not in self._by_object:
                 version, pods = sibling.figures_version, list(held.pods.values())
-                self._record(ReservedObject(sibling, version, pods, claims, held.since, self._taken(claims)))
+                taken_bytes, asked_at = self._taken(claims), held.asked_at
+                self._record(ReservedObject(sibling, version, pods, claims, held.since, taken_bytes, None, asked_at))
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         known = new or old
@@ -361,7 +365,7 @@ class Reservations:
         is_bound = all((self._storage.claims.get(key) or claims[key]).is_bound for key in held.waited)
         is_bound = is_bound and not under_way
         if is_bound and not held.is_bound:
-            held.bound_at = self._clock.now()
+            held.bound_at = self._server.now()
             self._bound.begin(held.uid, self._clock.monotonic())
         elif held.is_bound and not is_bound:
             self._bound.stop(held.uid)

@@ -9,6 +9,9 @@ are charged too, each until it shows the volume.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+
+import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSIStorageCapacity
@@ -17,6 +20,7 @@ from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.migrated_affinity import reachable
 from tonnage.scheduling.volumes.rebuilds import Progress, progress_of
 from tonnage.scheduling.volumes.reservations.figures import Figures
 from tonnage.scheduling.volumes.reservations.holds import is_refresh
@@ -77,7 +81,18 @@ class PromisedObjects:
             return (named,) if named is not None and named.storage_class_name == promise.class_name else ()
         if named is not None and self._index.reaches(promise.named, promise.class_name, row):
             return (named,)
+        if promise.is_undecided:
+            return self._undecided_at(promise.class_name, promise.node_name)
         return self._index.objects_at(promise.class_name, promise.node_name)
+
+    def _undecided_at(self, class_name: str, node_name: str) -> Sequence[CSIStorageCapacity]:
+        """The objects that a volume nobody decided on may have taken from. A class with immediate binding mostly has
+        none of its own: then those of the classes that share its pools."""
+        found = self._index.objects_at(class_name, node_name)
+        if found or not self._index.groups.has_groups:
+            return found
+        others = [self._index.objects_at(each, node_name) for each in self.classes_with(class_name)]
+        return [capacity for objects in others for capacity in objects]
 
     def shared_with(self, objects: Sequence[CSIStorageCapacity]) -> Sequence[CSIStorageCapacity]:
         """Objects of other classes that draw from the same pools as these: they are charged as well."""
@@ -94,9 +109,24 @@ class PromisedObjects:
         """Tell of the classes whose objects share their pools with others than before."""
         self._index.groups.on_change.append(listener)
 
-    def is_unchecked(self, promise: Promise) -> bool:
+    def is_unchecked(self, promise: Promise, made_at: datetime | None) -> bool:
         """Whether nobody has looked, since its volume was made, at the source of pools that are to show it."""
-        return any(each.is_unchecked_since(promise.made_at) for each in self.charged_to(promise))
+        return any(each.is_unchecked_since(made_at) for each in self.charged_to(promise))
+
+    def place_of(self, volume: PersistentVolume) -> str:
+        """A node whose room a volume took, by its node affinity; empty if that names none, or nodes that have their
+        room from different objects."""
+        if volume.spec.node_affinity.required is None:
+            return ""
+        rows = np.flatnonzero(self._cluster.exists)
+        names = [self._cluster.name(row) for row in rows[reachable(self._cluster, volume, rows)].tolist()]
+        first: Sequence[CSIStorageCapacity] | None = None
+        for name in names:
+            objects = self._undecided_at(volume.spec.storage_class_name, name)
+            if first is not None and list(map(identity, objects)) != list(map(identity, first)):
+                return ""
+            first = objects
+        return names[0] if names else ""
 
     def progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> Progress:
         """How far the rebuild of a claim's volume has come, as the volume is now, or as it is handed in."""

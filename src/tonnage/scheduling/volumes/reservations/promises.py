@@ -14,12 +14,13 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.reservations.falls import Decided
+from tonnage.scheduling.volumes.reservations.falls import EVER, Decided
 from tonnage.scheduling.volumes.reservations.holds import RESTS, WAITS_FOR_REFRESH, Hold
 
 _NOTHING: Mapping[str, int] = {}
 _NO_CHANGES: Mapping[str, bool] = {}
 _REBUILDING = "waits for its volume to be rebuilt"
+_IS_UNDECIDED = "made without a selected-node that was seen; waits for the object to be refreshed"
 _CLAIM_IS_GONE = "its claim is gone, its volume is not; waits for the object to be refreshed"
 
 
@@ -83,9 +84,10 @@ class Promise:
         """Whose volume existed first."""
         self.made_tick: int | None = None
         """When the claim was seen bound, in refreshes: an object refreshed later than that knows of its volume."""
-        self.made_at = since
-        """The same by the clock: an object that is created later than that knows of it as well."""
-        self.arrived: tuple[int, datetime] | None = None
+        self.made_at: datetime | None = None
+        """The same by the server's clock, as far as it was known: an object that is created later than that knows of it
+        as well."""
+        self.arrived: tuple[int, datetime | None] | None = None
         """Of a rebuild, the same two from when it was first over, also if the volume may move again since."""
         self.charged: Mapping[str, int] = _NOTHING
         """Bytes by object."""
@@ -102,6 +104,11 @@ class Promise:
         return self.made_tick is not None or (self.volume is not None and not self.is_rebuild)
 
     @property
+    def is_undecided(self) -> bool:
+        """Its volume was found, made: nobody was seen to decide on it."""
+        return self.decided == EVER
+
+    @property
     def created_at(self) -> datetime | None:
         """When the object of its volume was created; None while it is not known."""
         return self.volume.metadata.creation_timestamp if self.volume is not None else None
@@ -110,6 +117,8 @@ class Promise:
     def why(self) -> str:
         if self.rests:
             return f"{RESTS}: {self.rests}"
+        if self.is_undecided:
+            return _IS_UNDECIDED
         if not self.has_claim:
             return _CLAIM_IS_GONE
         if self.is_rebuild:

@@ -20,6 +20,7 @@ class ReservedObject:
     """One object, held for some claims by a pod, or by several that share one of them."""
 
     __slots__ = (
+        "asked_at",
         "bound_at",
         "capacity",
         "claims",
@@ -45,6 +46,7 @@ class ReservedObject:
         since: datetime,
         taken_bytes: int,
         timeout_s: float | None = None,
+        asked_at: datetime | None = None,
     ) -> None:
         self.capacity = capacity
         """As it was reserved; as it is since its pools are kept by another than before."""
@@ -55,6 +57,8 @@ class ReservedObject:
         """Who holds it, by uid; the first of them is told. Nobody, for a rebuild that outlives its pod."""
         self.claims = tuple(claims)
         self.since = since
+        self.asked_at = asked_at
+        """The same by the server's clock, as far as it is known."""
         self.timeout_s = timeout_s
         """How long it is kept after its claims are bound, as the profile of its pods has it; None: not known."""
         self.waited = {each.key: each.uid for each in claims}
@@ -64,7 +68,7 @@ class ReservedObject:
         """Where each claim is going to be made. An object may reach several nodes, and be held for claims on them."""
         self.is_bound = False
         self.bound_at: datetime | None = None
-        """When the last of its claims was seen bound."""
+        """When the last of its claims was seen bound, by the server's clock as well."""
         self.rebuilds = {each.key for each in claims if each.is_bound}
         self.is_under_way = False
         """A volume that is rebuilt has not arrived."""

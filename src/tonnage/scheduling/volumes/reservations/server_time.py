@@ -1,0 +1,70 @@
+"""The server's clock, as far as it is known here.
+
+The clock of a scheduler may be minutes ahead of the API server's, or behind it. So times are compared that one clock
+wrote: the stamps of the server (creationTimestamp, managedFields) with one another, and our monotonic clock with
+itself. Every object that is read tells what the server's clock showed at least, and from then on ours counts:
+
+    server's time  >=  the newest stamp  +  our monotonic seconds since it was read
+
+In a scheduler that runs, the two are as close as news is fast. After a start, the server's time may be later than what
+is known of it: then volumes seem younger than they are, and are kept count of for longer, up to the timeout.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.meta import Object, StampedMeta
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.scheduling.cluster.cluster import Cluster
+
+_MOST_APART: Final = timedelta(hours=1)
+"""Clocks differ by less than this: what is older than that by our own clock is old, however few stamps were read. A
+dump that was made without managedFields says little about the time it was made at."""
+
+
+class ServerTime:
+    """What the server's clock shows at least: `cluster.index(ServerTime)`. It reads every object of storage."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._clock = cluster.clock
+        self._zero_at: datetime | None = None
+        """What the server's clock showed, at least, at the start of our monotonic clock."""
+        storage = cluster.storage
+        known = (storage.classes, storage.drivers, storage.capacities, storage.attachments)
+        for each in (*storage.claims, *storage.volumes, *(each for kind in known for each in kind.values())):
+            self._changed(None, each)
+        for kind in (
+            PersistentVolumeClaim,
+            PersistentVolume,
+            CSIStorageCapacity,
+            VolumeAttachment,
+            StorageClass,
+            CSIDriver,
+            Event,
+        ):
+            storage.on_change(kind, self._changed)
+
+    def now(self) -> datetime | None:
+        """The server's clock shows this or more; None when nothing that was read has a stamp."""
+        return None if self._zero_at is None else self._zero_at + timedelta(seconds=self._clock.monotonic())
+
+    def age_s(self, created_at: datetime) -> float:
+        """How many seconds ago something was created, at least."""
+        known = self.now() or created_at
+        return max(
+            (known - created_at).total_seconds(), (self._clock.now() - created_at - _MOST_APART).total_seconds(), 0
+        )
+
+    def _changed(self, _: Object | None, new: Object | None) -> None:
+        if new is None:
+            return
+        stamps = [new.metadata.creation_timestamp]
+        if isinstance(new.metadata, StampedMeta):
+            stamps.append(new.metadata.updated_at)
+        for stamp in stamps:
+            zero_at = stamp - timedelta(seconds=self._clock.monotonic()) if stamp is not None else None
+            if zero_at is not None and (self._zero_at is None or zero_at > self._zero_at):
+                self._zero_at = zero_at
