@@ -174,12 +174,13 @@ class EventHandlers:
     # -- nodes and storage --------------------------------------------------------------------------------------------
 
     def _node(self, old: Object | None, new: Object | None) -> None:
-        if isinstance(new, Node):
-            self._cluster.put_node(new)
-        elif old is not None:
-            self._cluster.remove_node(old.metadata.name)
-        self._on_change(old, new)
-        self._queue.cluster_changed(old, new)
+        with self._nominations.changing(old, new):
+            if isinstance(new, Node):
+                self._cluster.put_node(new)
+            elif old is not None:
+                self._cluster.remove_node(old.metadata.name)
+            self._on_change(old, new)
+            self._queue.cluster_changed(old, new)
         if new is not None:
             self._queue.expected.node_changed(new.metadata.name, is_new=old is None)
 

@@ -3,7 +3,7 @@
     attempt ──► refused where it is nominated? ──► requeue ──► let go: others may have the room
     an event lets it out of the unschedulable pool ──► would its node take it now? ──► it holds again
     gated ──► do its node's labels, taints and cordon admit it? ── no ──► let go, until they do
-    what its volumes hold there shrinks ──► those that left room are tried again
+    what it holds there shrinks ──► those that left room are tried again
     sent there, and failed ──► passed over for a while, if another fits (failed_nodes.py)
 
 The field in the API is never cleared (KEP-5278). The room it holds in memory is held for a pod that was not tried yet
@@ -21,13 +21,14 @@ import numpy as np
 
 from tonnage import logs
 from tonnage.clock import Clock
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.held_room import Holder, held_sentence, holders_by_node
+from tonnage.scheduling.decision.nominated_room import not_yet_counted
 from tonnage.scheduling.engine.attempt import Attempt, broken
 from tonnage.scheduling.engine.failed_nodes import FailedNodes
 from tonnage.scheduling.engine.profiles import Assembled
@@ -120,34 +121,38 @@ class HeldNominations:
         except Exception:  # a plugin that breaks is told of when the pod is tried
             return True
 
-    # -- volumes of nominated pods ------------------------------------------------------------------------------------
+    # -- what holds less than before ----------------------------------------------------------------------------------
 
     @contextmanager
     def changing(self, old: Object | None, new: Object | None) -> Iterator[None]:
-        """Storage changes in the block. Pods that left room for the volumes of a nominated pod are tried again if those
-        hold less after it: a claim is gone, a class makes no volumes, another capacity object has room for them.
+        """A node or an object of storage changes in the block. Pods that left room for a nominated pod are tried again
+        if it holds less after it: a claim is gone, a class makes no volumes, another capacity object has room for its
+        volumes, or the node is too small for it now.
         """
-        before = [(each, self._volumes_of(each)) for each in self._whose_volumes(old, new)]
+        before = [(each, self._held_by(each)) for each in self._concerned(old, new)]
         yield
         for each, held in before:
             pod = each.info.pod
-            if self._queue.nominator.get(pod) is each and each.holds and held - self._volumes_of(each):
+            if self._queue.nominator.get(pod) is each and each.holds and held - self._held_by(each):
                 self._queue.expected.room_was_given_up(pod, each.node, but_not_for=each.info.uid)
 
-    def _volumes_of(self, nomination: Nomination) -> frozenset[Hashable]:
-        profile = self._profile_of(nomination.info.pod)
+    def _held_by(self, nomination: Nomination) -> frozenset[Hashable]:
+        """What a nominated pod holds on its node: its resources, and what its volumes need."""
+        info, profile = nomination.info, self._profile_of(nomination.info.pod)
         row = self._cluster.row_of.get(nomination.node, -1)
-        if profile is None or row < 0:
+        if profile is None or row < 0 or not not_yet_counted(self._cluster, row, [info]):
             return frozenset()
         plugins = [each for each in profile.decider.filters if isinstance(each, VolumeBinding)]
-        return frozenset[Hashable]().union(*(each.held_on(self._cluster, nomination.info, row) for each in plugins))
+        return frozenset({info.uid}).union(*(each.held_on(self._cluster, info, row) for each in plugins))
 
-    def _whose_volumes(self, old: Object | None, new: Object | None) -> list[Nomination]:
-        """The nominations whose volumes may hold less after a change of storage."""
+    def _concerned(self, old: Object | None, new: Object | None) -> list[Nomination]:
+        """The nominations that may hold less after a change."""
         nominator, cluster, known = self._queue.nominator, self._cluster, new or old
         if not len(nominator) or not cluster.has_index(CapacityIndex):
             return []
         found: Iterable[Nomination] = ()
+        if isinstance(new, Node):
+            return [each for each in nominator.on(new.name) if each.holds]
         if isinstance(known, StorageClass | CSIDriver):
             found = nominator
         elif isinstance(known, PersistentVolumeClaim | PersistentVolume):

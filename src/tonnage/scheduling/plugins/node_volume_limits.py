@@ -103,6 +103,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             (ClusterEvent(EventResource.CSI_NODE, ActionType.ADD), None),
             (ClusterEvent(EventResource.CSI_NODE, ActionType.UPDATE), self._more_allowed),
             (ClusterEvent(EventResource.POD, ActionType.DELETE), _volumes_freed),
+            (ClusterEvent(EventResource.POD, ActionType.ADD), _sharer_came),
             (ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD), _claim_came),
             (ClusterEvent(EventResource.VOLUME_ATTACHMENT, ActionType.DELETE), self._detached),
             # Whose slots a claim takes that is still to be made its class says; upstream lets pods sleep.
@@ -272,6 +273,15 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             if volume.ephemeral is not None and self._limits_change:
                 return QUEUE
         return NO_HELP
+
+
+@for_mounted_claims
+def _sharer_came(pod: PodInfo, event: ClusterEvent, old: None, new: Pod) -> Hint:
+    """A pod that shares a claim with this one has its node: there the volume is not new. Upstream lets pods sleep."""
+    if not new.spec.node_name or new.namespace != pod.namespace:
+        return NO_HELP
+    shared = {f"{new.namespace}/{name}" for name in new.claim_names()}
+    return NO_HELP if shared.isdisjoint(pod.claim_keys) else QUEUE
 
 
 def _limited(csi_node: CSINode) -> set[str]:

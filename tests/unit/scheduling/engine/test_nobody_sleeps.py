@@ -21,7 +21,17 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node, pod
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.informed_engine import InformedEngine
-from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
+from tonnage.testing.storage_builders import (
+    DRIVER,
+    attachment,
+    capacity,
+    claim,
+    csi_node,
+    driver,
+    pod_with,
+    storage_class,
+    volume,
+)
 
 GATED: dict[str, Any] = {"schedulingGates": [{"name": "wait"}]}
 ON_A: dict[str, Any] = {"node_selector": {"disk": "ssd"}}
@@ -111,6 +121,15 @@ def test_a_nominated_pod_that_makes_way_for_a_preemption_gives_up_its_room():
     play = Play(pod("expected", cpu="700m", **expected_on("a")), pod("other", cpu="700m", **ON_A))
     assert play.run() == {}
     assert [each.pod.name for each in play.engine.make_way("a", below=5)] == ["expected"]
+    assert play.run() == {"other": "a"}
+
+
+def test_a_nominated_pod_that_its_node_is_too_small_for_now_gives_up_its_room():
+    """The node may have one pod, and 3 CPUs are left for the nominated one, until there are 2."""
+    play = Play(node("a", cpu="4", pods=1, labels={"disk": "ssd"}), pod("expected", cpu="3", **expected_on("a")))
+    play.put(pod("other", cpu="100m", **ON_A))
+    assert play.run() == {}
+    play.put(node("a", cpu="2", pods=1, labels={"disk": "ssd"}))
     assert play.run() == {"other": "a"}
 
 
@@ -214,6 +233,15 @@ def test_an_attachment_to_a_gone_node_that_is_deleted_wakes_the_pod_that_waits_f
     assert play.run() == {}
     play.remove(VolumeAttachment, "va")
     assert play.run() == {"web": "a"}
+
+
+def test_a_pod_that_shares_a_claim_wakes_those_whom_its_node_has_no_slot_for():
+    shared = claim("shared", "1Gi", modes=["ReadWriteMany"], volume="pv-shared")
+    play = Play(csi_node("a", {DRIVER: 0}), csi_node("b", {DRIVER: 0}), shared)
+    play.put(volume("pv-shared", "1Gi", claim="default/shared"), pod_with("other", "shared"))
+    assert play.run() == {}
+    play.put(pod_with("first", "shared", on="b"))
+    assert play.run() == {"other": "b"}
 
 
 def test_an_attachment_of_another_volume_wakes_nobody():

@@ -35,15 +35,16 @@ def woken(old: Any, new: Any, waiting: Pod = WAITING, gates: Gates = OFF) -> boo
     return wakes(NodeVolumeLimits(gates), waiting, old, new)
 
 
-def test_it_registers_for_the_events_upstream_registers_for_and_for_nodes_and_classes_that_come():
-    """A node may come after its CSINode, and whose slots a claim takes its class says; upstream lets a pod sleep then
-    that a node would take."""
+def test_it_registers_for_the_events_upstream_registers_for_and_for_nodes_classes_and_sharers_that_come():
+    """A node may come after its CSINode, whose slots a claim takes its class says, and where a pod that shares the
+    claim is, its volume is not new; upstream lets a pod sleep then that a node would take."""
     action, resource = ActionType, EventResource
     assert {(event.resource, event.action) for event, _ in NodeVolumeLimits(OFF).events()} == {
         (resource.NODE, action.ADD),
         (resource.CSI_NODE, action.ADD),
         (resource.CSI_NODE, action.UPDATE),
         (resource.POD, action.DELETE),
+        (resource.POD, action.ADD),
         (resource.PERSISTENT_VOLUME_CLAIM, action.ADD),
         (resource.VOLUME_ATTACHMENT, action.DELETE),
         (resource.STORAGE_CLASS, action.ADD | action.DELETE),
