@@ -45,6 +45,9 @@ def test_two_without_election_live_and_bind_every_pod_once(
         assert sum(map(bound_by, both)) == count
         for each in both:
             assert each.get("/healthz") == (200, "ok")
+    # A race that is lost is nobody's failure.
+    events = api.get(f"/api/v1/namespaces/{ns}/events?fieldSelector=reason%3DFailedScheduling").body["items"]
+    assert [each["message"] for each in events] == []
     for each in both:
         assert "Traceback" not in each.log and "unexpectedly" not in each.log
 

@@ -3,8 +3,9 @@
 The real thing behind `framework.Api`. What is written is a patch of what changes, locked by the resourceVersion that
 the change is based on: somebody else's change in between is a Conflict, the attempt fails, the next is based on it.
 
-A binding that got no answer may have been carried out. Its room is not given back before that is known: the pod is
-read, for as long as it takes, and only one that has no node counts as not bound.
+A binding that is refused because another has bound the pod, or deleted it, raises PodIsOver. One that got no answer may
+have been carried out. Its room is not given back before that is known: the pod is read, for as long as it takes, and
+only one that has no node counts as not bound.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tonnage import logs
 from tonnage.backoff import Backoff
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
-from tonnage.errors import NotFound
+from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduler.pod_status import Events
@@ -31,6 +32,17 @@ _LOOK_EVERY_S = 5.0
 """How often, at least, it is looked again whether a binding was carried out."""
 
 _log = logs.logger("tonnage.scheduler")
+
+
+class PodIsOver(TonnageError):
+    """Nothing is written for a pod that is gone or going, or has its node: a volume would be made for nobody.
+
+    Its attempt ends, and nobody is told.
+    """
+
+    def __init__(self, pod: PodInfo) -> None:
+        self.pod = pod
+        super().__init__(f"pod {pod.key} does not wait for a node any more")
 
 
 class BindingApi(Api, Protocol):
@@ -60,6 +72,17 @@ class LiveBindingApi:
         except Disconnected as exc:
             if not exc.in_doubt or not await self._was_bound(pod, node_name):
                 raise
+        except (Conflict, NotFound):
+            if await self._is_over(pod):
+                raise PodIsOver(pod) from None
+            raise
+
+    async def _is_over(self, pod: PodInfo) -> bool:
+        """Whether a binding was refused because another has bound the pod or deleted it; watches may tell later."""
+        try:
+            return is_over(pod, await self.pod(pod.key))
+        except TonnageError:
+            return False
 
     async def _was_bound(self, pod: PodInfo, node_name: str) -> bool:
         """Whether a binding without an answer was carried out. Waits for a server that is away."""

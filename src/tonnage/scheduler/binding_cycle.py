@@ -21,6 +21,7 @@ from tonnage.client.calls import asking_first
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
+from tonnage.scheduler.binding_api import PodIsOver
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.pre_bind_waits import Check, Topic
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -29,6 +30,9 @@ from tonnage.scheduling.engine.reserve_and_permit import note_failure, plugin_st
 from tonnage.scheduling.framework import Api, Code, Cycle, PreBindPlugin, Status
 
 T = TypeVar("T", bound=Object)
+
+OVER = Status(Code.ERROR, ("the pod does not wait for a node any more",))
+"""How the binding of a pod ends that was deleted meanwhile, or bound by another."""
 
 
 async def wait_on_permit(context: SchedulerContext, placement: Placement) -> Status:
@@ -86,6 +90,8 @@ async def _pre_bind(context: SchedulerContext, placement: Placement, due: Sequen
         with context.metrics.pre_bind(plugin.name, context.clock) as timed:
             timed.status = status = await _answer(plugin.pre_bind, placement, plugin.name, api)
         if not status.is_success:
+            if status is OVER:
+                return OVER
             note_failure(plugin, "PreBind", placement)
             return plugin_status("PreBind", plugin.name, status)
     return Status()
@@ -97,7 +103,7 @@ async def _bind(placement: Placement, api: Api) -> Status:
         if status.code is not Code.SKIP:
             if status.is_success:
                 _post_bind(placement)
-            return plugin_status("Bind", binder.name, status)
+            return OVER if status is OVER else plugin_status("Bind", binder.name, status)
     return Status(Code.ERROR, ("no Bind plugin took the pod; enable DefaultBinder in the profile",))
 
 
@@ -119,18 +125,12 @@ async def _answer(
         if not isinstance(status, Status):
             raise TypeError(f"the answer is to be a Status, not {status!r}")
         return status
+    except PodIsOver:
+        return OVER
     except TonnageError as exc:
         return Status(Code.ERROR, (exc.message,))
     except Exception:
         return broken(plugin, placement.pod)
-
-
-class PodIsOver(TonnageError):
-    """Nothing is written for a pod that is gone or going, or has its node: a volume would be made for nobody."""
-
-    def __init__(self, pod: PodInfo) -> None:
-        self.pod = pod
-        super().__init__(f"pod {pod.key} does not wait for a node any more")
 
 
 class _PodApi:

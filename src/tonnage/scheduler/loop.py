@@ -198,7 +198,8 @@ class SchedulingLoop:
                 self._engine.binding_finished(placement)
             if self._traces is not None:
                 self._traces.bound(placement, status)
-            if not is_bound and (self._context.is_deposed or self._context.is_over(placement.pod)):
+            is_over = status is binding_cycle.OVER or self._context.is_over(placement.pod)
+            if not is_bound and (self._context.is_deposed or is_over):
                 self._engine.withdraw(placement)  # there is nobody to tell, and nothing to try again
                 self._engine.done(queued.pod)
                 return
@@ -243,7 +244,7 @@ class SchedulingLoop:
         if not status.is_success:
             return status
         if self._context.is_over(placement.pod):
-            return Status(Code.ERROR, (binding_cycle.PodIsOver(placement.pod).message,))
+            return binding_cycle.OVER
         # No plugin will refuse it any more, so events need not be kept for it.
         self._engine.done(queued.pod)
         return await binding_cycle.prepare(self._context, placement, due)
