@@ -162,18 +162,11 @@ def test_nor_while_the_program_that_keeps_the_pools_is_gone(reservation: str, se
 
 
 @pytest.mark.parametrize("reservation", ["Ledger", "Object"])
-@pytest.mark.parametrize("with_deaths", [False, True])
-@settings(max_examples=tries(8), deadline=None)
-@given(
-    seed=st.integers(0, 100_000),
-    skew_s=st.sampled_from([-900, -61, 61, 900]),
-    pools_skew_s=st.sampled_from([-900, 0, 61, 900]),
-)
-def test_nor_if_all_clocks_differ(
-    reservation: str, with_deaths: bool, seed: int, skew_s: float, pools_skew_s: float
-) -> None:
-    play = TwoWriters(seed, reservation, "most-free", skew_s=skew_s, pools_skew_s=pools_skew_s)
-    assert play.run(with_deaths=with_deaths)["refused"] == 0
+@pytest.mark.parametrize(("skew_s", "pools_skew_s"), [(-900, 900), (-61, 0), (61, -61), (900, -900), (0, 900)])
+def test_nor_if_all_clocks_differ(reservation: str, skew_s: float, pools_skew_s: float) -> None:
+    for seed in range(5):
+        play = TwoWriters(seed, reservation, "most-free", skew_s=skew_s, pools_skew_s=pools_skew_s)
+        assert play.run(with_deaths=True)["refused"] == 0, f"seed {seed}"
 
 
 @pytest.mark.parametrize("reservation", ["Ledger", "Object"])
