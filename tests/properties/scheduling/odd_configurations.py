@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import parse
@@ -13,10 +14,10 @@ _DISABLED = ("PodTopologySpread", "InterPodAffinity", "NodePorts", "VolumeZone",
 _SCORES = ("NodeResourcesFit", "TaintToleration", "ImageLocality", "VolumeBinding", "NodeResourcesBalancedAllocation")
 
 
-def odd_profiles(rng: random.Random) -> tuple[ResolvedProfile, ...]:
-    """One or two."""
+def odd_profiles(rng: random.Random, more_gates: Sequence[str] = ()) -> tuple[ResolvedProfile, ...]:
+    """One or two. Now and then a gate is off, one of `more_gates` too."""
     names = ["default-scheduler", "second"][: rng.choice((1, 1, 2))]
-    gates = Gates().with_(**{each: False for each in _GATES if rng.random() < 0.15})
+    gates = Gates().with_(**{each: False for each in (*_GATES, *more_gates) if rng.random() < 0.15})
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
     text = head + "".join(_profile(name, rng) for name in names)
     return tuple(parse(text, source="test", gates=gates).profiles)

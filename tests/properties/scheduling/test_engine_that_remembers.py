@@ -17,6 +17,7 @@ import pytest
 from changing_clusters import ChangingCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from told_decisions import comparable
 
 from examples_tried import tries
 from tonnage.objects.core_v1 import Pod
@@ -54,22 +55,6 @@ def told_by_fresh_engine(story: ChangingCluster, asked: Pod) -> dict[str, Any]:
     pages = [CapacityReservations(known.held).listed(), AssumedState(known).listed(), NominationsReport(known).listed()]
     memory_from("http://scheduler", *json.loads(json.dumps(pages))).laid_into(fresh, objects)
     return fresh.explain(asked).document()
-
-
-def comparable(told: dict[str, Any]) -> dict[str, Any]:
-    """All but what is by lot (which of equally good nodes, whom to preempt there), and the order of holds that began in
-    the same second, of which the first is named."""
-    found = json.loads(json.dumps(told))
-    for entries in found["volumes"].values():
-        for entry in entries:
-            entry.pop("miss", None)
-            entry.get("promised", []).sort(key=lambda each: each["claim"])
-    for each in found["nodes"]:
-        if "promised to" in each.get("nearestMiss", "") or "reserved for" in each.get("nearestMiss", ""):
-            del each["nearestMiss"]
-    found["nodes"].sort(key=lambda each: each["name"])
-    found["message"] = "" if found["schedulable"] else found["message"].partition(" Capacity is reserved for")[0]
-    return {**found, "node": "", "preemption": None}
 
 
 def decide_and_compare(story: ChangingCluster, asked: Pod) -> None:
