@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
+from tonnage.objects.codec import convert
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
     CAPACITY_GROUP,
     POOL_POLICY,
     POOLS_OBSERVED_AT,
+    POOLS_PROGRAM,
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
+    CSIStorageCapacity,
 )
 from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Cluster, start_cluster
@@ -113,6 +116,10 @@ def test_pools_follow_their_source_and_go_with_it(cluster: Cluster) -> None:
         found = annotations_at(cluster, f"{CAPACITIES}/of-node-1")
         assert found[POOLS_SOURCE] == "nodes"
         assert found[POOLS_OBSERVED_AT]
+        # The server notes when the program has written: that it has looked counts by the server's clock.
+        kept = convert(CSIStorageCapacity, cluster.get(f"{CAPACITIES}/of-node-1").body)
+        assert kept.checked_at is not None
+        assert kept.checked_at == kept.metadata.written_at(POOLS_PROGRAM)
         annotate(cluster, "node-1", "100Gi,40Gi")
         becomes(cluster, "of-node-1", "100Gi,40Gi")
         # The provisioner's own field is not ours to touch, and a change of it not ours to fight.
