@@ -21,6 +21,7 @@ from tonnage.logs import JsonLines
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity, StorageClass
+from tonnage.provisioner.capacity.included_claims import MOST
 from tonnage.provisioner.capacity.objects import manager_on
 from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
@@ -158,6 +159,39 @@ async def test_figures_say_whose_volumes_they_include(stage: Stage):
         found = await stage.until_published((a, "80Gi"), (b, "100Gi"))
         told = sorted(each.metadata.annotations.get("tonnage.dev/included-claims", "") for each in found)
         assert told == ["", "u1"]
+
+
+async def test_figures_that_include_more_volumes_than_are_named_say_until_when(stage: Stage):
+    """The volumes whose objects the server stamped before the newest one that was known when the driver was asked."""
+    pools, a = await stage.storage_class(), await stage.node("a")
+    async with stage.controller() as capacities:
+        (found,) = await stage.until_published((a, "0"))
+        where = {"key": TOPOLOGY_KEY, "operator": "In", "values": [a]}
+        for number in range(MOST + 6):
+            capacities.refresh_volume(
+                volume(f"pv-{number}", class_name=pools, affinity=where, claim="default/data", claim_uid=f"u{number}")
+            )
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": stage.ns, "volumeHandle": "v1"},
+        }
+        name = f"{stage.ns}-newest"
+        await stage.client.create_doc(
+            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+        )
+        created_at = (await stage.client.get(PersistentVolume, name)).metadata.creation_timestamp
+        assert created_at is not None
+
+        async def says_until() -> bool:
+            nonlocal found
+            (found,) = await stage.objects()
+            return found.included_until is not None and found.included_until >= created_at
+
+        await eventually_async(says_until)
+        told = found.metadata.annotations["tonnage.dev/included-claims"].split(",")
+        assert told == [f"u{number}" for number in range(6, MOST + 6)]
+        await stage.client.delete(PersistentVolume, name)
 
 
 async def test_a_controller_that_starts_says_that_its_figures_include_the_volumes_that_were_made_lately(stage: Stage):
