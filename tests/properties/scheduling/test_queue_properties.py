@@ -274,10 +274,11 @@ class QueueMachine(RuleBasedStateMachine):
         lesser = [
             each for each in self.records.values() if each.nominated == node != "" and each.pod.spec.priority < below
         ]
-        for record in lesser:
+        tried = [each for each in lesser if not (each.where == "pool" and each.gated)]
+        for record in tried:
             record.nominated = ""
             self.activated(record)
-        for record in lesser:
+        for record in tried:
             self.room_was_given_up(record.pod, but_not=record)
         found = self.queue.expected.release(node, below=below)
         assert sorted(each.pod.name for each in found) == sorted(record.pod.name for record in lesser)

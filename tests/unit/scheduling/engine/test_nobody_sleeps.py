@@ -117,13 +117,6 @@ def test_a_nominated_pod_that_asks_for_less_gives_up_the_rest():
     assert play.run() == {"other": "a"}
 
 
-def test_a_nominated_pod_that_makes_way_for_a_preemption_gives_up_its_room():
-    play = Play(pod("expected", cpu="700m", **expected_on("a")), pod("other", cpu="700m", **ON_A))
-    assert play.run() == {}
-    assert [each.pod.name for each in play.engine.make_way("a", below=5)] == ["expected"]
-    assert play.run() == {"other": "a"}
-
-
 def test_a_nominated_pod_that_its_node_is_too_small_for_now_gives_up_its_room():
     """The node may have one pod, and 3 CPUs are left for the nominated one, until there are 2."""
     play = Play(node("a", cpu="4", pods=1, labels={"disk": "ssd"}), pod("expected", cpu="3", **expected_on("a")))
