@@ -261,13 +261,14 @@ class History(BusyCluster):
         nominator = self.engine.queue.nominator
         asleep = [nominated_to(each, nominator.node_of(each)) for each in self.waiting(self.engine)]
         found = [each for each in asleep if self.engine.explain(each).schedulable]
-        return [each.name for each in found if not (each.spec.volumes and self.keeps_nothing_back(each))]
+        return [each.name for each in found if not (each.spec.volumes and self.keeps_nothing_back)]
 
-    def keeps_nothing_back(self, known: Pod) -> bool:
-        profile = self.engine.profile_of(known)
-        plugins = profile.plugins if profile is not None else ()
+    @property
+    def keeps_nothing_back(self) -> bool:
+        """Whether a profile has mode None, and nominations hold capacity."""
+        plugins = [each for profile in self.engine.profiles.values() for each in profile.plugins]
         modes = [each.reservation for each in plugins if isinstance(each, VolumeBinding)]
-        return self.profiles[0].gates.CSIStorageCapacityV2 and modes == [Reservation.NONE]
+        return self.profiles[0].gates.CSIStorageCapacityV2 and Reservation.NONE in modes
 
     def come_to_rest(self) -> None:
         """Everything that was begun is finished, and what a clock ends is over, but the five minutes of the flush.

@@ -51,9 +51,9 @@ def compare(history: History, where: str) -> None:
     history.try_all()
     if history.bindings:  # somebody fits by now: the two are not asked about the same cluster
         return
-    assert placed_by(fresh) == [], where
     if not knows_the_same(history.engine, fresh):
         return
+    assert placed_by(fresh) == [], where
     assert holds_of(history.engine, "Ledger") == holds_of(fresh, "Ledger"), where
     for each in history.waiting(history.engine):
         lived, anew = (undated(comparable(engine.explain(each).document())) for engine in (history.engine, fresh))
