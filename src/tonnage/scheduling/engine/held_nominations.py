@@ -40,6 +40,7 @@ from tonnage.scheduling.preemption.victims import fits_without
 from tonnage.scheduling.queue.nominator import Nomination
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 
 _log = logs.logger("tonnage.scheduler")
@@ -137,13 +138,16 @@ class HeldNominations:
                 self._queue.expected.room_was_given_up(pod, each.node, but_not_for=each.info.uid)
 
     def _held_by(self, nomination: Nomination) -> frozenset[Hashable]:
-        """What a nominated pod holds on its node: its resources, and what its volumes need."""
+        """What a nominated pod holds on its node: its resources, and what its volumes need, attach slots too."""
         info, profile = nomination.info, self._profile_of(nomination.info.pod)
         row = self._cluster.row_of.get(nomination.node, -1)
         if profile is None or row < 0 or not not_yet_counted(self._cluster, row, [info]):
             return frozenset()
         plugins = [each for each in profile.decider.filters if isinstance(each, VolumeBinding)]
-        return frozenset({info.uid}).union(*(each.held_on(self._cluster, info, row) for each in plugins))
+        storage = self._cluster.storage
+        claims = [each for key in info.claim_keys if (each := storage.claims.get(key)) is not None]
+        slots = [(each.key, found.driver) for each in claims if (found := id_of_claim(each, storage)) is not None]
+        return frozenset({info.uid, *slots}).union(*(each.held_on(self._cluster, info, row) for each in plugins))
 
     def _concerned(self, old: Object | None, new: Object | None) -> list[Nomination]:
         """The nominations that may hold less after a change."""

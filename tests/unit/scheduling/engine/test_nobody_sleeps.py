@@ -228,6 +228,14 @@ def test_an_attachment_to_a_gone_node_that_is_deleted_wakes_the_pod_that_waits_f
     assert play.run() == {"web": "a"}
 
 
+def test_an_attach_slot_is_free_when_a_claim_of_a_nominated_pod_goes():
+    play = Play(csi_node("a", {DRIVER: 1}), driver(capacity=False))
+    play.put(claim("one"), claim("two"), pod_with("job", "one", **expected_on("a")), pod_with("web", "two", **ON_A))
+    assert play.run() == {}
+    play.remove(PersistentVolumeClaim, "default/one")
+    assert play.run() == {"web": "a"}
+
+
 def test_a_pod_that_shares_a_claim_wakes_those_whom_its_node_has_no_slot_for():
     shared = claim("shared", "1Gi", modes=["ReadWriteMany"], volume="pv-shared")
     play = Play(csi_node("a", {DRIVER: 0}), csi_node("b", {DRIVER: 0}), shared)
