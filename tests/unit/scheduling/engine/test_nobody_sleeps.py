@@ -229,8 +229,9 @@ def test_an_attachment_to_a_gone_node_that_is_deleted_wakes_the_pod_that_waits_f
 
 
 def test_an_attach_slot_is_free_when_a_claim_of_a_nominated_pod_goes():
-    play = Play(csi_node("a", {DRIVER: 1}), driver(capacity=False))
-    play.put(claim("one"), claim("two"), pod_with("job", "one", **expected_on("a")), pod_with("web", "two", **ON_A))
+    """The node has no room for its volume, so that it holds no capacity there; but it holds a slot."""
+    play = Play(csi_node("a", {DRIVER: 1}), capacity("fast", "a", "10Gi"), claim("one", "500Gi"), claim("two"))
+    play.put(pod_with("job", "one", **expected_on("a")), pod_with("web", "two", **ON_A))
     assert play.run() == {}
     play.remove(PersistentVolumeClaim, "default/one")
     assert play.run() == {"web": "a"}
