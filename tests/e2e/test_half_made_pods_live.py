@@ -48,6 +48,6 @@ def stuck(scene: Scene, name: str) -> str:
     for each in scene.pods():
         if each["metadata"]["name"] == name:
             for condition in each["status"].get("conditions", ()):
-                if "never used" in condition.get("message", ""):
+                if "that no pod uses" in condition.get("message", ""):
                     return str(condition["message"])
     return ""
