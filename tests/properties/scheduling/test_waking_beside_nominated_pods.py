@@ -116,7 +116,9 @@ NOMINATIONS = (
 
 
 def play(seed: int, reservation: str) -> None:
-    play_in(NominatedWorld(seed, reservation), seed, 40, (*EVENTS, *OFTEN, *NOMINATIONS, *NOMINATIONS))
+    """Every second world is calm: where much happens, somebody else's event wakes a pod that was forgotten."""
+    others = (*EVENTS, *OFTEN) if seed % 2 else ("pods_come", "pods_come", "unlike_pods_come")
+    play_in(NominatedWorld(seed, reservation), seed, 40, (*others, *NOMINATIONS, *NOMINATIONS))
 
 
 @pytest.mark.parametrize("reservation", ["Object", "Ledger", "None"])
