@@ -14,6 +14,7 @@ TONNAGE_FIRST_HISTORY names; a failure names the history, which is its seed.
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import pytest
@@ -66,6 +67,8 @@ def undated(told: Any) -> Any:
     if isinstance(told, dict):
         unknown = ("since",) if "by" in told else ("since", "pod")  # for whom a node is held, both can tell
         return {key: undated(value) for key, value in told.items() if key not in unknown}
+    if isinstance(told, str):
+        return re.sub(r" since \d[^)]*", "", told)
     return [undated(each) for each in told] if isinstance(told, list) else told
 
 

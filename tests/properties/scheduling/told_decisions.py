@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 
 def comparable(told: dict[str, Any]) -> dict[str, Any]:
     """All but what is by lot (which of equally good nodes, whom to preempt there), and the order of holds that began in
     the same second, of which the first is named."""
-    found = json.loads(re.sub(r" \(nominated since [^)]*\)", "", json.dumps(told)))
+    found = json.loads(json.dumps(told))
     for entries in found["volumes"].values():
         for entry in entries:
             entry.pop("miss", None)
