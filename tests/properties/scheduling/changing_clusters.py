@@ -218,8 +218,9 @@ class ChangingCluster:
                 said = driver(name, capacity=rng.random() < 0.8, rebuilding=rebuilds, pool_policy=policy)
                 self.put_or_drop(said, 0.15)
             case 2:
-                limits = {each: rng.choice((1, 3, 50, None)) for each in DRIVERS}
-                self.put_or_drop(csi_node(self.node_name(), limits), 0.2)
+                # One that is deleted while its node stays is remembered, and nothing tells a fresh engine of it.
+                limits = {each: rng.choice((1, 3, 50, None)) for each in DRIVERS if rng.random() < 0.9}
+                self.put(csi_node(self.node_name(), limits))
             case 3 if (known := self.some("PersistentVolume")) is not None:
                 error = rng.choice(("", "", "no"))
                 self.put_or_drop(attachment(f"on-{known.name}", known.name, self.node_name(), error=error))
