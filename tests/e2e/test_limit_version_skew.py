@@ -95,7 +95,7 @@ async def skewed() -> AsyncIterator[Skewed]:
             attach_error_grace_s=1.0,
             extra={"apiserver": OLD},
         )
-        async with Plane(settings, clock=SystemClock(), rng=random.Random(6)) as plane:
+        async with Plane(settings, clock=SystemClock(), rng=random.Random()) as plane:
             yield Skewed(plane, settings.data_dir)
 
 

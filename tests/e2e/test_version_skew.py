@@ -109,7 +109,7 @@ async def skewed() -> AsyncIterator[Skewed]:
             secure_port=0,
             extra={"apiserver": OLD},
         )
-        async with Plane(settings, clock=SystemClock(), rng=random.Random(6), manifests=[CSI_DRIVER]) as plane:
+        async with Plane(settings, clock=SystemClock(), rng=random.Random(), manifests=[CSI_DRIVER]) as plane:
             yield Skewed(plane)
 
 

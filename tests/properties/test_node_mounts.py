@@ -9,6 +9,7 @@ import asyncio
 import random
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -85,6 +86,7 @@ class Node:
 
 async def live_through(seed: int, folder: Path) -> None:
     rng = random.Random(seed)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
     node = Node(folder, rng)
     async with node.plugin.served():
         await node.drivers.poll()
@@ -109,6 +111,7 @@ async def live_through(seed: int, folder: Path) -> None:
             for result in await asyncio.gather(*work, return_exceptions=True):
                 assert result is None or isinstance(result, TonnageError | asyncio.CancelledError), result
             if is_killed:
+                await asyncio.to_thread(int)  # a thread of the dead process does not write after its successor has read
                 node.start()
             node.plugin.allow(refused)
             node.check()
