@@ -141,7 +141,7 @@ def to_doc(record: Record) -> Doc:
     """The same as a document; for a part of an object, that part alone."""
     if isinstance(record, Document):
         return {"apiVersion": scheme.resource_of(type(record)).api_version, "kind": type(record).__name__, **record.doc}
-    doc: Doc = _plain(msgspec.to_builtins(record, builtin_types=(datetime,), enc_hook=_write))
+    doc: Doc = _plain(msgspec.to_builtins(record, builtin_types=(datetime,), enc_hook=_write), record)
     if isinstance(record, Object):
         return {"apiVersion": scheme.resource_of(type(record)).api_version, **doc}
     return doc
@@ -227,13 +227,32 @@ def _write(value: Any) -> str:
     return rfc3339_micro(value) if isinstance(value, MicroTime) else str(value)
 
 
-def _plain(value: Any) -> Any:
-    """Dicts, lists and text only: times are written out here, since msgspec would keep their fractions of a second."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+def _plain(value: Any, written: Any) -> Any:
+    """Dicts, lists and text only: times are written out here, since msgspec would keep their fractions of a second.
+
+    `written` is what `value` was made from. An empty part is absent (`meta`): msgspec leaves out only the very default,
+    not one that equals it, and servers refuse some empty parts, such as a volume's `nodeAffinity: {}`.
+    """
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return rfc3339(value) if isinstance(value, datetime) else value
+        return [_plain(item, part) for item, part in zip(value, written, strict=True)]
+    if not isinstance(value, dict):
+        return rfc3339(value) if isinstance(value, datetime) else value
+    if not isinstance(written, Record):
+        return {key: _plain(item, written[key]) for key, item in value.items()}
+    fields, doc = _fields(type(written)), {}
+    for key, item in value.items():
+        name, is_part = fields.get(key, ("", False))
+        plain = _plain(item, getattr(written, name, None))
+        if plain or not is_part:
+            doc[key] = plain
+    return doc
+
+
+@cache
+def _fields(cls: type[Record]) -> dict[str, tuple[str, bool]]:
+    """By its name on the wire, each field's own name, and whether it is a part that is empty by default."""
+    fields = msgspec.structs.fields(cls)
+    return {each.encode_name: (each.name, isinstance(each.default, Record)) for each in fields}
 
 
 def _convert(cls: type[R], doc: Any, kind: str) -> R:

@@ -53,7 +53,7 @@ class ScriptedController(ControllerServicer):
         self.gate: asyncio.Event | None = None
         """While it is there and not set, CreateVolume has made its volume and does not answer."""
         self.free_bytes: dict[str, int] = {}
-        """By node."""
+        """By node; "" is everywhere, for a driver without topology."""
         self.volumes: dict[str, csi.Volume] = {}
         """By the name that was asked for."""
         self.attached: set[tuple[str, str]] = set()
@@ -61,6 +61,9 @@ class ScriptedController(ControllerServicer):
         self.expands_on_node = False
         self.gives_less_by = 0
         """Bytes that its volumes are smaller than what was asked for."""
+        self.alter: Callable[[csi.Volume], None] = lambda _: None
+        """Changes what is told about a volume that was made, and how it is known from then on."""
+        self._places: dict[str, str] = {}  # by the name of a volume, where its bytes are
         self._refusals: dict[str, tuple[Code, str]] = {}
         self._reports: dict[tuple[str, str], csi.GetCapacityResponse] = {}
         self._reports_then: dict[tuple[str, str], csi.GetCapacityResponse] = {}
@@ -144,7 +147,8 @@ class ScriptedController(ControllerServicer):
         made = self.volumes.get(request.name)
         if made is None:
             size = request.capacity_range.required_bytes
-            node = request.accessibility_requirements.preferred[0].segments[self.topology_key]
+            preferred = request.accessibility_requirements.preferred
+            node = preferred[0].segments[self.topology_key] if preferred else ""
             if self.free_bytes.get(node, 0) < size:
                 await context.abort(Code.RESOURCE_EXHAUSTED, f"no pool of {node} has {size} bytes left")
             self.free_bytes[node] -= size
@@ -154,8 +158,10 @@ class ScriptedController(ControllerServicer):
                 capacity_bytes=size - self.gives_less_by,
                 volume_context={"pool": "0"},
                 content_source=content,
-                accessible_topology=[csi.Topology(segments={self.topology_key: node})],
+                accessible_topology=[csi.Topology(segments={self.topology_key: node})] if node else [],
             )
+            self._places[request.name] = node
+            self.alter(made)
         if self.gate is not None:
             await self.gate.wait()
         await self._mind("CreateVolume answer", context)
@@ -165,8 +171,7 @@ class ScriptedController(ControllerServicer):
         await self._play("DeleteVolume", request, context)
         for name, volume in list(self.volumes.items()):
             if volume.volume_id == request.volume_id:
-                node = volume.accessible_topology[0].segments[self.topology_key]
-                self.free_bytes[node] += volume.capacity_bytes + self.gives_less_by
+                self.free_bytes[self._places.pop(name)] += volume.capacity_bytes + self.gives_less_by
                 del self.volumes[name]
         await self._mind("DeleteVolume answer", context)
         return csi.DeleteVolumeResponse()

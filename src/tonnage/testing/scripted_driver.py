@@ -45,6 +45,7 @@ class ScriptedDriver(IdentityServicer, ScriptedController, NodeServicer):
         stages: bool = True,
         node_rpcs: tuple[int, ...] = (NodeRpc.EXPAND_VOLUME,),
         controller_rpcs: tuple[int, ...] = CONTROLLER_RPCS,
+        has_topology: bool = True,
     ) -> None:
         super().__init__(topology_key=topology_key, rpcs=controller_rpcs)
         self.address = address
@@ -52,6 +53,8 @@ class ScriptedDriver(IdentityServicer, ScriptedController, NodeServicer):
         self.node_id = node_id
         self.max_volumes = max_volumes
         self.topology = dict(topology or {})
+        self.has_topology = has_topology
+        """Whether it says that its volumes cannot be reached from everywhere."""
         self.node_rpcs = (*node_rpcs, *((NodeRpc.STAGE_UNSTAGE_VOLUME,) if stages else ()))
         self.staged: set[str] = set()
         self.published: set[tuple[str, str]] = set()
@@ -81,7 +84,10 @@ class ScriptedDriver(IdentityServicer, ScriptedController, NodeServicer):
     async def GetPluginCapabilities(
         self, request: csi.GetPluginCapabilitiesRequest, context: Context
     ) -> csi.GetPluginCapabilitiesResponse:
-        types = (Service.CONTROLLER_SERVICE, Service.VOLUME_ACCESSIBILITY_CONSTRAINTS)
+        types = (
+            Service.CONTROLLER_SERVICE,
+            *((Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,) if self.has_topology else ()),
+        )
         return csi.GetPluginCapabilitiesResponse(
             capabilities=[csi.PluginCapability(service=Service(type=each)) for each in types]
         )
@@ -96,7 +102,7 @@ class ScriptedDriver(IdentityServicer, ScriptedController, NodeServicer):
         return csi.NodeGetInfoResponse(
             node_id=self.node_id,
             max_volumes_per_node=self.max_volumes,
-            accessible_topology=csi.Topology(segments=self.topology),
+            accessible_topology=csi.Topology(segments=self.topology) if self.has_topology else None,
         )
 
     async def NodeGetCapabilities(

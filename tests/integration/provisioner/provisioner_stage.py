@@ -54,7 +54,7 @@ class Stage:
         self.driver.free_bytes[name] = Quantity.parse(free).value()
         labels = {KEY: name, "kubernetes.io/hostname": name}
         await self.client.create_doc({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
-        entry = {"name": DRIVER, "nodeID": name, "topologyKeys": [KEY]}
+        entry = {"name": DRIVER, "nodeID": name, **({"topologyKeys": [KEY]} if self.driver.has_topology else {})}
         await self.client.create_doc(
             {
                 "apiVersion": "storage.k8s.io/v1",
@@ -172,22 +172,26 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage() -> AsyncIterator[Stage]:
+async def stage(*, has_topology: bool = True) -> AsyncIterator[Stage]:
     """A fresh cluster: two nodes with 100 Gi each, and a class that waits for a consumer."""
     with short_folder() as folder:
         async with (
             serve(Settings(data_dir=folder / "data", port=0)) as server,
-            staged(kubeconfig.load(server.kubeconfig)) as found,
+            staged(kubeconfig.load(server.kubeconfig), has_topology=has_topology) as found,
         ):
             yield found
 
 
 @asynccontextmanager
-async def staged(connection: Connection) -> AsyncIterator[Stage]:
-    """The same on a server that runs already."""
+async def staged(connection: Connection, *, has_topology: bool = True) -> AsyncIterator[Stage]:
+    """The same on a server that runs already. A driver without topology has 100 Gi everywhere."""
     with short_folder() as folder:
         address = f"unix://{folder}/csi.sock"
-        driver = ScriptedDriver(address, name=DRIVER, topology_key=KEY, stages=False, node_rpcs=())
+        driver = ScriptedDriver(
+            address, name=DRIVER, topology_key=KEY, stages=False, node_rpcs=(), has_topology=has_topology
+        )
+        if not has_topology:
+            driver.free_bytes[""] = Quantity.parse("100Gi").value()
         async with driver.served(), Client.connect(connection) as client:
             found = Stage(client, driver, address)
             await found.node("node-1", "100Gi")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tonnage.objects import codec
+from tonnage.objects import codec, scheme
 from tonnage.objects.apps_v1 import Deployment
 from tonnage.objects.codec import Bookmark, Change, ObjectList, WatchFailure
 from tonnage.objects.coordination_v1 import Lease, LeaseSpec
@@ -18,25 +18,32 @@ from tonnage.objects.core_v1 import (
     Event,
     Node,
     NodeCondition,
+    NodeSelector,
     NodeStatus,
     ObjectReference,
+    PersistentVolume,
     PersistentVolumeClaim,
+    PersistentVolumeSpec,
     Pod,
     Secret,
     ServicePort,
     Taint,
+    VolumeNodeAffinity,
 )
 from tonnage.objects.decode_errors import Unreadable
-from tonnage.objects.meta import MicroTime, ObjectMeta, OwnerReference, StampedMeta, Status, split_key
+from tonnage.objects.meta import MicroTime, ObjectMeta, OwnerReference, Record, StampedMeta, Status, split_key
 from tonnage.objects.scheme import UnknownKind
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import (
     CSIDriver,
     CSINode,
+    CSINodeDriver,
+    CSINodeSpec,
     CSIStorageCapacity,
     VolumeAttachment,
     VolumeAttachmentSpec,
     VolumeError,
+    VolumeNodeResources,
 )
 from tonnage.quantity import Quantity
 
@@ -313,6 +320,27 @@ def test_what_was_written_reads_the_same_again() -> None:
 def test_an_empty_selector_is_written_since_it_is_not_absent() -> None:
     capacity = CSIStorageCapacity(storage_class_name="pools", node_topology=LabelSelector())
     assert codec.to_doc(capacity)["nodeTopology"] == {}
+
+
+def test_an_empty_part_is_absent_whether_it_is_the_very_default_or_equals_it() -> None:
+    for cls in scheme.RESOURCE_BY_CLASS:
+        fields = msgspec.structs.fields(cls)
+        parts: dict[str, Any] = {each.name: type(each.default)() for each in fields if isinstance(each.default, Record)}
+        parts |= {each.name: VolumeAttachmentSpec(attacher="d", node_name="n") for each in fields if each.required}
+        assert {} not in codec.to_doc(cls(**parts)).values(), cls
+
+
+def test_an_empty_part_is_absent_at_any_depth_and_what_differs_from_absent_stays() -> None:
+    assert codec.to_doc(PersistentVolume(spec=PersistentVolumeSpec(node_affinity=VolumeNodeAffinity()))) == {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+    }
+    drivers = (CSINodeDriver(name="d", node_id="n1", allocatable=VolumeNodeResources()),)
+    assert codec.to_doc(CSINodeSpec(drivers=drivers)) == {"drivers": [{"name": "d", "nodeID": "n1"}]}
+    anywhere = NodeSelector(node_selector_terms=())
+    assert codec.to_doc(PersistentVolumeSpec(node_affinity=VolumeNodeAffinity(required=anywhere))) == {
+        "nodeAffinity": {"required": {}}
+    }
 
 
 def test_times_are_written_in_whole_seconds_and_micro_times_with_six_decimals() -> None:

@@ -189,7 +189,8 @@ def test_allowed_topologies_multiply_out() -> None:
 
 
 def test_generate_volume_node_affinity() -> None:
-    assert node_affinity_of([]).required is None
+    for nowhere in ([], [csi.Topology()], [csi.Topology(), csi.Topology()]):
+        assert node_affinity_of(nowhere).required is None  # a selector without terms would be refused
     found = node_affinity_of(
         [csi.Topology(segments={"zone": "z1", "rack": "A"}), csi.Topology(segments={"zone": "z2"})]
     )

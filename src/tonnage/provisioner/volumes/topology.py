@@ -112,12 +112,11 @@ def spread(claim_name: str) -> int:
 
 
 def node_affinity_of(places: Sequence[csi.Topology]) -> VolumeNodeAffinity:
-    """The nodes from which a volume can be reached that is accessible from these places; none given: everywhere.
+    """The nodes from which a volume can be reached that is accessible from these places; no place named: everywhere.
 
-    Mirrors GenerateVolumeNodeAffinity.
+    Mirrors GenerateVolumeNodeAffinity; other than there, places without segments name none: servers refuse a selector
+    that has no term.
     """
-    if not places:
-        return VolumeNodeAffinity()
     terms = tuple(
         NodeSelectorTerm(
             match_expressions=tuple(
@@ -127,7 +126,7 @@ def node_affinity_of(places: Sequence[csi.Topology]) -> VolumeNodeAffinity:
         for place in places
         if place.segments
     )
-    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms))
+    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms) if terms else None)
 
 
 def is_accessible(affinity: VolumeNodeAffinity, place: Mapping[str, str] | None) -> bool:
