@@ -24,9 +24,10 @@ test-all: setup  ## the slow ones as well, and every example of the properties
 	TONNAGE_ALL_EXAMPLES=1 $(PY) -m pytest -n 2
 
 MINUTES ?= 60
+RESTARTS ?= 2
 
-soak: setup  ## a cluster under load, faults and restarts for MINUTES=60; prints what it used
-	SOAK_MINUTES=$(MINUTES) $(PY) -m pytest -s tests/e2e/test_soak.py
+soak: setup  ## a cluster under load, faults and restarts for MINUTES=60 (RESTARTS=0: none); prints what it used
+	SOAK_MINUTES=$(MINUTES) SOAK_RESTARTS=$(RESTARTS) $(PY) -m pytest -s tests/e2e/test_soak.py
 
 check: setup  ## format, lint, types (src and tests), layers
 	$(PY) -m ruff format --check .

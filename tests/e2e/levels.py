@@ -2,6 +2,10 @@
 
 `Meter` looks every few seconds, `rising` says what has not levelled off. Read from /proc and from the folder, so that
 nothing has to be added to what is measured.
+
+A line is level when two things hold. The most of the last quarter is hardly more than the most of the third. And the
+straight line through the samples of the second half (least squares) rises by hardly more than that in those minutes:
+the most of a quarter hides a slow rise under one peak, the straight line does not.
 """
 
 from __future__ import annotations
@@ -12,11 +16,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import linear_regression
 from typing import Final
 
-from rich.table import Table
+import leather
 
 MI: Final = 1 << 20
+LONG_S: Final = 40 * 60.0
+"""From here on a run is long enough to be judged strictly: what is kept for ten minutes has gone round before the third
+quarter begins. In a shorter run the caches are still filling."""
 Series = list[tuple[float, float]]
 
 
@@ -27,7 +35,12 @@ class Slack:
     part: float
     flat: float
 
+    def of(self, value: float) -> float:
+        return value * self.part + self.flat
 
+
+STRICT_MEMORY: Final = Slack(0.03, 4 * MI)
+"""Memory in a long run: a burst of work more or less in a quarter makes as much of a difference."""
 SLACK: Final = {
     "memory": Slack(0.10, 12 * MI),
     "descriptors": Slack(0.10, 16),
@@ -54,24 +67,42 @@ class Meter:
         for what, value in _of_folder(self.folder).items():
             self.samples[what, "folder"].append((at_s, value))
 
-    def table(self, lasts_s: float) -> Table:
-        """The most of each quarter of the run."""
-        table = Table("what", "whose", *(f"{_minutes(lasts_s * n / 4)} min" for n in (1, 2, 3, 4)))
+    def table(self, lasts_s: float) -> str:
+        """The most of each quarter of the run, and how the second half rises, in Markdown."""
+        heads = ("what", "whose", *(f"{_minutes(lasts_s * n / 4)} min" for n in (1, 2, 3, 4)), "second half")
+        rows = [heads, ("---",) * len(heads)]
         for (what, whose), series in sorted(self.samples.items()):
             shown = [_shown(what, value) for value in quarters(series, lasts_s)]
-            table.add_row(what, whose, *shown)
-        return table
+            rise = rise_of(series, lasts_s)
+            rows.append((what, whose, *shown, f"{'+' if rise >= 0 else '-'}{_shown(what, abs(rise))}"))
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+    def draw(self, picture: Path) -> None:
+        """The memory of each program over the run's minutes, as an SVG."""
+        chart = leather.Chart("Resident memory in MB, by minutes")
+        for (what, whose), series in sorted(self.samples.items()):
+            if what == "memory":
+                chart.add_line([(at_s / 60, value / MI) for at_s, value in series], name=whose)
+        chart.to_svg(str(picture), 720, 360)
 
 
 def rising(samples: Mapping[tuple[str, str], Series], lasts_s: float) -> list[str]:
-    """What was more in the last quarter of a run than in the third, by more than its slack."""
+    """What was more in the last quarter of a run than in the third, or rose through both, by more than its slack."""
     found = []
     for (what, whose), series in sorted(samples.items()):
         third, last = quarters(series, lasts_s)[2:]
-        slack = SLACK[what]
-        if last > third * (1 + slack.part) + slack.flat:
+        slack = STRICT_MEMORY if what == "memory" and lasts_s >= LONG_S else SLACK[what]
+        if last > third + slack.of(third):
             found.append(f"{what} of {whose} rose from {_shown(what, third)} to {_shown(what, last)}")
+        elif (rise := rise_of(series, lasts_s)) > slack.of(third):
+            found.append(f"{what} of {whose} rose by {_shown(what, rise)} through the second half")
     return found
+
+
+def rise_of(series: Series, lasts_s: float) -> float:
+    """How much the straight line through the samples of the second half rises from its begin to its end."""
+    half = [(at_s, value) for at_s, value in series if at_s >= lasts_s / 2]
+    return linear_regression(*zip(*half, strict=True)).slope * lasts_s / 2 if len(half) > 1 else 0.0
 
 
 def quarters(series: Series, lasts_s: float) -> list[float]:

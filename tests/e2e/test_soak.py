@@ -1,10 +1,11 @@
 """A cluster that runs for long, under load, with faults and restarts: what it uses levels off.
 
-    make soak MINUTES=60          prints the figures of the run
+    make soak MINUTES=60                prints the figures of the run
+    make soak MINUTES=60 RESTARTS=0     and nobody is killed
 
 In the first half programs are killed now and then; in the second they must last, so that what grows with a program's
-age is seen. All the while people work on the cluster and faults come and go. At the end it comes to rest by the same
-laws as after a storm.
+age is seen. Without restarts they last from the first minute to the last. All the while people work on the cluster and
+faults come and go. At the end it comes to rest by the same laws as after a storm.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from typing import Any
 import pytest
 from fault_load import Load
 from fault_weather import PROGRAMS, Faults, Keepsakes, Killer
-from levels import MI, Meter, rising
-from rich.console import Console
+from levels import LONG_S, MI, Meter, rising
 from storm import FLAGS, POOLS, problems_at_rest, until_over, watch
 
 from tonnage.client.config import kubeconfig
@@ -34,9 +34,11 @@ from tonnage.testing.processes import Up, start_up
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "1"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
-RESTARTS_OF_EACH = 2
+RESTARTS_OF_EACH = int(os.environ.get("SOAK_RESTARTS", "2"))
 KEPT = os.environ.get("SOAK_LOGS", "")
 """A folder for a copy of the logs, to look at afterwards."""
+PICTURE = os.environ.get("SOAK_PICTURE", "")
+"""A file for a picture of the programs' memory."""
 LOOKS = 240
 BOUNDS = ("--event-ttl", "10m", "--max-log-size", "1Mi")
 """What is kept for a time is kept for less of it, so that an hour is long enough to see it level off."""
@@ -51,6 +53,16 @@ def test_a_quantity_that_grows_with_time_is_found_and_one_that_levels_off_is_not
     assert found == ["memory of scheduler rose from 74.0 MB to 99.0 MB"]
 
 
+def test_a_slow_rise_is_found_in_a_long_run_and_peaks_alone_are_not():
+    """Both lines have a peak of 180 MB in every quarter, so the most of each quarter is the same."""
+    peaks = {100, 300, 500, 700}
+    rises = [(at * 5.0, (180 if at in peaks else 150 + at * 0.025) * MI) for at in range(800)]
+    level = [(at * 5.0, (180.0 if at in peaks else 150.0) * MI) for at in range(800)]
+    found = rising({("memory", "apiserver"): rises, ("memory", "node"): level}, 4000.0)
+    assert LONG_S < 4000.0
+    assert found == ["memory of apiserver rose by 10.0 MB through the second half"]
+
+
 @pytest.mark.slow
 async def test_what_a_cluster_uses_levels_off():
     lasts_s = MINUTES * 60
@@ -61,7 +73,9 @@ async def test_what_a_cluster_uses_levels_off():
             async with Client.connect(kubeconfig.load(up.kubeconfig)) as client:
                 restarts = await soak(up, client, meter, lasts_s)
         finally:
-            Console(width=120).print(meter.table(lasts_s))
+            print(meter.table(lasts_s))
+            if PICTURE:
+                meter.draw(Path(PICTURE))
             if KEPT:
                 await asyncio.to_thread(shutil.copytree, up.folder / "logs", Path(KEPT), dirs_exist_ok=True)
             await asyncio.to_thread(up.stop)
@@ -73,7 +87,7 @@ async def soak(up: Up, client: Client, meter: Meter, lasts_s: float) -> int:
     """Everything at once for so long, then the rest; how many programs were killed or stopped."""
     file = FaultFile(up.folder / "faults.json")
     load = Load(client, random.Random(f"load {SEED}"), list(POOLS))
-    pause_s = lasts_s / 2 / len(PROGRAMS) / RESTARTS_OF_EACH
+    pause_s = lasts_s / 2 / len(PROGRAMS) / max(RESTARTS_OF_EACH, 1)
     killer = Killer(up, random.Random(f"kills {SEED}"), (pause_s / 2, pause_s))
     faults = Faults(file, random.Random(f"faults {SEED}"), list(POOLS))
     keepsakes, broken = Keepsakes(), set[str]()
@@ -82,7 +96,7 @@ async def soak(up: Up, client: Client, meter: Meter, lasts_s: float) -> int:
     try:
         await until_over(
             lasts_s,
-            for_so_long(lasts_s / 2, killer.work()),
+            for_so_long(lasts_s / 2 if RESTARTS_OF_EACH else 0.0, killer.work()),
             faults.work(),
             watch(up, client, keepsakes, broken),
             measured(meter, lasts_s / LOOKS),

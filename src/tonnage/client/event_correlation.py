@@ -5,7 +5,8 @@
     one object that is spoken of again and again              25 at once, then one in five minutes
 
 Pure but for the clock's reading that is handed in. Numbers are client-go's. What it forgets when it remembers too much
-is what was not heard of for the longest time.
+is what was not heard of for the longest time. `expire` forgets what makes no difference any more: most objects are gone
+when their events are, and a program that runs for long has written of very many.
 """
 
 from __future__ import annotations
@@ -52,6 +53,12 @@ class EventAggregator:
         del found.notes[next(iter(found.notes))]  # keeps the list at its length
         return True
 
+    def expire(self, now_s: float) -> None:
+        """Forget objects whose next event would begin a new list."""
+        for about, similar in tuple(self._similar.items()):
+            if now_s - similar.last_at > SIMILAR_WITHIN_S:
+                del self._similar[about]
+
 
 @dataclass(slots=True)
 class _Allowance:
@@ -79,3 +86,9 @@ class SpamFilter:
             return True
         found.tokens -= 1.0
         return False
+
+    def expire(self, now_s: float) -> None:
+        """Forget objects that have their whole allowance again."""
+        for about, allowance in tuple(self._allowances.items()):
+            if allowance.tokens + (now_s - allowance.filled_at) / SPAM_REFILL_S >= SPAM_BURST:
+                del self._allowances[about]

@@ -50,8 +50,9 @@ MAX_PENDING = 5000
 NOTE_BYTES = 1024
 """The longest note that the API accepts."""
 _TRUNCATION_MARK = " ..."
-_MAX_REMEMBERED = 10_000
-"""Events whose repetition would be noticed. Upstream has no such limit, and no 400 MB to stay within."""
+_MAX_REMEMBERED = 4096
+"""Events whose repetition would be noticed, a kilobyte each: as many as client-go's older recorder remembers. Its newer
+one has no such limit."""
 _MAX_TRIES = 12
 _RETRY_S, _RETRY_JITTER = 10.0, 0.25
 _QUIET = timedelta(minutes=6)
@@ -191,7 +192,9 @@ class Recorder:
     async def _refresh_series(self) -> None:
         while True:
             await self._clock.sleep(_REFRESH_CHECK_EVERY_S)
-            now = self._clock.now()
+            now, now_s = self._clock.now(), self._clock.monotonic()
+            self._aggregator.expire(now_s)
+            self._spam.expire(now_s)
             for key, entry in tuple(self._entries.items()):
                 if now - entry.observed_at >= _QUIET:
                     self._finish(key)

@@ -58,3 +58,36 @@ async def test_a_recorder_writes_few_of_a_thousand_events_about_one_object() -> 
         each for each in servers[1].docs.values() if each["note"].startswith("(combined from similar events): ")
     ]
     assert combined["series"]["count"] == 991
+
+
+async def test_a_recorder_forgets_objects_that_nobody_speaks_of_any_more() -> None:
+    """A program that runs for long has spoken of very many objects, and most of them are gone."""
+    server, clock = MemoryServer(), VirtualClock()
+    async with Recorder(Client(server, clock=clock, rng=random.Random(1)), "node", "one", by_note=True) as recorder:
+        for number in range(300):
+            pod = Pod(metadata=PodMeta(namespace="shop", name=f"db-{number}", uid=str(number)))
+            for reason in ("Scheduled", "Pulled", "Started"):
+                recorder.event(pod, "Normal", reason, "Starting", f"{reason} {number}")
+            await clock.run_for(0.1)
+        assert (len(recorder._entries), len(recorder._aggregator._similar)) == (900, 900)
+        assert len(recorder._spam._allowances) == 300
+        await clock.run_for(11 * 60.0)
+        assert (len(recorder._entries), len(recorder._aggregator._similar)) == (0, 0)
+        await clock.run_for(10 * 60.0)  # three events, and one that may be written again in five minutes
+        assert len(recorder._spam._allowances) == 0
+
+
+def test_expiry_changes_nothing_about_what_is_written() -> None:
+    """Two of each, one of them with expiry at every step: they say the same of a random history."""
+    rng = random.Random(27)
+    plain, expiring = (SpamFilter(), EventAggregator()), (SpamFilter(), EventAggregator())
+    now_s = 0.0
+    for _ in range(5000):
+        now_s += rng.choice((0.1, 1.0, 30.0, 400.0))
+        about, note = rng.randrange(6), f"note {rng.randrange(30)}"
+        for each in expiring:
+            each.expire(now_s)
+        answers = [
+            (spam.is_spam(about, now_s), same.is_combined(about, note, now_s)) for spam, same in (plain, expiring)
+        ]
+        assert answers[0] == answers[1]

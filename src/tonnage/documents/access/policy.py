@@ -4,12 +4,14 @@
 
 A binding is found by whom it names, never by going through all. What follows for a user in a namespace is a sheet,
 worked out when it is first asked for and kept until any role or binding changes; a change is in force with the call
-that makes it. The order in which rules are looked at is upstream's, ClusterRoleBindings first, and by name, so that
-reasons do not change from one request to the next.
+that makes it. Namespaces without a binding of their own share the sheet of the cluster's scope: namespaces come and
+go, and nothing is kept of those that went. The order in which rules are looked at is upstream's, ClusterRoleBindings
+first, and by name, so that reasons do not change from one request to the next.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tonnage.documents.access.attributes import Attributes, Decision
@@ -89,6 +91,7 @@ class Policy:
         self._roles: dict[tuple[str, str], Rules] = {}  # (namespace, name); that of a ClusterRole is ""
         self._bindings: dict[tuple[str, str], Binding] = {}
         self._by_subject: dict[tuple[str, str, str], set[str]] = {}  # (namespace, user, group) -> names of bindings
+        self._bindings_in: Counter[str] = Counter()  # by namespace; none that has none
         self._sheets: dict[tuple[str, tuple[str, ...], str], Sheet] = {}
 
     # -- what changes -------------------------------------------------------------------------------------------------
@@ -107,13 +110,19 @@ class Policy:
         binding = binding_of(doc)
         self.drop_binding(binding.namespace, binding.name)
         self._bindings[binding.namespace, binding.name] = binding
+        self._bindings_in[binding.namespace] += 1
         for key in _subject_keys(binding):
             self._by_subject.setdefault(key, set()).add(binding.name)
 
     def drop_binding(self, namespace: str, name: str) -> None:
         self._sheets.clear()
         binding = self._bindings.pop((namespace, name), None)
-        for key in _subject_keys(binding) if binding is not None else ():
+        if binding is None:
+            return
+        self._bindings_in[namespace] -= 1
+        if not self._bindings_in[namespace]:
+            del self._bindings_in[namespace]
+        for key in _subject_keys(binding):
             named = self._by_subject[key]
             named.discard(name)
             if not named:
@@ -126,12 +135,13 @@ class Policy:
 
     def sheet(self, user: User, namespace: str) -> Sheet:
         """What a user may do in a namespace."""
-        key = (user.name, user.groups, namespace)
+        scope = namespace if namespace in self._bindings_in else ""
+        key = (user.name, user.groups, scope)
         sheet = self._sheets.get(key)
         if sheet is None:
             if len(self._sheets) >= MAX_SHEETS:
                 self._sheets.clear()
-            sheet = self._sheets[key] = self._worked_out(user, namespace)
+            sheet = self._sheets[key] = self._worked_out(user, scope)
         return sheet
 
     def rules_of(self, role: RoleRef, namespace: str) -> Rules:

@@ -1,0 +1,136 @@
+"""Memory is level after churn: what was made and deleted leaves nothing behind in a program.
+
+Counted are live objects and the entries of their containers, as the garbage collector knows them, never bytes of the
+process: an allocator keeps pages for reasons of its own. `make soak` looks at those (docs/soak.md). What a recorder of
+events remembers is tested in tests/unit/client/test_event_correlation.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Awaitable, Callable
+from functools import _lru_cache_wrapper
+from itertools import count, islice
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tonnage.apiserver.event_expiry import EventExpiry
+from tonnage.apiserver.server import Settings, serve
+from tonnage.client import Client
+from tonnage.client.config import kubeconfig
+from tonnage.clock import SystemClock
+from tonnage.documents.access.attributes import Attributes
+from tonnage.documents.access.policy import Policy
+from tonnage.objects.core_v1 import ConfigMap, Pod
+from tonnage.objects.users import User
+from tonnage.store import Event
+
+_CONTAINERS: Final = (dict, list, set, deque, OrderedDict, defaultdict, Counter)
+
+
+def live() -> Counter[str]:
+    """Live objects by type, and under `entries` how much all containers hold. What `lru_cache` bounds goes first."""
+    gc.collect()
+    for each in gc.get_objects():
+        if type(each) is _lru_cache_wrapper and each.cache_parameters()["maxsize"] is not None:
+            each.cache_clear()
+    counts: Counter[str] = Counter()
+    for each in gc.get_objects():
+        counts[f"{type(each).__module__}.{type(each).__qualname__}"] += 1
+        if type(each) in _CONTAINERS:
+            counts["entries"] += len(each)
+    return counts
+
+
+async def left_behind(churn: Callable[[int], Awaitable[None]], rounds: int) -> dict[str, int]:
+    """Types of which every second round leaves one behind, or more. `churn` plays one round.
+
+    The first rounds fill what is filled once. Then twice as many are counted as are asked for, in two halves: whatever
+    is left behind round by round grows in both.
+    """
+    counts = []
+    numbers = count()
+    for _ in range(3):
+        for number in islice(numbers, rounds):
+            await churn(number)
+        counts.append(live())
+        counts[-1]["entries"] -= sum(map(len, counts[:-1]))
+    before, between, after = counts
+    return {name: number for name, number in ((between - before) & (after - between)).items() if number >= rounds / 2}
+
+
+async def test_decisions_about_namespaces_that_come_and_go_are_not_kept() -> None:
+    """Programs ask in every namespace there is; one without bindings of its own says nothing new."""
+    rules = [{"verbs": ["*"], "apiGroups": [""], "resources": ["pods"]}]
+    role = {"kind": "ClusterRole", "name": "reader"}
+    policy = Policy()
+    policy.put_role({"metadata": {"name": "reader"}, "rules": rules})
+    policy.put_binding({"metadata": {"name": "b"}, "roleRef": role, "subjects": [{"kind": "User", "name": "jane"}]})
+
+    def may(user: str, namespace: str) -> bool:
+        asked = (Attributes(User(user), verb, resource="pods", namespace=namespace) for verb in ("get", "list"))
+        return all(policy.authorize(each).allowed for each in asked)
+
+    async def churn(number: int) -> None:
+        assert may("jane", f"n-{number}")
+        assert not may("joe", f"n-{number}")
+
+    assert await left_behind(churn, 100) == {}
+    # A binding of the namespace itself is in force at once, and gone at once.
+    home, joe = {"name": "own", "namespace": "n-7"}, {"kind": "User", "name": "joe"}
+    policy.put_binding({"metadata": home, "roleRef": role, "subjects": [joe]})
+    assert (may("joe", "n-7"), may("joe", "n-8"), may("jane", "n-7")) == (True, False, True)
+    policy.drop_binding("n-7", "own")
+    assert not may("joe", "n-7")
+
+
+async def test_an_api_server_is_as_it_was_after_objects_came_and_went(tmp_path: Path) -> None:
+    async with serve(Settings(data_dir=tmp_path / "data", port=0)) as server:
+        store = server.registry.store
+        store._feed.window._max_events = 16  # 4,096 would have to come first
+        async with Client.connect(kubeconfig.load(server.kubeconfig)) as client:
+
+            async def churn(number: int) -> None:
+                name = f"n-{number}"
+                meta = {"name": name, "namespace": "default", "labels": {"of": name}}
+                about = {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": "default"}
+                containers = [{"name": "c", "image": "busybox"}]
+                await client.create_doc({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+                await client.create_doc({**about, "metadata": meta, "spec": {"containers": containers}})
+                await client.create_doc(
+                    {"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about}
+                )
+                await client.patch(Pod, f"default/{name}", {"metadata": {"annotations": {"of": name}}})
+                assert len((await client.list(Pod, namespace="default", label_selector=f"of={name}")).items) == 1
+                await client.delete(Pod, f"default/{name}", grace_s=0)
+                await client.delete(ConfigMap, f"default/{name}")
+                assert await EventExpiry(server.registry, SystemClock(), 0.0).look() == 1
+                await store.compact(store.revision)
+
+            assert await left_behind(churn, 10) == {}
+
+
+async def test_events_go_faster_than_a_busy_cluster_makes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 events whose time is over go with a few commits; with one each they took as long as 300 writes to disk."""
+    about = {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "default"}
+    event = {"apiVersion": "v1", "kind": "Event", "involvedObject": about}
+    metas = [{"name": f"e-{number}", "namespace": "default"} for number in range(300)]
+    async with serve(Settings(data_dir=tmp_path / "data", port=0)) as server:
+        async with Client.connect(kubeconfig.load(server.kubeconfig)) as client:
+            await asyncio.gather(*(client.create_doc({**event, "metadata": meta}) for meta in metas))
+        commits: list[int] = []
+        feed = server.registry.store._feed
+        publish = feed.publish
+
+        def published(events: list[Event]) -> None:
+            commits.append(len(events))
+            publish(events)
+
+        monkeypatch.setattr(feed, "publish", published)
+        assert await EventExpiry(server.registry, SystemClock(), 0.0).look() == 300
+        assert sum(commits) == 300
+        assert len(commits) < 50
