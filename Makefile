@@ -5,6 +5,8 @@ UNIT_TESTS := tests/unit tests/parity tests/properties $(filter-out %/test_examp
 
 # Tests start programs hundreds of times, and every worker loads every test: with bytecode kept, that takes a third less.
 unexport PYTHONDONTWRITEBYTECODE
+# What a person's shell has set for other purposes: where `cd` looks, where other Pythons look, how grep answers.
+unexport CDPATH PYTHONHOME PYTHONPATH GREP_OPTIONS BASH_ENV ENV
 
 .PHONY: help setup test test-unit test-all soak check fix package manifests try-install proto demo fuzz properties perf reports pictures screenshots reference docs ci
 

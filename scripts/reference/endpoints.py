@@ -88,7 +88,8 @@ cannot be asked or does not let one in, a note says so.
 Who may read: `tonnage scheduler` and `tonnage controllers` ask the API server, as kube-scheduler does (TokenReview, client
 certificates, SubjectAccessReview of `get` on the path; [beside kube-scheduler](../guides/beside-kube-scheduler.md)). 401 is for
 a token that is nobody's, 403 for somebody who may not. The programs of `tonnage up` run with
-`--unauthenticated-on-loopback` and ask nobody. What is served by plain HTTP is open to whoever reaches the address, as with
+`--unauthenticated-on-loopback` and ask nobody. What is served by plain HTTP is open to whoever reaches the address and asks for it by
+an address, or by a name that is not in the public DNS (else 421), as with
 Kubernetes' sidecars.
 
 ## API server

@@ -3,7 +3,8 @@
 Who may read what is for the `gate` to say, which is handed in: it is asked before anything is answered, also about
 paths that are not there. `client.delegated_access` asks the API server, as Kubernetes' programs do. Without a gate
 everybody who reaches the address may read everything: metrics show names of profiles and plugins, the debug pages names
-of pods and claims, neither shows secrets.
+of pods and claims, neither shows secrets. Over plain HTTP it is asked before the gate by which name the program was
+asked for: a page elsewhere must not be able to read them through a browser on this machine (`serving/request_host.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tonnage import metrics
 from tonnage.errors import TonnageError
 from tonnage.http_connection import connection_of
 from tonnage.listener import listening
+from tonnage.serving.request_host import wrong_host
 
 Gate = Callable[[web.BaseRequest], Awaitable[web.Response | None]]
 """Asked about every request: an answer refuses it, None lets it in."""
@@ -55,6 +57,8 @@ async def served(
     shown, own = debug or {}, pages or {}
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        if tls is None and (refused := wrong_host(request, host)) is not None:
+            return refused
         if gate is not None:
             refused = await gate(request)
             if refused is not None:

@@ -45,7 +45,6 @@ MAX_UNREAD_BYTES: Final = 256 * 1024
 WRITE_BUFFER_BYTES: Final = 256 * 1024
 """What waits for the peer inside the process before a writer has to wait too; the kernel's buffers come on top."""
 _PLAIN: Final = {
-    "Server": "tonnage",  # no versions
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",

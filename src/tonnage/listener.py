@@ -69,11 +69,21 @@ async def listening(
         await listener.close(grace_s)
 
 
+class _Request(web.BaseRequest):
+    """aiohttp's request. Its answer has no Server header, as upstream's: that would say which versions of what run."""
+
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        response.headers.popall("Server", None)
+
+
 class _Server(web.Server):
     """aiohttp's server, making connections of our kind."""
 
     def __init__(self, handler: Handler) -> None:
         super().__init__(handler, handler_cancellation=True)
+        self.request_factory = lambda message, payload, protocol, writer, task: _Request(
+            message, payload, protocol, writer, task, self._loop
+        )
         self.sending: set[Connection] = set()
         self.budget: ConnectionBudget[Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -38,9 +39,11 @@ def checkout(tmp_path: Path) -> Path:
     return here
 
 
-def run(program: Path | str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(program: Path | str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     words = [str(program), "fit", "two words"]
-    return subprocess.run(words, cwd=cwd or ROOT, capture_output=True, text=True, check=True, timeout=60)
+    return subprocess.run(
+        words, cwd=cwd or ROOT, capture_output=True, text=True, check=True, timeout=60, env=os.environ | variables
+    )
 
 
 def becomes_python(done: subprocess.CompletedProcess[str], cwd: Path) -> bool:
@@ -104,3 +107,32 @@ def test_a_checkout_that_cannot_be_written_runs_once_it_is_set_up(checkout: Path
     finally:
         for folder in folders:
             folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("word", ["./tonnage", "a checkout/tonnage", "link/tonnage"])
+def test_what_a_shell_has_set_for_other_purposes_does_not_lead_it_astray(
+    checkout: Path, tmp_path: Path, word: str
+) -> None:
+    elsewhere = tmp_path.resolve()
+    (elsewhere / "link").symlink_to("a checkout")
+    decoy = elsewhere / "decoy"
+    (decoy / "a checkout").mkdir(parents=True)  # where CDPATH would lead
+    (decoy / "link").mkdir()
+    (elsewhere / "bash_env").write_text('cd() { builtin cd "$@" && echo somewhere else; }\nalias pwd=false\n')
+    cwd = checkout if word.startswith("./") else elsewhere
+    for variables in (
+        {"CDPATH": str(decoy)},
+        {"CDPATH": f".:{decoy}"},
+        {"BASH_ENV": str(elsewhere / "bash_env")},
+        {"BASH_FUNC_cd%%": '() { builtin cd "$@"; echo somewhere else; }'},
+        {"PYTHONHOME": str(decoy), "PYTHONPATH": str(decoy), "PYTHONSTARTUP": str(decoy)},
+        {"GREP_OPTIONS": "--color=always", "ENV": str(elsewhere / "bash_env")},
+        {"SHELLOPTS": "noclobber:noglob"},
+    ):
+        assert becomes_python(run(word, cwd=cwd, **variables), cwd), variables
+
+
+def test_pythons_paths_of_others_are_not_handed_on(checkout: Path) -> None:
+    executable(checkout / ".venv" / "bin" / "python", '#!/bin/sh\necho "$PYTHONHOME$PYTHONPATH"\n')
+    run(checkout / "tonnage")  # sets up once more
+    assert run(checkout / "tonnage", PYTHONHOME="/opt/a", PYTHONPATH="/opt/b").stdout == "\n"

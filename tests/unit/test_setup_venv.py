@@ -44,15 +44,19 @@ def checkout(tmp_path: Path) -> Path:
     return here
 
 
-def begin(checkout: Path, lock: str = LOCK) -> subprocess.Popen[str]:
+def begin(checkout: Path, lock: str = LOCK, **variables: str) -> subprocess.Popen[str]:
     root = checkout.parent
-    env = os.environ | {
-        "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
-        "INSTALLED": str(root / "installed"),
-        "NO_INDEX": str(root / "no-index"),
-    }
-    words = [str(checkout / "scripts" / "setup-venv"), str(checkout / lock)]
-    return subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True)
+    env = (
+        os.environ
+        | variables
+        | {
+            "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
+            "INSTALLED": str(root / "installed"),
+            "NO_INDEX": str(root / "no-index"),
+        }
+    )
+    words = ["scripts/setup-venv", lock]
+    return subprocess.Popen(words, env=env, cwd=checkout, stderr=subprocess.PIPE, text=True)
 
 
 def set_up(checkout: Path, lock: str = LOCK) -> tuple[int, str]:
@@ -105,3 +109,16 @@ def test_of_two_at_once_one_installs(checkout: Path) -> None:
     assert [running.returncode for running in both] == [0, 0]
     assert sorted(told) == ["", f"setting up .venv from {LOCK} (once) … done\n"]
     assert installed(checkout) == [LOCK]
+
+
+def test_what_a_shell_has_set_for_other_purposes_changes_nothing(checkout: Path) -> None:
+    decoy = checkout.parent / "decoy"
+    (decoy / "scripts").mkdir(parents=True)
+    odd = {"CDPATH": str(decoy), "PYTHONHOME": str(decoy), "PYTHONPATH": str(decoy), "SHELLOPTS": "noclobber"}
+    odd["BASH_FUNC_cd%%"] = '() { builtin cd "$@"; echo somewhere else; }'
+    for _ in range(2):
+        (checkout / LOCK).write_text((checkout / LOCK).read_text() + "# again\n")
+        with begin(checkout, **odd) as running:
+            assert running.communicate(timeout=60)[1].endswith("done\n")
+        assert set_up(checkout) == (0, "")
+    assert list(decoy.rglob("*")) == [decoy / "scripts"]

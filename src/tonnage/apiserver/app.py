@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -28,6 +29,7 @@ from tonnage.apiserver.body_reading import Bodies
 from tonnage.apiserver.container_requests import refuse_container_request
 from tonnage.apiserver.custom.definitions import CRDS
 from tonnage.apiserver.custom.lifecycle import DefinitionLifecycle
+from tonnage.apiserver.event_loop.turns import Turn
 from tonnage.apiserver.health import health_checks
 from tonnage.apiserver.health.store_metrics import StoreMetrics
 from tonnage.apiserver.metrics import RequestMetrics
@@ -78,6 +80,8 @@ _STEPS = _OPEN_TO_ALL | {"api", "apis", "metrics", "openapi", "version", ".well-
 """How paths begin that are not about a resource; in the metrics, what clients make up is not counted apart."""
 MAX_READING, MAX_MUTATING = 400, 200
 """Requests under way before the next gets 429: upstream's defaults of --max-requests-inflight and its mutating twin."""
+_CREDENTIALS_S = 1.0
+"""How often it is asked whether the credentials of open watches still prove anything."""
 _LAST_FRAMES_S = 1.0
 """How long after its time a watch may still take what was sent within it."""
 MAX_UNSENT_BYTES = 1 << 30
@@ -120,7 +124,7 @@ class Application:
         self._rng = rng
         self._documents = StaticDocuments(address, registry.definitions)
         self.lifecycle = DefinitionLifecycle(registry, self._end_stale_watches, rng)
-        self._watches: set[Watching] = set()
+        self._watches: dict[Watching, Callable[[], bool]] = {}
         self._bodies = Bodies()
         self._reading = self._mutating = self._unsent_bytes = 0
         self.metrics.reading.set_function(lambda: self._reading)
@@ -140,6 +144,20 @@ class Application:
             resource = watching.resource
             if isinstance(resource, CustomResource) and not self._registry.definitions.is_current(resource):
                 watching.finish()
+
+    async def end_orphaned_watches(self) -> None:
+        """Until cancelled: once a second, end the watches whose token or certificate has ended.
+
+        A watch asks the same before it sends anything, so that it tells nothing from that moment on.
+        """
+        while True:
+            await asyncio.sleep(_CREDENTIALS_S)
+            turn = Turn()
+            for watching, is_known in list(self._watches.items()):
+                if not is_known():
+                    watching.stop()
+                if turn.is_over:
+                    await turn.pause()
 
     def handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         """Answer one request; errors are answers too. Nothing of a body is read before its sender is known."""
@@ -161,9 +179,8 @@ class Application:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, connection = request.path, connection_of(request)
-        certificate = connection.certificate if connection is not None else None
         user = self._access.authentication(
-            lambda: self._authenticator.authenticate(request.headers, certificate),
+            lambda: self._user_of(request),
             may_be_anonymous=self._anonymous_auth,
         )
         is_audited = self.audit_log is not None
@@ -188,6 +205,11 @@ class Application:
         if at is None:
             return await self._other(request, asked.user)
         return await self._about_resource(request, at, asked)
+
+    def _user_of(self, request: web.BaseRequest) -> User | None:
+        connection = connection_of(request)
+        certificate = connection.certificate if connection is not None else None
+        return self._authenticator.authenticate(request.headers, certificate)
 
     def _authorize(self, asked: Attributes, request: web.BaseRequest) -> None:
         """Raises Forbidden."""
@@ -296,7 +318,14 @@ class Application:
         response = web.StreamResponse(headers={"Cache-Control": "no-cache, private"})
         response.content_type = "application/json"
         gauge, events = self.metrics.watcher(call), self.metrics.events_of(call)
-        self._watches.add(watching)
+        user = self._user_of(request)
+
+        def is_known() -> bool:
+            with suppress(Unauthorized):
+                return self._user_of(request) == user
+            return False
+
+        self._watches[watching] = is_known
         gauge.inc()
         try:
             if self.audit_log is not None:
@@ -304,6 +333,8 @@ class Application:
             await response.prepare(request)
             if not self.stopping:
                 async for frames in watching.frames():
+                    if not is_known():
+                        break
                     if connection is not None:
                         connection.sends(min(watching.ends_at + _LAST_FRAMES_S, loop.time() + SEND_S))
                     await response.write(frames)
@@ -322,7 +353,8 @@ class Application:
             if request.transport is not None:
                 request.transport.abort()
         finally:
-            self._watches.discard(watching)
+            del self._watches[watching]
+            watching.stop()
             gauge.dec()
         return response
 

@@ -36,6 +36,7 @@ from tonnage.apiserver.event_loop.lag import lag_measured
 from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.object_attributes import index_for
 from tonnage.apiserver.registry import Registry
+from tonnage.background import in_background
 from tonnage.clock import Clock, SystemClock
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
@@ -135,6 +136,8 @@ async def serve(
                 application.audit_log = AuditLog(file, clock=clock, rng=rng)
             stack.callback(registry.workers.close)
             await stack.enter_async_context(lag_measured(application.metrics.loop_lag.observe))
+            ending = in_background(application.end_orphaned_watches(), "watches without credentials")
+            await stack.enter_async_context(ending)
             await stack.enter_async_context(definitions_followed(application.lifecycle, registry, rng))
             await stack.enter_async_context(events_expired(registry, clock, settings.event_ttl_s))
             await stack.enter_async_context(cluster_roles_aggregated(registry, rng))

@@ -141,7 +141,7 @@ async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: S
 def _with_tls(settings: DashboardSettings, serving: ServingFlags, stack: AsyncExitStack) -> DashboardSettings:
     """The settings with TLS where others than this machine's can look, or where a certificate was given."""
     from tonnage.cli.flags.serving_flags import tls_of
-    from tonnage.dashboard.server.access import WILDCARDS, is_loopback
+    from tonnage.serving.request_host import WILDCARDS, is_loopback
 
     own = serving["tls_cert_file"] is None
     if own and is_loopback(settings.host):

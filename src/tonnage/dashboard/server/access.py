@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,11 +28,10 @@ from aiohttp import web
 from tonnage.clock import Clock, SystemClock
 from tonnage.dashboard.server.attempts import Attempts
 from tonnage.dashboard.server.peer_owner import PeerOwners
+from tonnage.serving.request_host import OwnHosts, host_of
 
 ASKED_BY: Final = "X-Tonnage-Dashboard"
 """The header of every request of the page that is not a plain GET. Its value does not matter."""
-_HOST: Final = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s\[\]:/?#@\\%]+))(?::(?P<port>[0-9]{0,5}))?")
-WILDCARDS: Final = ("0.0.0.0", "::", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +45,14 @@ class Refused(Exception):
 
 
 class Access:
-    """Judges requests. `hosts` are the names and addresses under which the dashboard may be asked, besides loopback's.
-
-    With a wildcard among them any address will do, but no other name: it is names that others can point at us.
-    """
+    """Judges requests. `hosts` are the names and addresses under which the dashboard may be asked (`OwnHosts`)."""
 
     def __init__(
         self, token: str, *, hosts: Collection[str] = (), is_secure: bool = False, clock: Clock | None = None
     ) -> None:
         self._token = token
         self._owners = PeerOwners()
-        self._hosts = {each.lower() for each in hosts}
-        self._takes_any_address = any(each in WILDCARDS for each in hosts)
+        self._hosts = OwnHosts(hosts)
         self._is_secure = is_secure
         self._attempts = Attempts(clock or SystemClock())
 
@@ -68,7 +61,7 @@ class Access:
     def check_place(self, request: web.BaseRequest, *, is_page: bool = False) -> None:
         """Whether a request comes from where ours come from; `is_page` may be reached by a link. Raises Refused."""
         host, _ = _host_of(request)
-        if not self._is_ours(host):
+        if host not in self._hosts:
             raise Refused(421, f"{host or 'no host'} is not a name of this dashboard; ask for it by its address")
         elsewhere = Refused(403, "a page from elsewhere may not ask")
         origin = request.headers.get("Origin")
@@ -85,9 +78,6 @@ class Access:
         if request.method not in ("GET", "HEAD") and ASKED_BY not in request.headers:
             raise Refused(403, f"the header {ASKED_BY} is missing")
 
-    def _is_ours(self, host: str) -> bool:
-        return host in self._hosts or is_loopback(host) or (self._takes_any_address and _is_address(host))
-
     def _origin(self, request: web.BaseRequest) -> str:
         return f"{'https' if self._is_secure else 'http'}://{request.headers['Host'].lower()}"
 
@@ -103,12 +93,15 @@ class Access:
         raise Refused(401, "open the address that was printed, with its token, or show it as a bearer token")
 
     def is_token(self, shown: str) -> bool:
-        """Compares in a time that does not depend on where they differ. Raises Refused when too many were wrong."""
+        """Compares in a time that does not depend on where they differ. Raises Refused when too many were wrong.
+
+        The right one is never held off: whoever can reach the door could keep everybody out with wrong ones.
+        """
+        if hmac.compare_digest(_bytes(shown), self._token.encode()):
+            return True
         wait_s = self._attempts.wait_s()
         if wait_s:
             raise Refused(429, "too many wrong tokens were shown: wait a little", retry_after_s=math.ceil(wait_s))
-        if hmac.compare_digest(_bytes(shown), self._token.encode()):
-            return True
         self._attempts.failed()
         return False
 
@@ -145,32 +138,12 @@ class Access:
         return f"tonnage-dashboard-{port or 80}"
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a name or an address is of this machine alone, whoever resolves it."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    return _is_address(host) and ipaddress.ip_address(host).is_loopback
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
 def _host_of(request: web.BaseRequest) -> tuple[str, int | None]:
-    """Name and port of the Host header. Raises Refused for one that is none.
-
-    Nothing is read into it that is not written: what is beside an address in brackets is no part of that address.
-    """
-    told = request.headers.getall("Host", [])
-    found = _HOST.fullmatch(told[0]) if len(told) == 1 else None
-    port = int(found["port"]) if found is not None and found["port"] else None
-    if found is None or (port is not None and port > 65535):
+    """Name and port of the Host header. Raises Refused for one that is none."""
+    asked = host_of(request)
+    if asked is None:
         raise Refused(400, "the Host header is none")
-    return (found["name"] or found["address"]).lower(), port
+    return asked
 
 
 def _cookies(request: web.BaseRequest, name: str) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
-"""How often a wrong token may be tried: ten times at once, then once in a second, by all who try together.
+"""How often a wrong token is answered as such: ten times at once, then once in a second, for all who try together.
 
-Everybody on a machine has the same address, so that nobody is counted alone. A browser that is logged in shows its
-cookie, which nobody can guess, and is not held up by those who try.
+Everybody on a machine has the same address, so that nobody is counted alone. It holds up nobody who shows the right
+token, or a cookie that was given for it: what keeps guesses out is that a token has at least sixteen characters.
 """
 
 from __future__ import annotations

@@ -22,12 +22,13 @@ from tonnage.dashboard.follow.followed_faults import following_faults
 from tonnage.dashboard.follow.live_cluster import LiveCluster
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
-from tonnage.dashboard.server.access import WILDCARDS, Access, is_loopback
+from tonnage.dashboard.server.access import Access
 from tonnage.dashboard.server.app import App
 from tonnage.dashboard.server.routes import routes_of
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
+from tonnage.serving.request_host import WILDCARDS, is_loopback
 from tonnage.serving.server_tls import ServerTls
 
 _GRACE_S: Final = 0.4
