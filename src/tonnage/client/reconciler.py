@@ -86,6 +86,7 @@ class Reconciler:
                 await self._reconcile_one(key)
             finally:
                 self.queue.done(key)
+            await asyncio.sleep(0)  # a key may need no request, and thousands of them must not hold up the loop
 
     async def _reconcile_one(self, key: Key) -> None:
         try:

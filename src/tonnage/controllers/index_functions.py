@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from tonnage.objects.core_v1 import PersistentVolume, Pod
-from tonnage.objects.meta import Key
+from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import VolumeAttachment
+
+
+def namespace_of(found: Object) -> tuple[str]:
+    return (found.namespace,)
 
 
 def claims_of_pod(pod: Pod) -> tuple[Key, ...]:

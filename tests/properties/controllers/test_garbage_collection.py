@@ -286,6 +286,7 @@ def test_nothing_that_needs_a_look_is_left_unnamed(changes: list[Any]) -> None:
     for number, owners, state in changes:
         uid = f"u{number}"
         before = {each for each, item in shown.items() if graph.needs_processing(item)}
+        was_blocked = {each for each in shown if graph.blocking(each)}
         if state == "gone":
             named = graph.remove(uid)
             shown.pop(uid, None)
@@ -301,6 +302,12 @@ def test_nothing_that_needs_a_look_is_left_unnamed(changes: list[Any]) -> None:
         for each in shown:
             depend = {other for other, item in shown.items() if any(owner.uid == each for owner in item.owners)}
             assert {item.uid for item in graph.dependents(each)} == depend
-            blocking = {other for other in depend if shown[other].blocks(each)}
+            blocking = {
+                other
+                for other in depend
+                if any(owner.uid == each and owner.block_owner_deletion for owner in shown[other].owners)
+            }
             assert {item.uid for item in graph.blocking(each)} == blocking
+            if shown[each].deletes_dependents and not blocking and each in was_blocked:
+                assert each in named  # it may go now
         assert {item.uid for item in graph} == shown.keys()

@@ -56,10 +56,6 @@ class Item:
     def key(self) -> Key:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
-    def blocks(self, owner_uid: str) -> bool:
-        """Whether an owner that is deleted in the foreground has to wait for this one."""
-        return any(owner.uid == owner_uid and owner.block_owner_deletion for owner in self.owners)
-
     def is_meant_by(self, reference: OwnerReference, dependent: Item) -> bool:
         """Whether every field of the reference is right: a right uid with a wrong name is a wrong owner."""
         return (
@@ -72,11 +68,18 @@ class Item:
 
 
 class DependencyGraph:
-    """All items known, and their dependents, also those of owners that are not known."""
+    """All items known, and their dependents, also those of owners that are not known.
+
+    An event costs the references of its own object; an owner that comes, goes or begins to wait costs its dependents.
+    No event goes through the references of other objects: an object may have thousands.
+    """
 
     def __init__(self) -> None:
         self._items: dict[str, Item] = {}
-        self._dependents: dict[str, set[str]] = {}
+        self._references: dict[str, dict[str, OwnerReference]] = {}
+        """By the owner's uid, each dependent's reference to it by the dependent's uid; of several, one that blocks."""
+        self._blocking: dict[str, int] = {}
+        """How many of an owner's dependents block it, where any does."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -89,11 +92,16 @@ class DependencyGraph:
 
     def dependents(self, uid: str) -> tuple[Item, ...]:
         """Everything that names this uid as an owner."""
-        return tuple(self._items[each] for each in sorted(self._dependents.get(uid, ())))
+        return tuple(self._items[each] for each in sorted(self._references.get(uid, ())))
+
+    def references_to(self, uid: str) -> Iterator[tuple[Item, OwnerReference]]:
+        """Everything that names this uid as an owner, with the reference by which it does."""
+        return ((self._items[each], reference) for each, reference in self._references.get(uid, {}).items())
 
     def blocking(self, uid: str) -> tuple[Item, ...]:
         """The dependents that a deletion in the foreground waits for."""
-        return tuple(each for each in self.dependents(uid) if each.blocks(uid))
+        references = self._references.get(uid, {}) if uid in self._blocking else {}
+        return tuple(self._items[each] for each in sorted(references) if references[each].block_owner_deletion)
 
     def owner(self, reference: OwnerReference, dependent: Item) -> Item | None:
         """The owner, if it is known and is as the reference says."""
@@ -110,22 +118,24 @@ class DependencyGraph:
     def put(self, new: Item) -> set[str]:
         """Add an item, or update it; the uids of what has to be looked at because of that."""
         old = self._items.get(new.uid)
-        before = () if old is None else old.owners
         self._items[new.uid] = new
-        now = {owner.uid for owner in new.owners}
-        for owner in before:
-            if owner.uid not in now:
+        queued: set[str] = set()
+        if old is None or old.owners != new.owners:
+            for owner in () if old is None else old.owners:
                 self._forget(owner.uid, new.uid)
-        for uid in now:
-            self._dependents.setdefault(uid, set()).add(new.uid)
-
-        queued = {owner.uid for owner in before if owner.block_owner_deletion and not new.blocks(owner.uid)}
-        queued = {uid for uid in queued if self._waits(uid)}
+            for owner in new.owners:
+                self._remember(owner, new.uid)
+            queued = {owner.uid for owner in (() if old is None else old.owners) if self._may_go(owner.uid)}
         if self.needs_processing(new):
             queued.add(new.uid)
         if old is None or new.deletes_dependents != old.deletes_dependents:
             # An owner is seen for the first time, and some may have described it wrongly; or it now waits for them.
-            queued |= {each.uid for each in self.dependents(new.uid) if self.needs_processing(each)}
+            references = self._references.get(new.uid, {}).items()
+            queued |= {
+                uid
+                for uid, reference in references
+                if new.deletes_dependents or not new.is_meant_by(reference, self._items[uid])
+            }
         return queued
 
     def remove(self, uid: str) -> set[str]:
@@ -135,15 +145,30 @@ class DependencyGraph:
             return set()
         for owner in old.owners:
             self._forget(owner.uid, uid)
-        return set(self._dependents.get(uid, ())) | {owner.uid for owner in old.owners if self._waits(owner.uid)}
+        return set(self._references.get(uid, ())) | {owner.uid for owner in old.owners if self._may_go(owner.uid)}
 
-    def _waits(self, uid: str) -> bool:
+    def _may_go(self, uid: str) -> bool:
+        """Whether an owner waits in the foreground and nothing blocks it any more: not before is it looked at again."""
         item = self._items.get(uid)
-        return item is not None and item.deletes_dependents
+        return item is not None and item.deletes_dependents and uid not in self._blocking
+
+    def _remember(self, reference: OwnerReference, uid: str) -> None:
+        references = self._references.setdefault(reference.uid, {})
+        known = references.get(uid)
+        if known is not None and known.block_owner_deletion:
+            return
+        references[uid] = reference
+        if reference.block_owner_deletion:
+            self._blocking[reference.uid] = self._blocking.get(reference.uid, 0) + 1
 
     def _forget(self, owner_uid: str, uid: str) -> None:
-        dependents = self._dependents.get(owner_uid)
-        if dependents is not None:
-            dependents.discard(uid)
-            if not dependents:
-                del self._dependents[owner_uid]
+        references = self._references.get(owner_uid, {})
+        reference = references.pop(uid, None)
+        if reference is None:
+            return
+        if not references:
+            del self._references[owner_uid]
+        if reference.block_owner_deletion:
+            self._blocking[owner_uid] -= 1
+            if not self._blocking[owner_uid]:
+                del self._blocking[owner_uid]

@@ -150,8 +150,13 @@ class GarbageCollector:
         if known == item:
             return
         self._enqueue(self.graph.put(item))
-        for each in (item, *(() if known is not None else self.graph.dependents(item.uid))):
-            self._record_invalid_owners(each)
+        for reference in item.owners:
+            owner = self.graph.get(reference.uid)
+            if owner is not None:
+                self._record_invalid_owner(item, reference, owner)
+        if known is None:
+            for dependent, reference in self.graph.references_to(item.uid):
+                self._record_invalid_owner(dependent, reference, item)
 
     def remove(self, uid: str) -> None:
         """An informer has shown that an object is gone, or the server has said so."""
@@ -191,17 +196,16 @@ class GarbageCollector:
             for uid in sorted(uids):
                 self._reconciler.add(uid)
 
-    def _record_invalid_owners(self, item: Item) -> None:
+    def _record_invalid_owner(self, item: Item, reference: OwnerReference, owner: Item) -> None:
         """Record an event for an owner in another namespace: that is invalid, and the item will be deleted for it."""
-        for reference in item.owners:
-            owner = self.graph.get(reference.uid)
-            if owner is not None and owner.namespace not in ("", item.namespace):
-                named = (
-                    f"[{reference.api_version}/{reference.kind}, namespace: {item.namespace}, "
-                    f"name: {reference.name}, uid: {reference.uid}]"
-                )
-                note = f'ownerRef {named} does not exist in namespace "{item.namespace}"'
-                self._recorder.event(_reference_to(item), "Warning", "OwnerRefInvalidNamespace", "Collect", note)
+        if owner.namespace in ("", item.namespace):
+            return
+        named = (
+            f"[{reference.api_version}/{reference.kind}, namespace: {item.namespace}, "
+            f"name: {reference.name}, uid: {reference.uid}]"
+        )
+        note = f'ownerRef {named} does not exist in namespace "{item.namespace}"'
+        self._recorder.event(_reference_to(item), "Warning", "OwnerRefInvalidNamespace", "Collect", note)
 
     # -- one object ---------------------------------------------------------------------------------------------------
 

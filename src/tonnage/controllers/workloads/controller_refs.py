@@ -17,6 +17,7 @@ from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
+from tonnage.controllers.index_functions import namespace_of
 from tonnage.errors import Conflict, Invalid, NotFound
 from tonnage.objects import scheme
 from tonnage.objects.codec import to_doc
@@ -42,6 +43,7 @@ def add_owned_event_handlers(
     An orphan queues every owner of its namespace that would adopt it.
     """
     kind = scheme.resource_of(owners.cls).kind
+    owners_in = Indexer(owners, namespace_of)
 
     def changed(found: T) -> None:
         controller = found.metadata.controller
@@ -49,8 +51,8 @@ def add_owned_event_handlers(
             if controller.kind == kind:
                 reconciler.add(f"{found.namespace}/{controller.name}")
             return
-        for owner in owners:
-            if owner.namespace == found.namespace and selects(selector_of(owner), found.metadata.labels):
+        for owner in owners_in(found.namespace):
+            if selects(selector_of(owner), found.metadata.labels):
                 reconciler.add(owner.key)
 
     def updated(old: T, new: T) -> None:

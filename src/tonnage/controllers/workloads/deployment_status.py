@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from tonnage.controllers.workloads.rollout import max_unavailable
+from tonnage.controllers.workloads.rollout import MOST_REPLICAS, max_unavailable
 from tonnage.controllers.workloads.rollout_revisions import UNLIMITED
 from tonnage.objects.apps_v1 import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
 
@@ -49,7 +49,7 @@ def calculate_status(
         updated_replicas=new.status.replicas if new is not None else 0,
         ready_replicas=sum(each.status.ready_replicas for each in sets),
         available_replicas=available,
-        unavailable_replicas=max(0, sum(each.spec.replicas for each in sets) - available),
+        unavailable_replicas=min(max(0, sum(each.spec.replicas for each in sets) - available), MOST_REPLICAS),
         terminating_replicas=_terminating(sets),
         observed_generation=deployment.metadata.generation,
         collision_count=deployment.status.collision_count,

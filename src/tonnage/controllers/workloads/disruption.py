@@ -12,9 +12,11 @@ from typing import Any
 
 from tonnage import logs
 from tonnage.client.cache import Cache
+from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import rfc3339
 from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.index_functions import namespace_of
 from tonnage.controllers.workloads.status_writes import replacing
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Pod, ReplicationController
@@ -45,6 +47,8 @@ class DisruptionController:
         self._clock = context.clock
         self._budgets = informers.of(PodDisruptionBudget)
         self._pods = informers.of(Pod)
+        self._budgets_in = Indexer(self._budgets, namespace_of)
+        self._pods_in = Indexer(self._pods, namespace_of)
         self._sizes: dict[type[Object], Cache[Any]] = {
             kind: informers.of(kind) for kind in (ReplicaSet, Deployment, StatefulSet, ReplicationController)
         }
@@ -70,7 +74,7 @@ class DisruptionController:
         self._pod_changed(new)
 
     def _pod_changed(self, pod: Pod) -> None:
-        budgets = [each for each in self._budgets if each.namespace == pod.namespace and _guards(each, pod)]
+        budgets = [each for each in self._budgets_in(pod.namespace) if _guards(each, pod)]
         if len(budgets) > 1:
             note = (
                 f'Pod "{pod.namespace}"/"{pod.name}" matches multiple PodDisruptionBudgets.  '
@@ -90,7 +94,7 @@ class DisruptionController:
             return None
         now = self._clock.now()
         try:
-            pods = [each for each in self._pods if each.namespace == budget.namespace and _selects(budget, each)]
+            pods = [each for each in self._pods_in(budget.namespace) if _selects(budget, each)]
             if not pods:
                 self._recorder.event(budget, "Normal", "NoPods", "Count", "No matching pods found")
             wanted = expected_pods(budget.spec, pods, self._scale_of)

@@ -7,12 +7,13 @@ ActivePodsWithRanks.Less and calculateStatus of pkg/controller/replicaset.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cmp_to_key
-from typing import Final
+from typing import Final, NamedTuple
 
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController
@@ -37,10 +38,11 @@ def pods_to_delete(active: Sequence[Pod], related: Iterable[Pod], count: int, no
         return list(active)
     on_node = Counter(pod.spec.node_name for pod in related if is_active(pod))
 
-    def compare(left: Pod, right: Pod) -> int:
-        return _compare(left, right, on_node, now)
+    def compare(left: _Rank, right: _Rank) -> int:
+        return _compare(left, right, now)
 
-    return sorted(active, key=cmp_to_key(compare))[:count]
+    ranked = (_Rank.of(pod, on_node[pod.spec.node_name]) for pod in active)
+    return [rank.pod for rank in heapq.nsmallest(count, ranked, key=cmp_to_key(compare))]
 
 
 def status_of(
@@ -82,24 +84,31 @@ def _conditions(
 # -- who goes first ---------------------------------------------------------------------------------------------------
 
 
-def _compare(left: Pod, right: Pod, on_node: Mapping[str, int], now: datetime) -> int:
-    """Negative when `left` is to go before `right`. The steps are upstream's, in its order."""
-    steps = (
-        _order(bool(left.spec.node_name), bool(right.spec.node_name)),  # those without a node first
-        _order(_PHASES.get(left.status.phase, 0), _PHASES.get(right.status.phase, 0)),
-        _order(is_ready(left), is_ready(right)),
-        _order(deletion_cost(left), deletion_cost(right)),
-        _order(on_node[right.spec.node_name], on_node[left.spec.node_name]),  # doubled up first
-    )
-    decided = next((step for step in steps if step), 0)
-    if decided:
-        return decided
-    if is_ready(left) and is_ready(right):
-        decided = _younger(left, right, ready_since(left), ready_since(right), now)
+class _Rank(NamedTuple):
+    """What two pods are compared by, read off a pod once: a set may have more pods than can be compared slowly."""
+
+    pod: Pod
+    steps: tuple[bool, int, bool, int, int]
+    since: datetime | None
+    restarts: tuple[int, int]
+
+    @classmethod
+    def of(cls, pod: Pod, on_node: int) -> _Rank:
+        """The steps are upstream's, in its order: no node, phase, not ready, cost, doubled up on a node."""
+        phase = _PHASES.get(pod.status.phase, 0)
+        steps = (bool(pod.spec.node_name), phase, is_ready(pod), deletion_cost(pod), -on_node)
+        return cls(pod, steps, ready_since(pod), _restarts(pod))
+
+
+def _compare(left: _Rank, right: _Rank, now: datetime) -> int:
+    """Negative when `left` is to go before `right`."""
+    if left.steps != right.steps:
+        return -1 if left.steps < right.steps else 1
+    created, other = left.pod.metadata.creation_timestamp, right.pod.metadata.creation_timestamp
     return (
-        decided
-        or _order(_restarts(right), _restarts(left))  # those that restarted more first
-        or _younger(left, right, left.metadata.creation_timestamp, right.metadata.creation_timestamp, now)
+        _younger(left.pod, right.pod, left.since, right.since, now)  # both None while they are not ready
+        or _order(right.restarts, left.restarts)  # those that restarted more first
+        or _younger(left.pod, right.pod, created, other, now)
     )
 
 

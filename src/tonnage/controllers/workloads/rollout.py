@@ -21,6 +21,8 @@ from tonnage.objects.texts.whole_numbers import whole_number
 
 DESIRED_REPLICAS: Final = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS: Final = "deployment.kubernetes.io/max-replicas"
+MOST_REPLICAS: Final = 2**31 - 1
+"""What `spec.replicas` and the numbers of a status can say; with a surge, a sum may be more."""
 
 Sizes = dict[str, int]
 """Names of ReplicaSets and the number of pods each should have."""
@@ -174,7 +176,7 @@ def _in_proportion(deployment: Deployment, active: Sequence[ReplicaSet]) -> Size
     if to_add != 0:
         largest = ordered[0].name
         sizes[largest] = max(0, sizes[largest] + to_add - added)
-    return sizes
+    return {name: min(size, MOST_REPLICAS) for name, size in sizes.items()}
 
 
 def _fraction(deployment: Deployment, each: ReplicaSet) -> int:

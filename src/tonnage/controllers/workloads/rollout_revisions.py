@@ -56,7 +56,7 @@ def annotations_for(deployment: Deployment, new: ReplicaSet | None, revision: in
     own = has.get(REVISION, "")
     if own and not (own.isascii() and own.isdecimal()):
         return {key: text for key, text in wanted.items() if has.get(key) != text}  # not a number: not ours to change
-    if int(own or 0) < revision:
+    if whole_number(own or "0") < revision:
         wanted[REVISION] = str(revision)
         if own:
             wanted[REVISION_HISTORY] = _history(has.get(REVISION_HISTORY, ""), own)

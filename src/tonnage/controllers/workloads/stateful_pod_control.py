@@ -98,13 +98,15 @@ class StatefulPodControl:
 
     async def create_claims(self, owner: StatefulSet, ordinal: int) -> None:
         """Make the claims of an ordinal that are missing. Raises ClaimTerminating for one that is being deleted."""
+        known = {name: self._claims.get(f"{owner.namespace}/{name}") for name in claim_names(owner, ordinal).values()}
+        if going := next((name for name, claim in known.items() if claim and claim.metadata.is_terminating), None):
+            raise ClaimTerminating(going)
+        if all(known.values()):
+            return
         owners = [to_doc(each) for each in claim_retention.owners_at_creation(owner)]
         for doc in claims_for(owner, ordinal):
             name = doc["metadata"]["name"]
-            known = self._claims.get(f"{owner.namespace}/{name}")
-            if known is not None:
-                if known.metadata.is_terminating:
-                    raise ClaimTerminating(name)
+            if known[name] is not None:
                 continue
             if owners:
                 doc["metadata"]["ownerReferences"] = owners

@@ -2,18 +2,21 @@
 
 OrderedReady works on one ordinal at a time: each pod waits until all before it are available, scaling down starts from
 the top when all below are well, and an update replaces from the top. A pod in the way (pending, not ready, on its way
-out) ends the plan; its next change queues the set again. Parallel makes and deletes all at once, and updates one at a
-time just the same. A pod that failed or succeeded is deleted; when it is gone, its ordinal is empty and filled again.
+out) ends the plan; its next change queues the set again. Parallel makes and deletes many at once, and updates one at
+a time just the same. A pod that failed or succeeded is deleted; when it is gone, its ordinal is empty and filled again.
 
-The plan looks at a moment and promises nothing about the next: it is drawn anew after each change. Mirrors
+The plan looks at a moment and promises nothing about the next: it is drawn anew after each change. Its cost follows the
+pods that exist, never `spec.replicas`: of empty ordinals it sees the first few only (`empty_ordinals`). Mirrors
 updateStatefulSet of stateful_set_control.go, with the gate MaxUnavailableStatefulSet closed as it is by default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -21,6 +24,9 @@ from tonnage.objects.apps_v1 import StatefulSet, StatefulSetStatus
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.templates.availability import is_available, is_ready
 from tonnage.objects.templates.stateful_identity import has_identity, ordinal_of, ordinals, pod_name, revision_of
+
+MOST_AT_ONCE: Final = 500
+"""Pods and claims made in one round; the next round makes the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +86,10 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
     wanted = ordinals(owner)
     by_ordinal = {ordinal_of(pod.name): pod for pod in pods}
     condemned = [by_ordinal[n] for n in sorted(by_ordinal, reverse=True) if n >= 0 and n not in wanted]
-    replicas = [by_ordinal.get(n) for n in wanted]
     is_ordered = owner.spec.pod_management_policy != "Parallel"
     steps: list[Step] = []
-    for ordinal, pod in zip(wanted, replicas, strict=True):
-        is_done = _process_replica(owner, ordinal, pod, observed, steps)
+    for ordinal in sorted([*(n for n in by_ordinal if n in wanted), *empty_ordinals(owner, by_ordinal)]):
+        is_done = _process_replica(owner, ordinal, by_ordinal.get(ordinal), observed, steps)
         if not is_done and is_ordered:
             return steps
     steps += [UpdatePod(pod) for pod in condemned if pod.name in observed.mismatched_claims]
@@ -102,7 +107,14 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
         steps.append(Delete(pod))
         if is_ordered:
             return steps
-    return _update(owner, replicas, observed, steps)
+    return _update(owner, by_ordinal, observed, steps)
+
+
+def empty_ordinals(owner: StatefulSet, taken: Collection[int]) -> list[int]:
+    """The first wanted ordinals without a pod: one in order, else as many as one round makes with their claims."""
+    is_ordered = owner.spec.pod_management_policy != "Parallel"
+    count = 1 if is_ordered else max(1, MOST_AT_ONCE // (1 + len(owner.spec.volume_claim_templates)))
+    return list(islice((n for n in ordinals(owner) if n not in taken), count))
 
 
 def _process_replica(
@@ -137,13 +149,14 @@ def revision_for(owner: StatefulSet, ordinal: int, observed: ObservedState) -> s
 
 
 def _update(
-    owner: StatefulSet, replicas: Sequence[Pod | None], observed: ObservedState, steps: list[Step]
+    owner: StatefulSet, by_ordinal: Mapping[int, Pod], observed: ObservedState, steps: list[Step]
 ) -> list[Step]:
     """Replace the highest pod of another revision, when all above it are available."""
     if owner.spec.update_strategy.type == "OnDelete":
         return steps
     partition = owner.spec.update_strategy.rolling_update.partition
-    for pod in reversed(replicas[partition:]):
+    for ordinal in reversed(ordinals(owner)[partition:]):
+        pod = by_ordinal.get(ordinal)
         if pod is None:
             break  # just made: it is waited for
         if revision_of(pod) != observed.update_revision and not pod.metadata.is_terminating:

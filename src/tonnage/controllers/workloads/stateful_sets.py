@@ -11,6 +11,7 @@ documents are `stateful_identity`, the history is `controller_history`. Events a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from tonnage.controllers.workloads.stateful_set_plan import (
     ObservedState,
     Step,
     UpdatePod,
+    empty_ordinals,
     plan,
     status_of,
 )
@@ -41,7 +43,6 @@ from tonnage.objects.templates.stateful_identity import (
     claim_names,
     is_member,
     ordinal_of,
-    ordinals,
     pod_name,
     revision_of,
 )
@@ -118,9 +119,8 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
             held_back=self._rejected.held_back(owner.key),
             stale_claims={
                 ordinal
-                for ordinal in ordinals(owner)
-                if ordinal not in there
-                and any(
+                for ordinal in empty_ordinals(owner, there)
+                if any(
                     claim_retention.is_stale(found, owner, pod_name(owner, ordinal))
                     for found in self._claims_at(owner, ordinal)
                 )
@@ -149,6 +149,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         }
         try:
             for step in steps:
+                await asyncio.sleep(0)  # a step may find nothing to write, and there are as many as pods
                 match step:
                     case Create(ordinal, revision):
                         await self._pod_control.create(owner, templates[revision], ordinal, revision)

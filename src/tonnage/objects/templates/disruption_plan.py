@@ -33,6 +33,8 @@ DELETION_TIMEOUT: Final = timedelta(minutes=2)
 STALE_CONDITION: Final = timedelta(minutes=2)
 """How long a pod that is not being deleted may say that it is about to be disrupted."""
 _CONDITION: Final = "DisruptionAllowed"
+_MOST_PODS: Final = 2**31 - 1
+"""What a status can say."""
 
 Scale = Callable[[OwnerReference, str], tuple[str, int] | None]
 """(uid, replicas) of the workload that a pod's controller in a namespace stands for, None when nobody knows it."""
@@ -109,7 +111,7 @@ def _expected_scale(pods: Iterable[Pod], scale_of: Scale) -> tuple[int, tuple[st
             if found is None:
                 raise NoController(f'found no controllers for pod "{pod.name}"')
             sizes[found[0]] = found[1]
-    return sum(sizes.values()), tuple(unmanaged)
+    return min(sum(sizes.values()), _MOST_PODS), tuple(unmanaged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,9 @@ def is_member(owner: StatefulSet, pod: Pod) -> bool:
 
 
 def ordinals(owner: StatefulSet) -> range:
-    """The ordinals that the set is meant to have."""
-    return range(owner.spec.ordinals.start, owner.spec.ordinals.start + owner.spec.replicas)
+    """The ordinals that the set is meant to have, of those that a pod's name can tell (`ordinal_of`)."""
+    start = owner.spec.ordinals.start
+    return range(start, min(start + owner.spec.replicas, 2**31))
 
 
 def pod_name(owner: StatefulSet, ordinal: int) -> str:

@@ -1,15 +1,16 @@
 """Sets of whole numbers as Jobs write them: `1,3-5,7`, in order, without what stands next to each other.
 
     parse_intervals("1,3-5", 10)  ->  [(1, 1), (3, 5)]
-    written_intervals([1, 3, 4, 5])  ->  "1,3-5"
+    written_intervals(IndexSet([(1, 1), (3, 5)]))  ->  "1,3-5"
 
 `parse_intervals` judges as upstream's API server does; `read_intervals` reads what a controller wrote, and leaves out
-what it does not understand.
+what it does not understand. `0-2147483646` is a dozen bytes, so nothing here goes through the numbers of an interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Set
 
 from tonnage.errors import TonnageError
 from tonnage.objects.texts.whole_numbers import whole_number
@@ -73,23 +74,64 @@ def read_intervals(text: str, bound: int) -> list[Interval]:
     return found
 
 
-def numbers_of(intervals: Iterable[Interval]) -> set[int]:
-    return {number for low, high in intervals for number in range(low, high + 1)}
+class IndexSet(Set[int]):
+    """A set of whole numbers that costs what its intervals cost, however many numbers are in them."""
+
+    __slots__ = ("_highs", "_lows")
+
+    def __init__(self, intervals: Iterable[Interval] = ()) -> None:
+        self._lows: list[int] = []
+        self._highs: list[int] = []
+        for low, high in sorted(intervals):
+            if self._highs and low <= self._highs[-1] + 1:
+                self._highs[-1] = max(self._highs[-1], high)
+            else:
+                self._lows.append(low)
+                self._highs.append(high)
+
+    @property
+    def intervals(self) -> list[Interval]:
+        """In order; no two of them touch."""
+        return list(zip(self._lows, self._highs, strict=True))
+
+    def __contains__(self, number: object) -> bool:
+        position = bisect_right(self._lows, number) - 1 if isinstance(number, int) else -1
+        return position >= 0 and self._highs[position] >= number  # type: ignore[operator]  # an int, by now
+
+    def __iter__(self) -> Iterator[int]:
+        return (number for low, high in self.intervals for number in range(low, high + 1))
+
+    def __len__(self) -> int:
+        return count_of(self.intervals)
+
+    def with_numbers(self, numbers: Iterable[int]) -> IndexSet:
+        """This set, and these numbers too."""
+        return IndexSet([*self.intervals, *((number, number) for number in numbers)])
+
+    def united(self, other: IndexSet) -> IndexSet:
+        return IndexSet([*self.intervals, *other.intervals])
+
+    def count_shared(self, other: IndexSet) -> int:
+        """How many numbers are in both: |A| + |B| - |A or B|."""
+        return len(self) + len(other) - len(self.united(other))
+
+    def first_missing(self, bound: int, count: int) -> list[int]:
+        """The first numbers below `bound` that are not in the set, `count` at most."""
+        missing: list[int] = []
+        start = 0
+        for low, high in [*self.intervals, (bound, bound)]:
+            missing += range(start, min(low, bound, start + count - len(missing)))
+            start = high + 1
+        return missing
 
 
 def count_of(intervals: Iterable[Interval]) -> int:
     return sum(high - low + 1 for low, high in intervals)
 
 
-def written_intervals(numbers: Iterable[int]) -> str:
+def written_intervals(indexes: IndexSet) -> str:
     """Two neighbours are written `4,5`, more as a range, as upstream does."""
-    merged: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if merged and merged[-1][1] == number - 1:
-            merged[-1][1] = number
-        else:
-            merged.append([number, number])
-    return ",".join(_written(low, high) for low, high in merged)
+    return ",".join(_written(low, high) for low, high in indexes.intervals)
 
 
 def _written(low: int, high: int) -> str:

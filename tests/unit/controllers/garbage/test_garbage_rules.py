@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.garbage.dependency_graph import Item
+from tonnage.controllers.garbage.dependency_graph import DependencyGraph, Item
 from tonnage.controllers.garbage.garbage_rules import Delete, Keep, OwnerState, decide
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.resources import BY_PLURAL
@@ -65,8 +65,9 @@ def test_an_owner_that_waits_takes_an_item_without_dependents_quietly() -> None:
 
 
 def test_only_references_that_say_so_block() -> None:
-    item = Item(PODS, "ns", "p", "p", owners=(owner("a", blocks=True), owner("b")))
-    assert (item.blocks("a"), item.blocks("b"), item.blocks("c")) == (True, False, False)
+    graph, item = DependencyGraph(), Item(PODS, "ns", "p", "p", owners=(owner("a", blocks=True), owner("b")))
+    graph.put(item)
+    assert (graph.blocking("a"), graph.blocking("b"), graph.blocking("c")) == ((item,), (), ())
 
 
 @pytest.mark.parametrize(

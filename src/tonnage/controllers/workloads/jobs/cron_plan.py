@@ -39,36 +39,40 @@ def zone_of(cron_job: CronJob) -> tzinfo | None:
 
 def due_time(cron_job: CronJob, schedule: CronSchedule, zone: tzinfo, now: datetime) -> Due:
     """Times before the last Job, before the CronJob was made, or longer ago than its deadline do not count."""
-    since = cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp or now
-    deadline_s = cron_job.spec.starting_deadline_seconds
-    if deadline_s is not None:
-        since = max(since, now - timedelta(seconds=deadline_s))
+    since = max(cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp or now, _LONG_AGO)
+    if is_too_late(cron_job, since, now):
+        since = now - timedelta(seconds=cron_job.spec.starting_deadline_seconds or 0)
+    if since >= now:
+        return Due()
     first = schedule.next_after(since, zone)
     if first is None or first > now:
         return Due()
     second = schedule.next_after(first, zone)
     if second is None or second > now:
         return Due(first, 1)
-    # Of many missed times only the last matters: come near it by the distance of two, then step.
-    gap_s = max(1.0, (second - first).total_seconds())
-    missed = int((now - first).total_seconds() // gap_s) + 1
-    latest = _last_before(schedule, zone, max(first, now - timedelta(seconds=2 * gap_s)), now) or _last_before(
-        schedule, zone, first, now
-    )
-    return Due(latest or first, missed)
+    gap_s = max(1, int((second - first).total_seconds()))
+    missed = int((now - first).total_seconds()) // gap_s + 1
+    if schedule.every_s:  # at equal distances from the first, whatever clocks show
+        return Due(first + timedelta(seconds=(missed - 1) * gap_s), missed)
+    return Due(_last_time(schedule, zone, first, now), missed)
 
 
-def _last_before(schedule: CronSchedule, zone: tzinfo, start: datetime, now: datetime) -> datetime | None:
-    found: datetime | None = None
-    at = schedule.next_after(start - timedelta(seconds=1), zone)
-    while at is not None and at <= now:
-        found, at = at, schedule.next_after(at, zone)
-    return found
+def _last_time(schedule: CronSchedule, zone: tzinfo, first: datetime, now: datetime) -> datetime:
+    """The last time of a schedule up to `now`, which `first` is one of; found by halving, however many lie between."""
+    last, low, high = first, first, now
+    while high - low >= timedelta(seconds=1):
+        middle = low + (high - low) / 2
+        following = schedule.next_after(middle, zone)
+        if following is None or following > now:
+            high = middle
+        else:
+            last = low = following
+    return last
 
 
 def is_too_late(cron_job: CronJob, at: datetime, now: datetime) -> bool:
     deadline_s = cron_job.spec.starting_deadline_seconds
-    return deadline_s is not None and at + timedelta(seconds=deadline_s) < now
+    return deadline_s is not None and (now - at).total_seconds() > deadline_s
 
 
 def next_check_s(schedule: CronSchedule, zone: tzinfo, now: datetime) -> float | None:

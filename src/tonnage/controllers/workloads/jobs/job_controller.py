@@ -131,7 +131,7 @@ class JobController(WorkloadController[Job, Pod]):
         if not plan.create:
             return None
         _log.info("Too few pods", job=job.key, creating=plan.create)
-        before = last_failures(job, pods, count.done | count.lost)
+        before = last_failures(job, pods, count.settled)
 
         async def create(position: int) -> TonnageError | None:
             index = plan.indexes[position] if plan.indexes else 0

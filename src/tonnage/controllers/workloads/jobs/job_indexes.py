@@ -16,31 +16,25 @@ from tonnage.controllers.workloads.jobs.pod_outcomes import (
 )
 from tonnage.objects.batch_v1 import Job, SuccessPolicy
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.texts.index_intervals import numbers_of, read_intervals
+from tonnage.objects.texts.index_intervals import IndexSet, read_intervals
 
 
-def succeeded_indexes(job: Job, pods: Iterable[Pod]) -> set[int]:
+def succeeded_indexes(job: Job, pods: Iterable[Pod]) -> IndexSet:
     """Those that the status names, and those of pods that have succeeded since."""
     completions = job.spec.completions or 0
-    known = numbers_of(read_intervals(job.status.completed_indexes, completions))
-    for pod in pods:
-        index = index_of(pod)
-        if pod.status.phase == "Succeeded" and is_tracked(pod) and index is not None and index < completions:
-            known.add(index)
-    return known
+    fresh = [index_of(pod) for pod in pods if pod.status.phase == "Succeeded" and is_tracked(pod)]
+    known = IndexSet(read_intervals(job.status.completed_indexes, completions))
+    return known.with_numbers(index for index in fresh if index is not None and index < completions)
 
 
-def failed_indexes(job: Job, pods: Iterable[Pod]) -> set[int]:
+def failed_indexes(job: Job, pods: Iterable[Pod]) -> IndexSet:
     """Those that have failed for good, by the limit of each index or by the policy; none without a limit."""
     if job.spec.backoff_limit_per_index is None:
-        return set()
+        return IndexSet()
     completions = job.spec.completions or 0
-    known = numbers_of(read_intervals(job.status.failed_indexes or "", completions))
-    for pod in pods:
-        index = index_of(pod)
-        if index is not None and index < completions and is_tracked(pod) and is_index_failed(job, pod):
-            known.add(index)
-    return known
+    fresh = [index_of(pod) for pod in pods if is_tracked(pod) and is_index_failed(job, pod)]
+    known = IndexSet(read_intervals(job.status.failed_indexes or "", completions))
+    return known.with_numbers(index for index in fresh if index is not None and index < completions)
 
 
 def is_index_failed(job: Job, pod: Pod) -> bool:
@@ -52,7 +46,7 @@ def is_index_failed(job: Job, pod: Pod) -> bool:
     return match.counts and index_failures(pod) >= (job.spec.backoff_limit_per_index or 0)
 
 
-def last_failures(job: Job, pods: Iterable[Pod], done: set[int]) -> dict[int, Pod]:
+def last_failures(job: Job, pods: Iterable[Pod], done: IndexSet) -> dict[int, Pod]:
     """By index the failed pod that knows most failures; it stays until its successor is there to remember them."""
     if job.spec.backoff_limit_per_index is None:
         return {}
@@ -66,7 +60,7 @@ def last_failures(job: Job, pods: Iterable[Pod], done: set[int]) -> dict[int, Po
     return found
 
 
-def delayed_removals(job: Job, pods: Sequence[Pod], done: set[int]) -> set[str]:
+def delayed_removals(job: Job, pods: Sequence[Pod], done: IndexSet) -> set[str]:
     """Uids of failed pods whose index has no successor yet: with them, how often it failed would be forgotten."""
     successors: dict[int, int] = {}
     for pod in pods:
@@ -81,21 +75,15 @@ def _memory(pod: Pod) -> int:
     return index_failures(pod) + ignored_index_failures(pod)
 
 
-def pending_indexes(job: Job, pods: Iterable[Pod], taken: set[int], count: int) -> list[int]:
+def pending_indexes(job: Job, pods: Iterable[Pod], taken: IndexSet, count: int) -> list[int]:
     """The first indexes that are neither done nor running, `count` at most."""
-    busy = set(taken)
+    busy: list[int] = []
     for pod in pods:
         index = index_of(pod)
         waits_for_end = replaces_failed_only(job) and pod.metadata.is_terminating and not pod.is_terminal
         if index is not None and (is_active(pod) or waits_for_end):
-            busy.add(index)
-    found: list[int] = []
-    for index in range(job.spec.completions or 0):
-        if len(found) >= count:
-            break
-        if index not in busy:
-            found.append(index)
-    return found
+            busy.append(index)
+    return taken.with_numbers(busy).first_missing(job.spec.completions or 0, count)
 
 
 def superfluous_pods(job: Job, active: Sequence[Pod]) -> list[Pod]:
@@ -111,15 +99,15 @@ def superfluous_pods(job: Job, active: Sequence[Pod]) -> list[Pod]:
     return superfluous
 
 
-def matched_success_rule(policy: SuccessPolicy | None, completions: int, done: set[int]) -> int | None:
+def matched_success_rule(policy: SuccessPolicy | None, completions: int, done: IndexSet) -> int | None:
     """The position of the first rule by which the Job counts as done."""
     for position, rule in enumerate(policy.rules if policy is not None else ()):
         if rule.succeeded_indexes is None:
             if rule.succeeded_count is not None and len(done) >= rule.succeeded_count:
                 return position
             continue
-        wanted = numbers_of(read_intervals(rule.succeeded_indexes, completions))
+        wanted = IndexSet(read_intervals(rule.succeeded_indexes, completions))
         needed = len(wanted) if rule.succeeded_count is None else rule.succeeded_count
-        if len(wanted & done) >= needed:
+        if wanted.count_shared(done) >= needed:
             return position
     return None

@@ -36,6 +36,7 @@ from tonnage.controllers.workloads.replica_set_plan import pods_to_delete
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.templates.availability import is_ready
+from tonnage.objects.texts.index_intervals import IndexSet
 
 MOST_AT_ONCE: Final = 500
 """Pods made or deleted in one round."""
@@ -65,10 +66,15 @@ class Count:
     failed: int
     ready: int
     terminating: int
-    done: set[int] = field(default_factory=set)
+    done: IndexSet = field(default_factory=IndexSet)
     """Indexes that have succeeded."""
-    lost: set[int] = field(default_factory=set)
+    lost: IndexSet = field(default_factory=IndexSet)
     """Indexes that have failed for good."""
+
+    @property
+    def settled(self) -> IndexSet:
+        """Indexes for which no pod is made any more."""
+        return self.done.united(self.lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ def counted(job: Job, pods: Sequence[Pod]) -> Count:
     told = {*uncounted.succeeded, *uncounted.failed} if uncounted is not None else set()
     fresh = [pod for pod in pods if is_tracked(pod) and pod.uid not in told]
     active = [pod for pod in pods if is_active(pod)]
-    done = succeeded_indexes(job, pods) if job.spec.is_indexed else set()
+    done = succeeded_indexes(job, pods) if job.spec.is_indexed else IndexSet()
     succeeded = status.succeeded + (len(uncounted.succeeded) if uncounted is not None else 0)
     succeeded += sum(pod.status.phase == "Succeeded" for pod in fresh)
     failed = status.failed + (len(uncounted.failed) if uncounted is not None else 0)
@@ -99,7 +105,7 @@ def counted(job: Job, pods: Sequence[Pod]) -> Count:
         ready=sum(is_ready(pod) for pod in active),
         terminating=sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods),
         done=done,
-        lost=failed_indexes(job, pods) if job.spec.is_indexed else set(),
+        lost=failed_indexes(job, pods) if job.spec.is_indexed else IndexSet(),
     )
 
 
@@ -209,7 +215,7 @@ def manage(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> Manage
             return Manage(wait_s=wait_s)
     if not job.spec.is_indexed:
         return Manage(create=missing)
-    indexes = pending_indexes(job, pods, count.done | count.lost, missing)
+    indexes = pending_indexes(job, pods, count.settled, missing)
     return _after_their_pauses(job, pods, count, indexes, now)
 
 
@@ -240,7 +246,7 @@ def _left_s(failures: int, last: datetime | None, now: datetime) -> float:
 
 def _after_their_pauses(job: Job, pods: Sequence[Pod], count: Count, indexes: list[int], now: datetime) -> Manage:
     """Where each index has a limit of its own, each waits for itself."""
-    failed = last_failures(job, pods, count.done | count.lost)
+    failed = last_failures(job, pods, count.settled)
     waits = {
         index: _left_s(index_failures(failed[index]) + 1, finished_at(failed[index]), now)
         for index in indexes

@@ -40,7 +40,7 @@ def account(job: Job, pods: Sequence[Pod], count: Count, *, is_ending: bool) -> 
     uncounted = job.status.uncounted_terminated_pods or UncountedTerminatedPods()
     succeeded, failed = list(uncounted.succeeded), list(uncounted.failed)
     told = {*succeeded, *failed}
-    kept = set() if is_ending else delayed_removals(job, pods, count.done | count.lost)
+    kept = set() if is_ending else delayed_removals(job, pods, count.settled)
     removable: list[Pod] = []
     for pod in pods:
         if not is_tracked(pod) or not _may_lose_finalizer(job, pod, kept, is_ending=is_ending):
