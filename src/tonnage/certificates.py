@@ -1,7 +1,8 @@
 """Certificates of a server on one machine: a CA of its own, and a serving certificate signed by it.
 
 Both live in a folder of the server, keys with mode 0600, and are reused while they are valid: whoever trusts the CA
-today still does after a restart. `serving_certificate` renews the second while a server runs; the first is never
+today still does after a restart. Both are valid from a month before they were made: a clock that is set back makes no
+certificate "not yet valid". `serving_certificate` renews the second while a server runs; the first is never
 replaced, because everybody would have to be told.
 """
 
@@ -18,13 +19,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from tonnage.clock import MOST_SET_BACK
 from tonnage.errors import TonnageError
 from tonnage.private_files import own_folder, read_own, require_own_file, write_private
 
 _CA_DAYS = 3650
 _SERVING_DAYS = 365
 _RENEW_BEFORE = timedelta(days=30)
-_CLOCK_SKEW = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,12 @@ def ensure_identity(folder: Path, hosts: tuple[str, ...], now: datetime) -> Iden
         raise TonnageError(
             f"the certificate authority {ca_cert_path} has expired on {ca.not_valid_after_utc:%Y-%m-%d}",
             hint=f"move {folder} away and start again to make a new one; every kubeconfig has to be handed out anew",
+        )
+    if now < ca.not_valid_before_utc:
+        raise TonnageError(
+            f"the certificate authority {ca_cert_path} is valid from {ca.not_valid_before_utc:%Y-%m-%d} on, and today "
+            f"is {now:%Y-%m-%d}",
+            hint="set the machine's clock",
         )
     if not _still_good(cert_path, key_path, ca, hosts, now):
         ca_key = serialization.load_pem_private_key(read_own(ca_key_path), password=None)
@@ -122,7 +129,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_before(now - MOST_SET_BACK)
         .not_valid_after(now + life)
     )
 
@@ -153,7 +160,9 @@ def _still_good(cert_path: Path, key_path: Path, ca: x509.Certificate, hosts: tu
     covered = all(_general_name(host) in names for host in hosts)
     # One that lasts as long as its authority cannot be made better.
     lasts = now + _RENEW_BEFORE < cert.not_valid_after_utc or ca.not_valid_after_utc <= cert.not_valid_after_utc
-    return covered and cert.issuer == ca.subject and lasts
+    # One that was made while the clock was far ahead is for a time that has not come.
+    has_begun = cert.not_valid_before_utc <= now
+    return covered and cert.issuer == ca.subject and has_begun and lasts
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -14,6 +14,7 @@ import asyncio
 import heapq
 import re
 import time
+from collections.abc import Hashable
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
 from typing import Final, Protocol
@@ -53,6 +54,41 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+MOST_SET_BACK: Final = timedelta(days=30)
+"""Clocks are set back by less than this: what is valid for so long before it was issued stays valid when they are."""
+
+
+class StampAges:
+    """How long ago things happened whose times stand in the API, measured, so that setting the clock changes no age.
+
+    The time of day says how old a stamp is when it is first seen, and the monotonic clock counts on from there. A stamp
+    that lies in the future, because the clock was set back since, is new. Beyond `most` keys the oldest is forgotten,
+    and its stamp judged anew.
+    """
+
+    def __init__(self, clock: Clock, *, most: int = 1 << 16) -> None:
+        self._clock = clock
+        self._most = most
+        self._seen: dict[Hashable, tuple[datetime, float]] = {}
+
+    def age_s(self, key: Hashable, stamp: datetime) -> float:
+        """How old the stamp of `key` is, 0 or more; a key whose stamp is another one than before begins anew."""
+        now_s, known = self._clock.monotonic(), self._seen.get(key)
+        if known is None or known[0] != stamp:
+            self._seen.pop(key, None)
+            if len(self._seen) >= self._most:
+                del self._seen[next(iter(self._seen))]
+            known = self._seen[key] = (stamp, now_s - max((self._clock.now() - stamp).total_seconds(), 0.0))
+        return now_s - known[1]
+
+    def now(self, key: Hashable, stamp: datetime | None) -> datetime:
+        """The time of day as it would be had nobody set the clock since the stamp; without one, as it is."""
+        return self._clock.now() if stamp is None else stamp + timedelta(seconds=self.age_s(key, stamp))
+
+    def forget(self, key: Hashable) -> None:
+        self._seen.pop(key, None)
 
 
 # Any fixed instant will do; this one is easy to recognise in a test.

@@ -7,7 +7,16 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tonnage.clock import Clock, InvalidTime, SystemClock, VirtualClock, parse_rfc3339, rfc3339, rfc3339_micro
+from tonnage.clock import (
+    Clock,
+    InvalidTime,
+    StampAges,
+    SystemClock,
+    VirtualClock,
+    parse_rfc3339,
+    rfc3339,
+    rfc3339_micro,
+)
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -97,6 +106,35 @@ async def test_a_cancelled_sleeper_is_passed_over() -> None:
     await stays
     assert gone.cancelled()
     assert diary.entries == [("stays", 2)]
+
+
+@pytest.mark.parametrize("ahead_s", [-7200.0, 86_400.0])
+def test_ages_go_on_when_the_clock_is_set(ahead_s: float) -> None:
+    clock = VirtualClock()
+    ages, stamp = StampAges(clock), clock.now() - timedelta(seconds=30)
+    assert ages.age_s("a", stamp) == 30
+    clock.set_time_of_day(ahead_s)
+    clock.advance(5)
+    assert ages.age_s("a", stamp) == 35
+    assert ages.now("a", stamp) == stamp + timedelta(seconds=35)
+    assert ages.age_s("a", clock.now()) == 0  # another stamp
+
+
+def test_a_stamp_from_the_future_is_new_when_it_is_first_seen() -> None:
+    clock = VirtualClock()
+    ages, stamp = StampAges(clock), clock.now() + timedelta(hours=2)
+    assert ages.age_s("a", stamp) == 0
+    clock.advance(10)
+    assert ages.age_s("a", stamp) == 10
+
+
+def test_of_many_ages_the_oldest_are_forgotten() -> None:
+    clock = VirtualClock()
+    ages, stamp = StampAges(clock, most=2), clock.now()
+    for key in "abc":
+        ages.age_s(key, stamp)
+    clock.set_time_of_day(100)
+    assert [ages.age_s(key, stamp) for key in "cba"] == [0, 0, 100]
 
 
 async def test_sleeping_for_nothing_needs_no_one_to_move_the_clock() -> None:

@@ -2,6 +2,9 @@
 
 Nobody else ever deletes them, and a busy cluster makes thousands an hour: without an end they would be most of what a
 server keeps. An event that is counted up again is written again, and stays for as long again.
+
+An age is measured from when the event was first seen here: setting the machine's clock neither drops events nor keeps
+them. etcd's leases are the same.
 """
 
 from __future__ import annotations
@@ -53,24 +56,25 @@ _times_in = msgspec.json.Decoder(_Times)
 
 
 class EventExpiry:
-    """Deletes events that are older than `ttl_s`. Remembers when each was written, by its revision."""
+    """Deletes events that are older than `ttl_s`. Remembers since when each is there, by its revision."""
 
     def __init__(self, registry: Registry, clock: Clock, ttl_s: float) -> None:
         self._store = registry.store
         self._clock = clock
         self._ttl_s = ttl_s
-        self._written_at: dict[str, tuple[int, datetime]] = {}
+        self._written_s: dict[str, tuple[int, float]] = {}
+        """By key: the revision, and when that was written, in the clock's monotonic seconds."""
 
     async def look(self) -> int:
         """Delete those whose time is over; how many they were."""
-        now, gone = self._clock.now(), 0
+        now_s, gone = self._clock.monotonic(), 0
         records = self._store.list(_EVENT.store_prefix)
         known = {record.key for record in records}
-        self._written_at = {key: found for key, found in self._written_at.items() if key in known}
+        self._written_s = {key: found for key, found in self._written_s.items() if key in known}
         for start in range(0, len(records), _AT_A_TIME):
             await asyncio.sleep(0)
             batch = records[start : start + _AT_A_TIME]
-            over = [each for each in batch if (now - self._written(each, now)).total_seconds() >= self._ttl_s]
+            over = [each for each in batch if now_s - self._written(each, now_s) >= self._ttl_s]
             gone += sum(await asyncio.gather(*map(self._delete, over)))
         return gone
 
@@ -83,12 +87,13 @@ class EventExpiry:
             return False
         return True
 
-    def _written(self, record: Record, now: datetime) -> datetime:
+    def _written(self, record: Record, now_s: float) -> float:
         """When an event was last written, as far as it says; one that says nothing, or the future, is new now."""
-        found = self._written_at.get(record.key)
+        found = self._written_s.get(record.key)
         if found is None or found[0] != record.revision:
-            found = (record.revision, _last_time(record.document, now))
-            self._written_at[record.key] = found
+            now = self._clock.now()
+            found = (record.revision, now_s - (now - _last_time(record.document, now)).total_seconds())
+            self._written_s[record.key] = found
         return found[1]
 
 

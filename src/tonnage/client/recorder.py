@@ -55,8 +55,8 @@ _MAX_REMEMBERED = 4096
 one has no such limit."""
 _MAX_TRIES = 12
 _RETRY_S, _RETRY_JITTER = 10.0, 0.25
-_QUIET = timedelta(minutes=6)
-_REFRESH = timedelta(minutes=30)
+_QUIET_S = 6 * 60.0
+_REFRESH_S = 30 * 60.0
 _REFRESH_CHECK_EVERY_S = 60.0
 _WORKERS = 4
 """For warnings, and as many for the others."""
@@ -72,7 +72,8 @@ class _Entry:
     event: Event
     count: int
     observed_at: datetime
-    refreshed_at: datetime
+    observed_s: float
+    refreshed_s: float
     is_created: bool = False
     written_count: int = 0
     tries: int = 0
@@ -125,7 +126,7 @@ class Recorder:
         entry = self._entries.get(key)
         if entry is not None:
             entry.count += 1
-            entry.observed_at = now
+            entry.observed_at, entry.observed_s = now, now_s
             if entry.count == 2 and len(self._pending) < MAX_PENDING:  # else its count is written later
                 self._enqueue(entry)
             return
@@ -147,7 +148,7 @@ class Recorder:
             note=truncated(note),
             type=type,
         )
-        self._entries[key] = entry = _Entry(event, 1, now, now)
+        self._entries[key] = entry = _Entry(event, 1, now, now_s, now_s)
         self._enqueue(entry)
         if len(self._entries) > _MAX_REMEMBERED:
             self._finish(next(iter(self._entries)))
@@ -192,13 +193,13 @@ class Recorder:
     async def _refresh_series(self) -> None:
         while True:
             await self._clock.sleep(_REFRESH_CHECK_EVERY_S)
-            now, now_s = self._clock.now(), self._clock.monotonic()
+            now_s = self._clock.monotonic()
             self._aggregator.expire(now_s)
             self._spam.expire(now_s)
             for key, entry in tuple(self._entries.items()):
-                if now - entry.observed_at >= _QUIET:
+                if now_s - entry.observed_s >= _QUIET_S:
                     self._finish(key)
-                elif entry.count > 1 and now - entry.refreshed_at >= _REFRESH:
+                elif entry.count > 1 and now_s - entry.refreshed_s >= _REFRESH_S:
                     self._enqueue(entry)  # the server forgets events after an hour; a series that goes on must stay
 
     def _finish(self, key: tuple[object, ...]) -> None:
@@ -249,7 +250,7 @@ class Recorder:
         return True
 
     async def _sync(self, entry: _Entry) -> None:
-        count, entry.refreshed_at = entry.count, self._clock.now()
+        count, entry.refreshed_s = entry.count, self._clock.monotonic()
         series = EventSeries(count=count, last_observed_time=MicroTime.of(entry.observed_at)) if count > 1 else None
         if entry.is_created and series is not None:
             patch = {"series": to_doc(series)}

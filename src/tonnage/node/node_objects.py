@@ -151,7 +151,8 @@ def _is_told(shown: NodeCondition | None, wanted: tuple[str, str, str, str], now
     """Whether a condition says what it should and was repeated recently enough."""
     if shown is None or shown.last_heartbeat_time is None or (shown.status, shown.reason) != wanted[1:3]:
         return False
-    return now - shown.last_heartbeat_time < timedelta(seconds=report_s)
+    # One from the future was written before the clock was set back.
+    return timedelta() <= now - shown.last_heartbeat_time < timedelta(seconds=report_s)
 
 
 def _conditions(shown: Iterable[NodeCondition], *, now: datetime) -> list[Doc]:

@@ -60,7 +60,8 @@ def removals(
         plan.members, key=lambda name: (marked_at(nodes[name]) is None, -idle.span_s(name, now_s), name)
     ):
         at_s = marked_at(nodes[name])
-        if name in plan.in_use or may_go <= 0:
+        # One that was marked in the future, before the clock was set back, is marked anew.
+        if name in plan.in_use or may_go <= 0 or (at_s is not None and at_s > time_s + pool.settle_s):
             unmark += [name] if at_s is not None else []
             continue
         left_s = pool.unneeded_s - idle.span_s(name, now_s) if at_s is None else at_s + pool.settle_s - time_s

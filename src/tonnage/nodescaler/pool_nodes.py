@@ -10,7 +10,7 @@ from datetime import datetime
 
 from tonnage import logs
 from tonnage.client.http import Client
-from tonnage.clock import Clock, rfc3339
+from tonnage.clock import Clock, StampAges, rfc3339
 from tonnage.errors import AlreadyExists, Conflict, NotFound
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
 from tonnage.nodescaler.plan import nodes_used_by
@@ -29,6 +29,7 @@ class PoolNodes:
         self._client = client
         self._pool = pool
         self._clock = clock
+        self._ages = StampAges(clock)
 
     async def make(self, name: str) -> bool:
         """Create a node, not ready yet; False when one of that name is there. Raises ApiError when it is refused."""
@@ -46,7 +47,7 @@ class PoolNodes:
         created_at = node.metadata.creation_timestamp
         if created_at is None:
             return 0.0
-        return self._pool.ready_s - (self._clock.now() - created_at).total_seconds()
+        return self._pool.ready_s - self._ages.age_s(node.uid, created_at)
 
     async def make_ready(self, node: Node) -> None:
         """Say that the node is ready, then let pods on it: in this order, so that a second run finds what is left."""

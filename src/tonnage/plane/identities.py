@@ -9,10 +9,10 @@ Roles and bindings are those of `tonnage.roles`, with `tonnage-up:` before their
 this cluster has his own beside them. What a program's command line does not ask for is left out, and taken away again
 where it was there before.
 
-A token lasts a day and is renewed after a quarter of it. Whether that is so is looked at every minute by the wall
-clock, because a laptop that sleeps does not count: when it wakes after a week the tokens have expired, the programs are
-refused (401), the next look writes new ones, and clients that were refused read the file again. An account that
-somebody deleted is made again in the same way.
+A token lasts three days and is renewed after six hours: a clock that is set forward by a day makes none expire. Whether
+it is time is looked at every minute by the wall clock, because a laptop that sleeps does not count: when it wakes after
+a week the tokens have expired, the programs are refused (401), the next look writes new ones, and clients that were
+refused read the file again. An account that somebody deleted is made again in the same way.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from tonnage.roles.role_files import account_of, documents_of
 
 NAMESPACE: Final = "kube-system"
 PREFIX: Final = "tonnage-up:"
-LIFETIME_S: Final = 24 * 3600
-RENEW_AFTER: Final = 0.25
-"""The part of its life after which a token is renewed: a cluster may be stopped for most of a day and go on at once."""
+LIFETIME_S: Final = 72 * 3600
+RENEW_AFTER: Final = 1 / 12
+"""The part of its life after which a token is renewed: a cluster may be stopped for two days and go on at once."""
 _LOOK_EVERY_S: Final = 60.0
 _MANAGER: Final = "tonnage-up"
 _ACCOUNTS: Final = BY_PLURAL["", "serviceaccounts"]

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from tonnage.client.cache import Cache
 from tonnage.client.informer import Informer
-from tonnage.clock import Clock
+from tonnage.clock import Clock, StampAges
 from tonnage.objects.meta import Document
 from tonnage.objects.storage_v1 import CSINode
 from tonnage.pools.class_pools import Source
@@ -28,6 +28,7 @@ class Silence:
         self._csi_nodes = csi_nodes
         self._objects = objects
         self._clock = clock
+        self._ages = StampAges(clock, most=1000)
         self._silent_since: dict[str, datetime] = {}
         """Nodes on which the driver's own program is gone."""
 
@@ -42,7 +43,7 @@ class Silence:
 
     def left_s(self, since: datetime) -> float:
         """How long what it told is still kept."""
-        return self._settings.drop_after_s - (self._clock.now() - since).total_seconds()
+        return self._settings.drop_after_s - self._ages.age_s(since, since)
 
     def forget(self, node: str) -> None:
         self._silent_since.pop(node, None)

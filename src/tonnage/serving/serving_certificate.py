@@ -27,7 +27,7 @@ from tonnage.private_files import read_own
 _CHECK_S: Final = 60.0
 _WARN_BEFORE: Final = timedelta(days=90)
 """How long before its authority expires a server begins to say so, once a day."""
-_WARN_EVERY: Final = timedelta(days=1)
+_WARN_EVERY_S: Final = 24 * 3600.0
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class ServingCertificate:
         self._folder = folder
         self._hosts = hosts
         self._clock = clock
-        self._warned_at: datetime | None = None
+        self._warned_s: float | None = None
         self.identity = ensure_identity(folder, hosts, clock.now())
         self._shown = _pair(self.identity)
         self._prepare = prepare
@@ -91,10 +91,10 @@ class ServingCertificate:
         return context
 
     def _warn(self, now: datetime) -> None:
-        expires_at = self.identity.ca_expires_at
-        if now < expires_at - _WARN_BEFORE or (self._warned_at is not None and now - self._warned_at < _WARN_EVERY):
+        expires_at, now_s = self.identity.ca_expires_at, self._clock.monotonic()
+        if now < expires_at - _WARN_BEFORE or (self._warned_s is not None and now_s - self._warned_s < _WARN_EVERY_S):
             return
-        self._warned_at = now
+        self._warned_s = now_s
         _log.warning(
             "The certificate authority in %s expires on %s: move the folder away and start again before that day, and "
             "hand out every kubeconfig anew",

@@ -11,6 +11,8 @@ import pytest
 from tonnage.client.config import kubeconfig
 from tonnage.objects.texts.yaml_writer import write_yaml
 from tonnage.plane.identities import (
+    LIFETIME_S,
+    RENEW_AFTER,
     Token,
     kubeconfig_of,
     missing_or_changed,
@@ -21,7 +23,7 @@ from tonnage.plane.identities import (
 from tonnage.private_files import write_private
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
-DAY = timedelta(hours=24)
+LIFETIME = timedelta(seconds=LIFETIME_S)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +100,13 @@ def test_rights_of_an_earlier_run_go_bindings_first_and_others_objects_stay() ->
         (timedelta(hours=-1), True),  # a clock that was set back
     ],
 )
-def test_a_token_is_renewed_after_a_quarter_of_its_life(age: timedelta, is_due: bool) -> None:
-    assert Token(NOW, NOW + DAY, "uid").is_due(NOW + age) is is_due
+def test_a_token_is_renewed_after_six_hours(age: timedelta, is_due: bool) -> None:
+    assert Token(NOW, NOW + LIFETIME, "uid").is_due(NOW + age) is is_due
+
+
+def test_a_clock_that_is_set_forward_by_a_day_makes_no_token_expire() -> None:
+    longest = LIFETIME * RENEW_AFTER + timedelta(minutes=2)  # until it is looked at again
+    assert longest + timedelta(days=1) < LIFETIME
 
 
 def test_the_kubeconfig_names_the_token_file_beside_it(tmp_path: Path) -> None:

@@ -45,6 +45,36 @@ def test_it_is_renewed_in_its_last_month_by_the_same_authority(tmp_path: Path):
     assert (tmp_path / "ca.crt").read_bytes() == authority
 
 
+@pytest.mark.parametrize("days", [-1, -29])
+def test_a_clock_that_is_set_back_makes_no_certificate_too_early(tmp_path: Path, days: int):
+    clock = VirtualClock(START)
+    certificate = made(tmp_path, clock)
+    clock.set_time_of_day(days * DAY_S)
+    first = certificate.context()
+    certificate.refresh()
+    assert certificate.context() is first
+    for name in ("ca.crt", "apiserver.crt"):
+        assert x509.load_pem_x509_certificate((tmp_path / name).read_bytes()).not_valid_before_utc < clock.now()
+
+
+def test_one_that_was_renewed_while_the_clock_was_far_ahead_is_made_anew(tmp_path: Path):
+    clock = VirtualClock(START)
+    certificate = made(tmp_path, clock)
+    for days in (400, -400):
+        before = certificate.context()
+        clock.set_time_of_day(days * DAY_S)
+        certificate.refresh()
+        assert certificate.context() is not before
+    assert expiry(tmp_path) == START + timedelta(days=365)
+
+
+def test_an_authority_from_the_future_says_so(tmp_path: Path):
+    made(tmp_path, VirtualClock(START))
+    with pytest.raises(TonnageError, match=r"is valid from 2029-12-02 on, and today is 2028-01-01") as refused:
+        made(tmp_path, VirtualClock(datetime(2028, 1, 1, tzinfo=UTC)))
+    assert refused.value.hint == "set the machine's clock"
+
+
 async def test_it_is_looked_after_while_the_server_runs(tmp_path: Path):
     clock = VirtualClock(START)
     certificate = made(tmp_path, clock)

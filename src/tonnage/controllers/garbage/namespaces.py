@@ -19,7 +19,7 @@ from tonnage import logs
 from tonnage.client.discovered_kinds import discovered_resources
 from tonnage.client.metadata_only import metadata_class, served_resources
 from tonnage.client.reconciler import Reconciler
-from tonnage.clock import parse_rfc3339
+from tonnage.clock import StampAges, parse_rfc3339
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.namespace_conditions import Remains, conditions_after
 from tonnage.errors import ApiError, MethodNotAllowed, NotFound, TonnageError
@@ -44,6 +44,7 @@ class NamespaceController:
     def __init__(self, context: ControllerContext) -> None:
         self._client = context.client
         self._clock = context.clock
+        self._ages = StampAges(context.clock)
         self._namespaces = context.informers.of(Namespace)
         self._reconciler = Reconciler(
             "namespaces", self._reconcile, clock=context.clock, metrics=context.queues, workers=10, first_retry_s=0.1
@@ -105,7 +106,7 @@ class NamespaceController:
         longest_s = max(
             (pod.spec.termination_grace_period_seconds for pod in pods.items if not pod.is_terminal), default=0
         )
-        return 0 if (self._clock.now() - since).total_seconds() >= longest_s else longest_s
+        return 0 if self._ages.age_s(name, since) >= longest_s else longest_s
 
     async def _delete_all(self, resource: Resource, name: str, remains: Remains) -> int:
         """Ask all objects of one kind to go; seconds until finalizers may have let those go that are left."""

@@ -48,8 +48,10 @@ def observe(before: Health | None, node: Node, lease: Lease | None, now: datetim
         last_seen_at = before.last_seen_at
     renewed = None if before is None else before.renewed
     at = None if lease is None else lease.spec.renew_time
-    if at is not None and (renewed is None or at > renewed):
-        last_seen_at, renewed = now, at
+    if at is not None:
+        if renewed is None or at > renewed:
+            last_seen_at = now
+        renewed = at  # also an earlier one: when clocks were set back, the next renewal counts
     return Health(node.uid, last_seen_at, ready is not None, heartbeat, renewed)
 
 

@@ -21,7 +21,7 @@ from typing import Final
 from tonnage import logs
 from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
-from tonnage.clock import rfc3339
+from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import node_of_pod
 from tonnage.controllers.nodes.condition_taints import (
@@ -70,6 +70,7 @@ class NodeLifecycleController:
         self._client = context.client
         self._recorder = context.recorder
         self._clock = context.clock
+        self._ages = StampAges(context.clock)
         self._configuration = configuration or NodeLifecycleConfiguration()
         self._nodes = context.informers.of(Node)
         self._leases = context.informers.of(Lease, namespace=LEASES)
@@ -156,7 +157,7 @@ class NodeLifecycleController:
         return None
 
     async def _update_health_once(self, node: Node) -> NodeCondition | None:
-        now = self._clock.now()
+        now = self._measured_now(node)
         lease = self._leases.get(f"{LEASES}/{node.name}")
         health = self._healths[node.name] = observe(self._healths.get(node.name), node, lease, now)
         ready = node.condition(READY)
@@ -167,7 +168,7 @@ class NodeLifecycleController:
             startup_grace_s=self._configuration.node_startup_grace_period_s,
         ):
             return ready
-        conditions = unknown_conditions(node, now)
+        conditions = unknown_conditions(node, self._clock.now())
         if conditions:
             same = {"uid": node.uid, "resourceVersion": node.metadata.resource_version}
             patch = {"metadata": same, "status": {"conditions": conditions}}
@@ -180,6 +181,10 @@ class NodeLifecycleController:
             self._healths[node.name] = replace(written, last_seen_at=health.last_seen_at)
         await self._mark_pods_not_ready(node)
         return node.condition(READY)
+
+    def _measured_now(self, node: Node) -> datetime:
+        """What a node's silence is measured by: setting the clock makes no node silent, and hides no silence."""
+        return self._ages.now(node.uid, node.metadata.creation_timestamp)
 
     async def _mark_pods_not_ready(self, node: Node) -> None:
         """Pods of a node without heartbeats are not known to serve."""
@@ -241,8 +246,9 @@ class NodeLifecycleController:
             _log.warning("No node is ready: the fault may be ours, and no pod is turned out")
         elif change is DisruptionChange.LEFT:
             _log.info("Some nodes are ready again: pods are turned out of lost ones")
-            now = self._clock.now()
-            self._healths = {name: replace(health, last_seen_at=now) for name, health in self._healths.items()}
+            for node in self._nodes:
+                if health := self._healths.get(node.name):
+                    self._healths[node.name] = replace(health, last_seen_at=self._measured_now(node))
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

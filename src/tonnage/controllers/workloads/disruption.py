@@ -8,13 +8,14 @@ be counted, none is allowed. The arithmetic is `disruption_plan`.
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
-from tonnage.clock import rfc3339
+from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import namespace_of
 from tonnage.controllers.workloads.status_writes import replacing
@@ -45,6 +46,7 @@ class DisruptionController:
         informers = self._informers = context.informers
         self._recorder = context.recorder
         self._clock = context.clock
+        self._ages = StampAges(context.clock)
         self._budgets = informers.of(PodDisruptionBudget)
         self._pods = informers.of(Pod)
         self._budgets_in = Indexer(self._budgets, namespace_of)
@@ -105,11 +107,15 @@ class DisruptionController:
             return None  # a change of the budget or of its pods queues it again
         if wanted.unmanaged:
             self._warn_of_unmanaged(budget)
-        found = disrupted_pods(budget.status.disrupted_pods, pods, now)
+        noted = budget.status.disrupted_pods
+        # As today's clock would have written them: setting it makes no note older or younger.
+        measured = {name: now - timedelta(seconds=self._ages.age_s((key, name), at)) for name, at in noted.items()}
+        found = disrupted_pods(measured, pods, now)
         for pod in found.not_deleted:
             note = f"Pod was expected by PDB {budget.namespace}/{budget.name} to be deleted but it wasn't"
             self._recorder.event(pod, "Warning", "NotDeleted", "Delete", note)
-        await self._write(budget, status_of(budget, pods, wanted, found.waiting, now))
+        waiting = {name: noted[name] for name in found.waiting}
+        await self._write(budget, status_of(budget, pods, wanted, waiting, now))
         # A little more than the rest of the two minutes: a note is struck when they are over.
         return None if found.recheck_s is None else found.recheck_s + 0.1
 
@@ -149,15 +155,17 @@ class DisruptionController:
     async def _reset_stale_condition(self, key: Key) -> float | None:
         """Take back a DisruptionTarget that nothing came of."""
         pod = self._pods.get(key)
-        left_s = stale_after_s(pod, self._clock.now()) if pod is not None else None
+        condition = pod.condition("DisruptionTarget") if pod is not None else None
+        since = condition.last_transition_time if condition is not None else None
+        left_s = stale_after_s(pod, self._ages.now(key, since)) if pod is not None else None
         if pod is None or left_s is None:
             return None
         if left_s > 0:
             return left_s
-        condition = {"type": "DisruptionTarget", "status": "False", "reason": None, "message": None}
+        taken_back = {"type": "DisruptionTarget", "status": "False", "reason": None, "message": None}
         patch: Doc = {
             "metadata": {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version},
-            "status": {"conditions": [{**condition, "lastTransitionTime": rfc3339(self._clock.now())}]},
+            "status": {"conditions": [{**taken_back, "lastTransitionTime": rfc3339(self._clock.now())}]},
         }
         await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
         _log.info("A pod that was to be disrupted was not", pod=key)

@@ -5,8 +5,8 @@
 
 A token is good while its time lasts and while the account, and the object it is bound to, are still those it was made
 for: they are looked up each time, by name and uid. Mirrors pkg/serviceaccount/claims.go, but for one thing: there is
-one server and one clock, so a token ends when it says, not a minute later. A minute's leeway is given where a clock
-that was set back would do harm.
+one server and one clock, so a token ends when it says, not a minute later; and one that it issued "in the future" was
+issued before the clock was set back, and is good. Upstream gives a minute there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from tonnage.clock import parse_rfc3339
+from tonnage.clock import MOST_SET_BACK, parse_rfc3339
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.users import CREDENTIAL_ID, User, service_account_user
@@ -147,11 +147,12 @@ def user_of(claims: Claims, now: datetime, find: Find) -> User:
 def check_time(claims: Claims, now: datetime) -> None:
     """Raises InvalidToken for a token that is not good yet, or no more."""
     at = now.timestamp()
-    if claims.nbf is not None and at + _LEEWAY.total_seconds() < claims.nbf:
+    latest = at + MOST_SET_BACK.total_seconds()
+    if claims.nbf is not None and latest < claims.nbf:
         raise InvalidToken("service account token is not valid yet")
     if claims.exp is None or at >= claims.exp:
         raise InvalidToken("service account token has expired")
-    if claims.iat is not None and at + _LEEWAY.total_seconds() < claims.iat:
+    if claims.iat is not None and latest < claims.iat:
         raise InvalidToken("service account token is issued in the future")
 
 

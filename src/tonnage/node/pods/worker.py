@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage import logs
+from tonnage.clock import StampAges
 from tonnage.errors import NotFound
 from tonnage.node.context import NodeContext
 from tonnage.node.csinode.attach_limits import AttachLimitUpdater
@@ -28,7 +29,7 @@ from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
 from tonnage.node.pods.completion import ending_of
-from tonnage.node.pods.readiness import next_change_s
+from tonnage.node.pods.readiness import kept_running, next_change_s, started_at
 from tonnage.node.pods.status import (
     came_at,
     creating_patch,
@@ -71,6 +72,7 @@ class PodWorker:
         self._expander = expander
         self._progress: dict[str, PodProgress] = {}
         self._reports = StatusReports()
+        self._ages = StampAges(context.clock)
         self._in_use = VolumesInUse(self._client, self._node, context.caches.nodes, self._names_in_use)
         self._pod_mounter = PodMounter(context, mounter, limits, self._in_use)
 
@@ -180,10 +182,15 @@ class PodWorker:
         """When the pod was first seen here, which is what startTime says; a node that was away comes later to it."""
         return self._clock.now() - timedelta(seconds=self._clock.monotonic() - progress.since_s)
 
+    def _measured_now(self, pod: Pod) -> datetime:
+        """What its containers' time is measured by: setting the clock neither ends a container nor lets one run on."""
+        starts = (started_at(pod, each) for each in kept_running(pod))
+        return self._ages.now(pod.uid, max((at for at in starts if at is not None), default=None))
+
     async def _start_pod(self, pod: Pod, progress: PodProgress) -> float | None:
         """See that the pod is said to run, as far as it is ready; when to look again, None when an event will come."""
         ip = self._host_ip if pod.spec.host_network else pod_ip(pod.uid, self._index.ips)
-        now, seen_at = self._clock.now(), self._seen_at(progress)
+        now, seen_at = self._measured_now(pod), self._seen_at(progress)
         patch = running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=now, seen_at=seen_at)
         if patch is None:
             self._reports.in_step(pod.uid)
@@ -206,8 +213,8 @@ class PodWorker:
 
     async def _end_pod(self, pod: Pod) -> float | None:
         """End a running pod of a Job when its time has come, or start it again; when to look next."""
-        now = self._clock.now()
-        again_s, ending = next_change_s(pod, now), ending_of(pod, now)
+        now, measured_now = self._clock.now(), self._measured_now(pod)
+        again_s, ending = next_change_s(pod, measured_now), ending_of(pod, measured_now)
         if ending is None:
             return again_s
         if ending.left_s > 0:
@@ -257,6 +264,7 @@ class PodWorker:
             await self._mounter.unpublish(record)
         progress = self._progress.pop(uid, None)
         self._reports.forget(uid)
+        self._ages.forget(uid)
         if records or (progress is not None and progress.volumes_to_mount):
             self._mounter.forget_pod(uid)
             await self.unstage_unused()

@@ -146,9 +146,7 @@ def status_of(
     waiting: Mapping[str, datetime],
     now: datetime,
 ) -> PodDisruptionBudgetStatus:
-    healthy = sum(
-        is_ready(pod) and not pod.metadata.is_terminating and not _is_going(pod, waiting, now) for pod in pods
-    )
+    healthy = sum(is_ready(pod) and not pod.metadata.is_terminating and pod.name not in waiting for pod in pods)
     allowed = max(0, healthy - wanted.healthy) if wanted.pods > 0 else 0
     generation = budget.metadata.generation
     condition = PodDisruptionBudgetCondition(
@@ -201,11 +199,6 @@ def stale_after_s(pod: Pod, now: datetime) -> float | None:
     if pod.metadata.is_terminating or pod.is_terminal or condition.last_transition_time is None:
         return None
     return max(0.0, (condition.last_transition_time + STALE_CONDITION - now).total_seconds())
-
-
-def _is_going(pod: Pod, waiting: Mapping[str, datetime], now: datetime) -> bool:
-    noted_at = waiting.get(pod.name)
-    return noted_at is not None and noted_at + DELETION_TIMEOUT > now
 
 
 def _with_condition(

@@ -37,6 +37,13 @@ def test_a_lease_that_goes_back_in_time_is_none() -> None:
     assert observe(first, ready, lease(5), at(30)).last_seen_at == at(0)
 
 
+def test_after_a_clock_was_set_back_the_next_renewal_counts() -> None:
+    ready = node("n", condition("Ready", "True"))
+    first = observe(None, ready, lease(7200), at(0))
+    set_back = observe(first, ready, lease(10), at(10))
+    assert observe(set_back, ready, lease(20), at(20)).last_seen_at == at(20)
+
+
 def test_a_node_that_never_posted_its_status_is_given_longer_from_its_creation_on() -> None:
     seen = observe(None, node("n"), None, at(55))
     assert seen.last_seen_at == at(0)

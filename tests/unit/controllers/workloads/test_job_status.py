@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +61,8 @@ def test_the_end_is_told_once_with_its_time():
     done = finished(JobStatus(), verdict, NOW)
     assert [(each.type, each.status) for each in done.conditions] == [("Complete", "True")]
     assert done.completion_time == NOW
+    began_later = finished(JobStatus(start_time=NOW + timedelta(hours=2)), verdict, NOW)
+    assert began_later.completion_time == NOW + timedelta(hours=2)  # the clock was set back, and servers want an order
     failed = finished(JobStatus(), Verdict("FailureTarget", "r", "m"), NOW)
     assert (failed.conditions[0].type, failed.completion_time) == ("Failed", None)
     assert with_condition(failed, "Failed", "True", "other", "other", NOW) is failed

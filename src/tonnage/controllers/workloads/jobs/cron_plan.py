@@ -16,6 +16,9 @@ from tonnage.objects.texts.cron_schedule import CronSchedule
 
 MANY_MISSED: Final = 100
 """More than so many times gone by are told of: a clock that is wrong, or a controller that was away long."""
+SET_BACK: Final = timedelta(hours=3)
+"""A last time that lies further ahead than this is from a clock that was wrong, and does not count. Within it, times
+that come a second time have no second Job. cron(8) has the same rule."""
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -40,6 +43,8 @@ def zone_of(cron_job: CronJob) -> tzinfo | None:
 def due_time(cron_job: CronJob, schedule: CronSchedule, zone: tzinfo, now: datetime) -> Due:
     """Times before the last Job, before the CronJob was made, or longer ago than its deadline do not count."""
     since = max(cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp or now, _LONG_AGO)
+    if since - now > SET_BACK:
+        since = now - timedelta(minutes=1)
     if is_too_late(cron_job, since, now):
         since = now - timedelta(seconds=cron_job.spec.starting_deadline_seconds or 0)
     if since >= now:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ import msgspec
 from tonnage import logs
 from tonnage.client.finalizers import remove_finalizer
 from tonnage.client.reconciler import Reconciler
+from tonnage.clock import StampAges
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.jobs.job_indexes import last_failures
@@ -35,8 +37,10 @@ from tonnage.controllers.workloads.jobs.job_plan import (
 )
 from tonnage.controllers.workloads.jobs.job_status import account, finished, has_uncounted, settle, with_condition
 from tonnage.controllers.workloads.jobs.pod_outcomes import (
+    finished_at,
     ignored_index_failures,
     index_failures,
+    is_failed,
     is_tracked,
     match_policy,
 )
@@ -69,6 +73,7 @@ class JobController(WorkloadController[Job, Pod]):
 
     def __init__(self, context: ControllerContext) -> None:
         self._pods = context.informers.of(Pod)
+        self._ages = StampAges(context.clock)
         jobs = context.informers.of(Job)
         super().__init__(context, "jobs", jobs, self._pods)
         self._pod_control = PodControl(context.client, context.recorder, self._pods, self._expectations, context.rng)
@@ -105,14 +110,15 @@ class JobController(WorkloadController[Job, Pod]):
         if job.status.start_time is None and not job.spec.suspend:
             job = msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, start_time=now))
         count = counted(job, pods)
-        verdict = verdict_of(job, pods, count, now)
+        measured_now = self._ages.now(job.uid, job.status.start_time)
+        verdict = verdict_of(job, pods, count, measured_now)
         plan = Manage()
         if verdict is not None:
             failure = await self._pod_control.delete_all(job, count.active)
         elif job.metadata.is_terminating:
             failure = None
         else:
-            plan = manage(job, pods, count, now)
+            plan = manage(job, pods, count, self._now_after_failures(job, pods))
             failure = await self._manage(job, pods, count, plan)
         status = self._tended(job, verdict, plan, count)
         if verdict is None and failure is None and not plan.delete and not plan.create:
@@ -121,8 +127,13 @@ class JobController(WorkloadController[Job, Pod]):
         await self._account(stored, job, pods, count, verdict, failed=failure is not None)
         if failure is not None:
             raise failure
-        left_s = deadline_s(job, now)
+        left_s = deadline_s(job, measured_now)
         return earliest(plan.wait_s, None if left_s is None else max(0.0, left_s) + _DEADLINE_SLACK_S)
+
+    def _now_after_failures(self, job: Job, pods: Sequence[Pod]) -> datetime:
+        """What the pause after the last failure is measured by: setting the clock neither ends nor prolongs it."""
+        ends = (finished_at(pod) for pod in pods if is_failed(pod, job))
+        return self._ages.now((job.uid, "failure"), max((at for at in ends if at is not None), default=None))
 
     async def _manage(self, job: Job, pods: Sequence[Pod], count: Count, plan: Manage) -> TonnageError | None:
         if plan.delete:

@@ -119,4 +119,6 @@ def finished(status: JobStatus, verdict: Verdict, now: datetime) -> JobStatus:
     status = with_condition(status, kind, "True", verdict.reason, verdict.message, now)
     if verdict.is_failure:
         return status
-    return msgspec.structs.replace(status, completion_time=status.completion_time or now)
+    # Not before it began, which servers refuse: the clock may have been set back while it ran.
+    done_at = status.completion_time or max(now, status.start_time or now)
+    return msgspec.structs.replace(status, completion_time=done_at)
