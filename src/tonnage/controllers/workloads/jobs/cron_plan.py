@@ -19,6 +19,7 @@ MANY_MISSED: Final = 100
 SET_BACK: Final = timedelta(hours=3)
 """A last time that lies further ahead than this is from a clock that was wrong, and does not count. Within it, times
 that come a second time have no second Job. cron(8) has the same rule."""
+_YEAR_S: Final = 365 * 24 * 3600
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -44,7 +45,7 @@ def due_time(cron_job: CronJob, schedule: CronSchedule, zone: tzinfo, now: datet
     """Times before the last Job, before the CronJob was made, or longer ago than its deadline do not count."""
     since = max(cron_job.status.last_schedule_time or cron_job.metadata.creation_timestamp or now, _LONG_AGO)
     if since - now > SET_BACK:
-        since = now - timedelta(minutes=1)
+        since = now - timedelta(seconds=min(max(60, schedule.every_s or 0), _YEAR_S))
     if is_too_late(cron_job, since, now):
         since = now - timedelta(seconds=cron_job.spec.starting_deadline_seconds or 0)
     if since >= now:
