@@ -215,3 +215,35 @@ def test_new_claims_beside_classes_of_a_megabyte_each(cluster: Cluster) -> None:
     with probing(cluster):
         codes = at_once(lambda i: cluster.post(claims, {"metadata": {"name": f"c{i}"}, "spec": spec}), 8)
     assert set(codes) == {201}
+
+
+def test_roles_that_multiply_their_bindings_and_reviews(cluster: Cluster) -> None:
+    rbac, reviews = "/apis/rbac.authorization.k8s.io/v1", "/apis/authorization.k8s.io/v1"
+    as_jane = {"Impersonate-User": "jane"}
+
+    def binding(name: str, kind: str, role: str) -> dict[str, Any]:
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
+        subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "jane"}
+        return {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+
+    def as_namespace_admin(path: str, body: Any) -> Reply:
+        return cluster.post(path, body, extra=as_jane)
+
+    roles, bindings = f"{rbac}/namespaces/default/roles", f"{rbac}/namespaces/default/rolebindings"
+    cluster.create(bindings, binding("jane", "ClusterRole", "admin"))
+    read = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    four = {"apiGroups": "g", "resources": "r", "verbs": "v", "resourceNames": "n"}
+    product = {field: [f"{letter}{i}" for i in range(35)] for field, letter in four.items()}
+    groups = [f"g{i}" for i in range(100_000)]
+    about = {"namespace": "default", "verb": "get", "resource": "pods"}
+    with probing(cluster):
+        refused = as_namespace_admin(roles, {"metadata": {"name": "x"}, "rules": [product]})
+        assert refused.code == 403 and len(refused.message) < 64 * 1024
+        same = {"metadata": {"name": "same"}, "rules": [read] * 20_000}
+        assert as_namespace_admin(roles, same).code == 201
+        assert set(at_once(lambda i: as_namespace_admin(bindings, binding(f"same{i}", "Role", "same")))) == {201}
+        review = {"spec": {"groups": groups, "resourceAttributes": about}}
+        local = f"{reviews}/namespaces/default/localsubjectaccessreviews"
+        assert set(at_once(lambda _: as_namespace_admin(local, review))) == {201}
+        mine = as_namespace_admin(f"{reviews}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}})
+        assert mine.code == 201 and len(json.dumps(mine.body)) < 64 * 1024

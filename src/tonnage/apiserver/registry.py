@@ -23,7 +23,7 @@ from tonnage.apiserver.admission.quota_admission import Charge, QuotaAdmission
 from tonnage.apiserver.admission.store_lister import StoreLister
 from tonnage.apiserver.custom.definitions import Definitions
 from tonnage.apiserver.event_loop import workers
-from tonnage.apiserver.event_loop.workers import Workers, on_loop
+from tonnage.apiserver.event_loop.workers import Workers
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
 from tonnage.clock import Clock, rfc3339
@@ -158,7 +158,9 @@ class Registry:
             meta.pop("namespace", None)
         if meta.get("resourceVersion", "") not in ("", "0"):
             raise api_errors.UnknownReason("resourceVersion should not be set on objects to be created")
-        self._refuse_escalation(resource, namespace, requested_name, doc, None, requester)
+        if self._is_guarded(resource, requester):
+            judge = partial(self._refuse_escalation, resource, namespace, requested_name, doc, None, requester)
+            await self.workers.run(judge)
         is_large = is_large or self._admission_reads_much(resource, namespace)
         for _ in range(_NAME_TRIES if generate else 1):
             attempt = copy(doc) if generate else doc
@@ -239,7 +241,7 @@ class Registry:
             record = self.store.get(key)
             if record is None:
                 raise api_errors.not_found(resource, name)
-            beside = is_large or workers.is_large(record.document)
+            beside = is_large or workers.is_large(record.document) or self._is_guarded(resource, requester)
             new, old, warnings, is_idle = await self.work(beside, partial(judged, record))
             if is_idle:
                 return Written(record.document, warnings=warnings)
@@ -252,15 +254,19 @@ class Registry:
                 await self._quotas.release(charges)
         raise api_errors.modified(resource, name)
 
+    def _is_guarded(self, resource: Resource, requester: User | None) -> bool:
+        """Is a write by `requester` to be compared with his rights? His roles may be large, whatever he writes."""
+        return self._guard is not None and requester is not None and not requester.is_master and is_guarded(resource)
+
     def _refuse_escalation(
         self, resource: Resource, namespace: str, name: str, new: Doc, old: Doc | None, requester: User | None
     ) -> None:
         """Raises Forbidden when the requester writes a role or a binding beyond his rights (`access/escalation.py`)."""
         if self._guard is None or requester is None or not is_guarded(resource):
             return
-        guard, judged = self._guard, copy(new)
+        judged = copy(new)
         self.strategy(resource).default(judged)
-        on_loop(lambda: guard(resource, namespace, name, judged, old, requester))
+        self._guard(resource, namespace, name, judged, old, requester)
 
     async def rewrite(
         self, resource: Resource, namespace: str, name: str, change: Change, *, dry_run: bool = False

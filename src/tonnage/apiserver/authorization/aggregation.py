@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from tonnage.apiserver.authorization.rbac import CLUSTER_ROLES
 from tonnage.apiserver.options import WriteOptions
@@ -38,23 +39,31 @@ async def aggregate(registry: Registry) -> bool:
 
 async def _round(registry: Registry) -> bool:
     """Whether anything was written, after which roles that gather from it are to be looked at again."""
-    roles = [decode(record.document) for record in registry.store.list(CLUSTER_ROLES.store_prefix)]
     is_changed = False
+    gathered = await registry.work(True, partial(_gathered, registry.store.list(CLUSTER_ROLES.store_prefix)))
+    for name, rules in gathered:
+
+        def with_rules(old: Doc, rules: list[Doc] = rules) -> Doc:
+            return {**old, "rules": rules} if rules else {key: old[key] for key in old if key != "rules"}
+
+        with suppress(NotFound):
+            await registry.change(CLUSTER_ROLES, "", name, with_rules, _OPTIONS, is_large=True)
+        is_changed = True
+    return is_changed
+
+
+def _gathered(records: list[Record]) -> list[tuple[str, list[Doc]]]:
+    """The names of the ClusterRoles that should have other rules than they have, and those rules."""
+    roles = [decode(record.document) for record in records]
+    stale = []
     for role in roles:
         if "aggregationRule" not in role or "deletionTimestamp" in role["metadata"]:
             continue
         rules = aggregated_rules(role, roles)
-        if rules == role.get("rules", []):
-            continue
-
-        def gathered(old: Doc, rules: list[Doc] = rules) -> Doc:
-            return {**old, "rules": rules} if rules else {key: old[key] for key in old if key != "rules"}
-
-        with suppress(NotFound):
-            await registry.change(CLUSTER_ROLES, "", role["metadata"]["name"], gathered, _OPTIONS)
-        role["rules"] = rules
-        is_changed = True
-    return is_changed
+        if rules != role.get("rules", []):
+            role["rules"] = rules  # from which others gather in turn
+            stale.append((role["metadata"]["name"], rules))
+    return stale
 
 
 @asynccontextmanager

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from tonnage.apiserver.authorization.mode_names import ALWAYS_ALLOW, MODES
 from tonnage.apiserver.authorization.rbac import RbacAuthorizer
+from tonnage.apiserver.event_loop.workers import on_loop
 from tonnage.apiserver.registry import Guard
-from tonnage.documents.access.attributes import AllowAll, Authorizer
+from tonnage.documents.access.attributes import AllowAll, Attributes, Authorizer, Decision
+from tonnage.documents.access.bindings import RoleRef
 from tonnage.documents.access.escalation import refuse_escalation
+from tonnage.documents.access.policy import Sheet
+from tonnage.documents.access.rules import RuleIndex
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
@@ -33,13 +37,29 @@ def authorizer_of(mode: str, store: Store) -> Authorizer:
 
 
 def guard_of(authorizer: Authorizer) -> Guard | None:
-    """What looks at writes of roles and bindings; nothing where everybody may do everything."""
+    """What looks at writes of roles and bindings, in a thread; nothing where everybody may do everything."""
     if not isinstance(authorizer, RbacAuthorizer):
         return None
 
+    rights = _RightsOnLoop(authorizer)
+
     def guard(resource: Resource, namespace: str, name: str, new: Doc, old: Doc | None, user: User) -> None:
-        refuse_escalation(
-            resource, namespace, name, new, old, user=user, authorizer=authorizer, resolver=authorizer.policy
-        )
+        refuse_escalation(resource, namespace, name, new, old, user=user, authorizer=rights, resolver=rights)
 
     return guard
+
+
+class _RightsOnLoop:
+    """Roles and bindings, read where they change: a thread that judges by them asks the loop for each part."""
+
+    def __init__(self, authorizer: RbacAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    def authorize(self, attributes: Attributes) -> Decision:
+        return on_loop(lambda: self._authorizer.authorize(attributes))
+
+    def sheet(self, user: User, namespace: str) -> Sheet:
+        return on_loop(lambda: self._authorizer.policy.sheet(user, namespace))
+
+    def rules_of(self, role: RoleRef, namespace: str) -> RuleIndex:
+        return on_loop(lambda: self._authorizer.policy.rules_of(role, namespace))

@@ -6,6 +6,7 @@ from functools import partial
 
 from tonnage.apiserver import bodies, request_errors, responses
 from tonnage.apiserver.authorization.rbac import RbacAuthorizer
+from tonnage.apiserver.event_loop.workers import on_loop
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
@@ -40,21 +41,27 @@ async def review(registry: Registry, call: Call) -> Response:
     options = write_options("create", call.query, call.headers.get("User-Agent", ""))
     content_type, resource = call.headers.get("Content-Type", ""), call.resource
     read = partial(bodies.read_object, call.body, content_type, resource, options.field_validation, call.warnings)
-    doc: Doc = await registry.work(bodies.is_large(call.body, content_type), read)
-    if resource is RULES_REVIEWS:
-        return responses.of_document(call, _rules(registry, doc, call.user), 201)
-    meta = doc.setdefault("metadata", {})
-    if resource.namespaced:
-        if meta.setdefault("namespace", call.namespace) != call.namespace:
-            raise request_errors.wrong_namespace()
-    else:
-        meta.pop("namespace", None)
-    track_managed_fields(resource, old=None, new=doc, manager=options.manager, now=registry.now())
-    if errors := _VALIDATE[resource](doc):
-        raise invalid_object(resource.group, "", "", errors)  # upstream does not know the kind at that point
-    user = call.user if resource is ACCESS_REVIEWS else subject_of_review(doc["spec"])
-    decision = registry.authorizer.authorize(attributes_of_review(user, doc["spec"]))
-    return responses.of_document(call, {**doc, "status": status_of(decision, doc["spec"])}, 201)
+    is_large = bodies.is_large(call.body, content_type)
+
+    def answer() -> Response:
+        doc: Doc = read()
+        if resource is RULES_REVIEWS:
+            return responses.of_document(call, _rules(registry, doc, call.user), 201)
+        meta = doc.setdefault("metadata", {})
+        if resource.namespaced:
+            if meta.setdefault("namespace", call.namespace) != call.namespace:
+                raise request_errors.wrong_namespace()
+        else:
+            meta.pop("namespace", None)
+        track_managed_fields(resource, old=None, new=doc, manager=options.manager, now=registry.now())
+        if errors := _VALIDATE[resource](doc):
+            raise invalid_object(resource.group, "", "", errors)  # upstream does not know the kind at that point
+        user = call.user if resource is ACCESS_REVIEWS else subject_of_review(doc["spec"])
+        decision = on_loop(partial(registry.authorizer.authorize, attributes_of_review(user, doc["spec"])))
+        return responses.of_document(call, {**doc, "status": status_of(decision, doc["spec"])}, 201)
+
+    # What one may may be a great deal, whatever was sent.
+    return await registry.work(is_large or resource is RULES_REVIEWS, answer)
 
 
 def _rules(registry: Registry, doc: Doc, user: User) -> Doc:
@@ -62,8 +69,8 @@ def _rules(registry: Registry, doc: Doc, user: User) -> Doc:
     if not namespace:
         raise BadRequest("no namespace on request")
     if isinstance(registry.authorizer, RbacAuthorizer):
-        sheet = registry.authorizer.policy.sheet(user, namespace)
-        status = rules_status(sheet.rules, aggregated(map(str, sheet.missing)))
+        sheet = on_loop(partial(registry.authorizer.policy.sheet, user, namespace))
+        status = rules_status(sheet.rules, aggregated(sheet.missing))
     else:
         status = rules_status(_EVERYTHING)
     head = {"kind": RULES_REVIEWS.kind, "apiVersion": RULES_REVIEWS.api_version, "metadata": {}, "spec": {}}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
 from tonnage.objects.document import Doc
-from tonnage.objects.selectors import InvalidSelector, LabelSelector
+from tonnage.objects.selectors import InvalidSelector, LabelSelector, selects
+
+_in_order = msgspec.json.Encoder(order="deterministic")
 
 
 def aggregated_rules(role: Doc, others: Iterable[Doc]) -> list[Doc]:
@@ -16,18 +18,21 @@ def aggregated_rules(role: Doc, others: Iterable[Doc]) -> list[Doc]:
     Mirrors ClusterRoleAggregationController.syncClusterRole.
     """
     by_name = sorted(others, key=lambda other: str(other["metadata"]["name"]))
-    rules: list[Doc] = []
-    for selector in role.get("aggregationRule", {}).get("clusterRoleSelectors", ()):
-        for other in by_name:
+    rules: dict[bytes, Doc] = {}
+    for selector in map(_selector, role.get("aggregationRule", {}).get("clusterRoleSelectors", ())):
+        for other in by_name if selector is not None else ():
             if other["metadata"]["name"] == role["metadata"]["name"]:
                 continue
-            if _matches(selector, other["metadata"].get("labels", {})):
-                rules += [rule for rule in other.get("rules") or () if rule not in rules]
-    return rules
+            if selects(selector, other["metadata"].get("labels", {})):
+                for rule in other.get("rules") or ():
+                    rules.setdefault(_in_order.encode(rule), rule)
+    return list(rules.values())
 
 
-def _matches(selector: Doc, labels: Mapping[str, str]) -> bool:
+def _selector(doc: Doc) -> LabelSelector | None:
+    selector = msgspec.convert(doc, LabelSelector)
     try:
-        return msgspec.convert(selector, LabelSelector).matches(labels)
+        selector.matches({})
     except InvalidSelector:
-        return False  # stored before its values were checked
+        return None  # stored before its values were checked
+    return selector

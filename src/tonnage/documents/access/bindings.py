@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tonnage.documents.go_text import quoted
 from tonnage.objects.document import Doc
-from tonnage.objects.users import User, service_account_user
+from tonnage.objects.users import service_account_user
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,27 +14,28 @@ class Subject:
     """Whom a binding names: a group, or a user, which an account is too."""
 
     kind: str
+    name: str
+    """As reasons show it: that of an account is `name/namespace`."""
     user: str = ""
     group: str = ""
-    told: str = ""
-    """`Group "ops"`, `ServiceAccount "name/namespace"`."""
 
-    def is_for(self, user: User) -> bool:
-        return (bool(self.user) and self.user == user.name) or (bool(self.group) and self.group in user.groups)
+    def __str__(self) -> str:
+        """`Group "ops"`, `ServiceAccount "name/namespace"`."""
+        return f"{self.kind} {quoted(self.name)}"
 
 
 def subject_of(doc: Doc, namespace: str) -> Subject:
     """A subject of a binding in `namespace`, where accounts without one live; "" is that of a ClusterRoleBinding."""
     kind, name = doc.get("kind", ""), doc.get("name", "")
     if kind == "User":
-        return Subject(kind, user=name, told=f"{kind} {quoted(name)}")
+        return Subject(kind, name, user=name)
     if kind == "Group":
-        return Subject(kind, group=name, told=f"{kind} {quoted(name)}")
+        return Subject(kind, name, group=name)
     if kind == "ServiceAccount":
         home = doc.get("namespace") or namespace
         user = service_account_user(home, name).name if home else ""
-        return Subject(kind, user=user, told=f"{kind} {quoted(f'{name}/{home}')}")
-    return Subject(kind, told=f"{kind} {quoted(name)}")
+        return Subject(kind, f"{name}/{home}", user=user)
+    return Subject(kind, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,13 @@ class Binding:
     role: RoleRef
     subjects: tuple[Subject, ...]
 
-    def reason(self, subject: Subject) -> str:
-        """Why something is allowed."""
+    def reason(self, position: int) -> str:
+        """Why something is allowed to the subject that stands there."""
+        subject = self.subjects[position]
         kind, name = (
             ("RoleBinding", f"{self.name}/{self.namespace}") if self.namespace else ("ClusterRoleBinding", self.name)
         )
-        return f"RBAC: allowed by {kind} {quoted(name)} of {self.role.kind} {quoted(self.role.name)} to {subject.told}"
+        return f"RBAC: allowed by {kind} {quoted(name)} of {self.role.kind} {quoted(self.role.name)} to {subject}"
 
 
 def binding_of(doc: Doc) -> Binding:

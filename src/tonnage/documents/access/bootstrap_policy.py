@@ -13,8 +13,8 @@ from functools import cache
 from importlib.resources import files
 
 from tonnage.documents.access.aggregation import aggregated_rules
-from tonnage.documents.access.covering import uncovered
-from tonnage.documents.access.rules import document_of, rules_of
+from tonnage.documents.access.covering import single_rights, uncovered
+from tonnage.documents.access.rules import RuleIndex, document_of, rules_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.resources import RBAC
 
@@ -111,8 +111,8 @@ def reconciled(existing: Doc, expected: Doc) -> Doc | None:
         return doc if doc != existing else None
     is_gathered = "aggregationRule" in expected  # then its rules are not written here
     if not is_gathered and existing.get("rules") != expected.get("rules"):
-        rules = uncovered(rules_of(existing), rules_of(expected))
-        doc["rules"] = [*doc.get("rules", ()), *map(document_of, rules)]
+        missing = uncovered([RuleIndex(rules_of(existing))], rules_of(expected))
+        doc["rules"] = [*doc.get("rules", ()), *(document_of(right) for box in missing for right in single_rights(box))]
     _reconcile_aggregation(doc, expected)
     return doc if doc != existing else None
 

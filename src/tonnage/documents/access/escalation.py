@@ -14,18 +14,20 @@ from typing import Protocol
 from tonnage.documents import api_errors
 from tonnage.documents.access.attributes import Attributes, Authorizer
 from tonnage.documents.access.bindings import RoleRef, role_ref_of
-from tonnage.documents.access.covering import compacted, uncovered
-from tonnage.documents.access.policy import RoleMissing, Sheet
-from tonnage.documents.access.rules import Rule, Rules, rules_of
+from tonnage.documents.access.covering import TooManySteps, compacted, uncovered
+from tonnage.documents.access.policy import RoleMissing, Sheet, aggregated
+from tonnage.documents.access.rules import Rule, RuleIndex, rules_of
 from tonnage.documents.go_text import quoted, quoted_list
 from tonnage.errors import ApiError, BadRequest
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import RBAC, Resource
 from tonnage.objects.users import User
 
-_FULL_AUTHORITY: Rules = (Rule(("*",), ("*",), ("*",)), Rule(("*",), non_resource_urls=("*",)))
+_FULL_AUTHORITY = RuleIndex((Rule(("*",), ("*",), ("*",)), Rule(("*",), non_resource_urls=("*",))))
 _ROLES = frozenset({(RBAC, "roles"), (RBAC, "clusterroles")})
 _BINDINGS = frozenset({(RBAC, "rolebindings"), (RBAC, "clusterrolebindings")})
+_MAX_TOLD, _MAX_RULE_CHARS = 64, 512
+"""Rules that a refusal lists, and how much it shows of each. A role of 700 bytes may stand for a million."""
 _COLLECTED = ("ownerReferences", "finalizers", "managedFields")
 
 
@@ -34,7 +36,7 @@ class RuleResolver(Protocol):
 
     def sheet(self, user: User, namespace: str) -> Sheet: ...
 
-    def rules_of(self, role: RoleRef, namespace: str) -> Rules:
+    def rules_of(self, role: RoleRef, namespace: str) -> RuleIndex:
         """Raises RoleMissing."""
 
 
@@ -81,7 +83,7 @@ def _refuse_role(
     resource: Resource, namespace: str, new: Doc, old: Doc | None, user: User, resolver: RuleResolver
 ) -> None:
     name = new["metadata"].get("name", "")
-    if problem := _not_held(resource, rules_of(new), user, namespace, resolver):
+    if problem := _not_held(resource, RuleIndex(rules_of(new)), user, namespace, resolver):
         raise api_errors.forbidden(resource, name, problem)
     if (_gathers(new) or _gathers(old or {})) and _not_held(resource, _FULL_AUTHORITY, user, namespace, resolver):
         told = "must have cluster-admin privileges to use the aggregationRule"
@@ -92,20 +94,29 @@ def _gathers(role: Doc) -> bool:
     return bool(role.get("aggregationRule", {}).get("clusterRoleSelectors"))
 
 
-def _not_held(resource: Resource, wanted: Rules, user: User, namespace: str, resolver: RuleResolver) -> str:
+def _not_held(resource: Resource, wanted: RuleIndex, user: User, namespace: str, resolver: RuleResolver) -> str:
     """What a user would give away and does not have, told as upstream does; empty when there is no such thing."""
     sheet = resolver.sheet(user, namespace)
-    missing = uncovered(sheet.rules, wanted)
+    if wanted in sheet.roles:
+        return ""
+    who = f"user {quoted(user.name)} (groups={quoted_list(user.groups)})"
+    try:
+        missing = uncovered(sheet.roles, wanted.rules)
+    except TooManySteps:
+        return f"{who} is attempting to grant RBAC permissions in more rules than can be compared with those held"
     if not missing:
         return ""
-    rights = "\n".join(sorted({str(rule) for rule in compacted(missing)}))
-    who = f"user {quoted(user.name)} (groups={quoted_list(user.groups)})"
+    rules, more = compacted(missing, _MAX_TOLD)
+    rights = "\n".join(sorted(_shortened(str(rule), _MAX_RULE_CHARS) for rule in rules))
     told = f"{who} is attempting to grant RBAC permissions not currently held:\n{rights}"
-    errors = list(dict.fromkeys(_missing(resource, each).message for each in sheet.missing))
-    if errors:
-        aggregated = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-        told += f"; resolution errors: [{aggregated}]"
-    return told
+    if more:
+        told += f"\nand {more} more"
+    errors = aggregated(sheet.missing, lambda error: _missing(resource, error).message)
+    return f"{told}; resolution errors: [{errors}]" if errors else told
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _missing(resource: Resource, error: RoleMissing) -> ApiError:

@@ -59,7 +59,7 @@ def wanted_user(headers: Sequence[tuple[str, str]]) -> User | None:
     """Whom the headers name, as they name him; None when they name nobody. Raises BadRequest for half a user."""
     name = uid = ""
     groups: list[str] = []
-    extra: dict[str, tuple[str, ...]] = {}
+    extra: dict[str, list[str]] = {}
     for header, value in headers:
         header = header.lower()
         if not header.startswith(_PREFIX):
@@ -72,12 +72,12 @@ def wanted_user(headers: Sequence[tuple[str, str]]) -> User | None:
         elif header == _GROUP:
             groups.append(value)
         elif header.startswith(_EXTRA):
-            key = _unescaped(header.removeprefix(_EXTRA))
-            extra[key] = (*extra.get(key, ()), value)
+            extra.setdefault(_unescaped(header.removeprefix(_EXTRA)), []).append(value)
+    wanted = User(name, uid, tuple(groups), {key: tuple(values) for key, values in extra.items()})
     if name:
-        return User(name, uid, tuple(groups), extra)
+        return wanted
     if uid or groups or extra:
-        raise BadRequest(f"requested {_go_user(User('', uid, tuple(groups), extra))} without impersonating a user name")
+        raise BadRequest(f"requested {_go_user(wanted)} without impersonating a user name")
     return None
 
 

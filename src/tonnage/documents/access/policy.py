@@ -1,109 +1,119 @@
 """Every role and binding of a cluster, indexed so that a request costs two lookups and a test of names.
 
-    user, namespace ──► sheet: the rules that apply, in order ──► by verb, group, resource: the grants among them
+    user, namespace ──► sheet: the roles that apply, in order ──► by verb, group, resource: the grants among them
 
 A binding is found by whom it names, never by going through all. What follows for a user in a namespace is a sheet,
-worked out when it is first asked for and kept until any role or binding changes; a change is in force with the call
-that makes it. Namespaces without a binding of their own share the sheet of the cluster's scope: namespaces come and
-go, and nothing is kept of those that went. The order in which rules are looked at is upstream's, ClusterRoleBindings
-first, and by name, so that reasons do not change from one request to the next.
+worked out when it is first asked for and kept until a role or binding of that namespace, or of the cluster, changes; a
+change is in force with the call that makes it. Namespaces without a binding of their own share the sheet of the
+cluster's scope: namespaces come and go, and nothing is kept of those that went. The order in which rules are looked at
+is upstream's, ClusterRoleBindings first, and by name, so that reasons do not change from one request to the next.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from tonnage.documents.access.attributes import Attributes, Decision
 from tonnage.documents.access.bindings import Binding, RoleRef, binding_of
-from tonnage.documents.access.rules import Rule, Rules, rules_of
+from tonnage.documents.access.rules import Rule, RuleIndex, rules_of
 from tonnage.documents.go_text import quoted
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import RBAC
 from tonnage.objects.users import User
 
-MAX_SHEETS, MAX_ANSWERS = 2_048, 2_048
+MAX_SHEETS, MAX_ANSWERS = 2_048, 256
 """Reviews can ask about users and resources that nobody ever heard of: beyond so many, what is kept is forgotten."""
+_MAX_KEY_CHARS: Final = 4_096
+"""Longer names of users, groups and paths, of which a review may be full, are answered and not remembered."""
+_MAX_KEPT_ROLES: Final = 200_000
+"""In all sheets together: a namespace's owner may bind thousands of roles to everybody."""
+_MAX_TOLD: Final = 16
+"""Roles that are not there which one answer names. Anybody may bind thousands that never were."""
 
-_Grants = tuple[tuple[frozenset[str], Decision], ...]
-"""(the names it is limited to, none for no limit; the answer), in order."""
+_Answer = tuple[tuple[RuleIndex | None, Decision], ...]
+"""In order: the answer, and the rules that have to be asked for the object's name first, if any."""
 
 
 class RoleMissing(Exception):
     """A binding names a role that is not there."""
 
     def __init__(self, role: RoleRef) -> None:
+        super().__init__(role)
         self.role = role
-        if role.kind in ("Role", "ClusterRole"):
-            super().__init__(f"{role.kind.lower()}.{RBAC} {quoted(role.name)} not found")
-        else:
-            super().__init__(f"unsupported role reference kind: {quoted(role.kind)}")
+
+    def __str__(self) -> str:
+        if self.role.kind in ("Role", "ClusterRole"):
+            return f"{self.role.kind.lower()}.{RBAC} {quoted(self.role.name)} not found"
+        return f"unsupported role reference kind: {quoted(self.role.kind)}"
 
 
 class Sheet:
     """What one user may do in one namespace, or with an empty one at the cluster's scope."""
 
-    __slots__ = ("_answers", "_rules", "denied", "missing")
+    __slots__ = ("_answers", "_bindings", "denied", "missing", "roles")
 
-    def __init__(self, rules: list[tuple[Rule, str]], missing: list[RoleMissing]) -> None:
-        self._rules = rules
+    def __init__(self, roles: Mapping[RuleIndex, tuple[Binding, int]], missing: list[RoleMissing]) -> None:
+        """`roles`: the rules that apply, in order, each with its binding and which of its subjects the user is."""
+        self.roles = list(roles)
+        self._bindings = list(roles.values())
         self.missing = missing
-        self._answers: dict[tuple[str, ...], _Grants] = {}
-        self.denied = Decision(False, f"RBAC: {told}" if (told := aggregated(map(str, missing))) else "")
+        self._answers: dict[tuple[str, ...], _Answer] = {}
+        self.denied = Decision(False, f"RBAC: {told}" if (told := aggregated(missing)) else "")
 
     @property
-    def rules(self) -> list[Rule]:
-        return [rule for rule, _ in self._rules]
+    def rules(self) -> Iterator[Rule]:
+        return (rule for rules in self.roles for rule in rules.rules)
 
     def decide(self, attributes: Attributes) -> Decision:
-        about: tuple[str, ...]
-        if attributes.is_resource_request:
-            about = (attributes.verb, attributes.group, attributes.resource, attributes.subresource)
-        else:
-            about = (attributes.verb, attributes.path)
-        grants = self._answers.get(about)
-        if grants is None:
-            if len(self._answers) >= MAX_ANSWERS:
-                self._answers.clear()
-            grants = self._answers[about] = tuple(self._grants(about))
-        for names, decision in grants:
-            if not names or attributes.name in names:
+        verb, group, resource = attributes.verb, attributes.group, attributes.resource_path
+        about = (verb, group, resource) if attributes.is_resource_request else (verb, attributes.path)
+        answer = self._answers.get(about)
+        if answer is None:
+            answer = tuple(self._answer(about))
+            if len(answer) + sum(map(len, about)) <= _MAX_KEY_CHARS:
+                if len(self._answers) >= MAX_ANSWERS:
+                    self._answers.clear()
+                self._answers[about] = answer
+        for rules, decision in answer:
+            if rules is None or rules.allows(verb, group, resource, attributes.name):
                 return decision
         return self.denied
 
-    def _grants(self, about: tuple[str, ...]) -> Iterator[tuple[frozenset[str], Decision]]:
-        """The rules about a resource or a path, up to the first that no name limits."""
-        for rule, reason in self._rules:
-            if len(about) == 2:
-                if rule.allows_path(*about):
-                    yield frozenset(), Decision(True, reason)
-                    return
-            elif rule.allows_resource(*about):
-                yield frozenset(rule.resource_names), Decision(True, reason)
-                if not rule.resource_names:
-                    return
+    def _answer(self, about: tuple[str, ...]) -> Iterator[tuple[RuleIndex | None, Decision]]:
+        """The roles that say something about a resource or a path, up to the first that no name limits."""
+        for rules, (binding, position) in zip(self.roles, self._bindings, strict=True):
+            if rules.allows_path(*about) if len(about) == 2 else rules.allows(*about):
+                yield None, Decision(True, binding.reason(position))
+                return
+            if len(about) == 3 and rules.allows_some(*about):
+                yield rules, Decision(True, binding.reason(position))
 
 
 class Policy:
     """The roles and bindings there are now."""
 
     def __init__(self) -> None:
-        self._roles: dict[tuple[str, str], Rules] = {}  # (namespace, name); that of a ClusterRole is ""
+        self._roles: dict[tuple[str, str], RuleIndex] = {}  # (namespace, name); that of a ClusterRole is ""
         self._bindings: dict[tuple[str, str], Binding] = {}
-        self._by_subject: dict[tuple[str, str, str], set[str]] = {}  # (namespace, user, group) -> names of bindings
+        # (namespace, user, group) -> name of a binding -> which of its subjects that is, the first of several
+        self._by_subject: dict[tuple[str, str, str], dict[str, int]] = {}
         self._bindings_in: Counter[str] = Counter()  # by namespace; none that has none
         self._sheets: dict[tuple[str, tuple[str, ...], str], Sheet] = {}
+        self._kept_roles = 0
 
     # -- what changes -------------------------------------------------------------------------------------------------
 
     def put_role(self, doc: Doc) -> None:
         """A Role or a ClusterRole, new or changed."""
-        self._roles[_key(doc)] = rules_of(doc)
-        self._sheets.clear()
+        key = _key(doc)
+        self._roles[key] = RuleIndex(rules_of(doc))
+        self._forget(key[0])
 
     def drop_role(self, namespace: str, name: str) -> None:
         self._roles.pop((namespace, name), None)
-        self._sheets.clear()
+        self._forget(namespace)
 
     def put_binding(self, doc: Doc) -> None:
         """A RoleBinding or a ClusterRoleBinding, new or changed."""
@@ -111,11 +121,12 @@ class Policy:
         self.drop_binding(binding.namespace, binding.name)
         self._bindings[binding.namespace, binding.name] = binding
         self._bindings_in[binding.namespace] += 1
-        for key in _subject_keys(binding):
-            self._by_subject.setdefault(key, set()).add(binding.name)
+        for position, key in enumerate(_subject_keys(binding)):
+            if key[1] or key[2]:  # else it names nobody
+                self._by_subject.setdefault(key, {}).setdefault(binding.name, position)
 
     def drop_binding(self, namespace: str, name: str) -> None:
-        self._sheets.clear()
+        self._forget(namespace)
         binding = self._bindings.pop((namespace, name), None)
         if binding is None:
             return
@@ -123,10 +134,15 @@ class Policy:
         if not self._bindings_in[namespace]:
             del self._bindings_in[namespace]
         for key in _subject_keys(binding):
-            named = self._by_subject[key]
-            named.discard(name)
-            if not named:
-                del self._by_subject[key]
+            if named := self._by_subject.get(key):
+                named.pop(name, None)
+                if not named:
+                    del self._by_subject[key]
+
+    def _forget(self, namespace: str) -> None:
+        """What follows from roles and bindings of one namespace, or of the cluster, is to be worked out anew."""
+        self._sheets = {key: sheet for key, sheet in self._sheets.items() if namespace and key[2] != namespace}
+        self._kept_roles = sum(len(sheet.roles) for sheet in self._sheets.values())
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -139,12 +155,15 @@ class Policy:
         key = (user.name, user.groups, scope)
         sheet = self._sheets.get(key)
         if sheet is None:
-            if len(self._sheets) >= MAX_SHEETS:
-                self._sheets.clear()
-            sheet = self._sheets[key] = self._worked_out(user, scope)
+            sheet = self._worked_out(user, scope)
+            if len(user.name) + len(user.groups) + sum(map(len, user.groups)) <= _MAX_KEY_CHARS:
+                if len(self._sheets) >= MAX_SHEETS or self._kept_roles > _MAX_KEPT_ROLES:
+                    self._forget("")
+                self._sheets[key] = sheet
+                self._kept_roles += len(sheet.roles)
         return sheet
 
-    def rules_of(self, role: RoleRef, namespace: str) -> Rules:
+    def rules_of(self, role: RoleRef, namespace: str) -> RuleIndex:
         """The rules of the role that a binding in `namespace` names. Raises RoleMissing."""
         home = {"Role": namespace, "ClusterRole": ""}.get(role.kind)
         rules = self._roles.get((home, role.name)) if home is not None else None
@@ -153,33 +172,39 @@ class Policy:
         return rules
 
     def _worked_out(self, user: User, namespace: str) -> Sheet:
-        rules: list[tuple[Rule, str]] = []
-        missing: list[RoleMissing] = []
+        roles: dict[RuleIndex, tuple[Binding, int]] = {}
+        missing: dict[RoleRef, RoleMissing] = {}
         for scope in ("", namespace) if namespace else ("",):
-            for binding in self._bindings_of(user, scope):
-                reason = binding.reason(next(subject for subject in binding.subjects if subject.is_for(user)))
+            for name, position in sorted(self._bindings_of(user, scope).items()):
+                binding = self._bindings[scope, name]
                 try:
-                    rules += [(rule, reason) for rule in self.rules_of(binding.role, scope)]
+                    roles.setdefault(self.rules_of(binding.role, scope), (binding, position))
                 except RoleMissing as exc:
-                    missing.append(exc)
-        return Sheet(rules, missing)
+                    missing.setdefault(exc.role, exc)
+        return Sheet(roles, list(missing.values()))
 
-    def _bindings_of(self, user: User, scope: str) -> list[Binding]:
-        keys = [(scope, user.name, ""), *((scope, "", group) for group in user.groups)]
-        names = {name for key in keys for name in self._by_subject.get(key, ())}
-        return [self._bindings[scope, name] for name in sorted(names)]
+    def _bindings_of(self, user: User, scope: str) -> dict[str, int]:
+        """The bindings that name a user, by name, and the first of their subjects that does."""
+        first: dict[str, int] = {}
+        keys = ((scope, "", group) for group in dict.fromkeys(user.groups))
+        for key in ((scope, user.name, ""), *keys):
+            for name, position in self._by_subject.get(key, {}).items():
+                first[name] = min(position, first.get(name, position))
+        return first
 
 
 def _key(doc: Doc) -> tuple[str, str]:
     return doc["metadata"].get("namespace", ""), doc["metadata"]["name"]
 
 
-def _subject_keys(binding: Binding) -> set[tuple[str, str, str]]:
-    named = (subject for subject in binding.subjects if subject.user or subject.group)
-    return {(binding.namespace, subject.user, subject.group) for subject in named}
+def _subject_keys(binding: Binding) -> Iterator[tuple[str, str, str]]:
+    """Of every subject, in order."""
+    return ((binding.namespace, subject.user, subject.group) for subject in binding.subjects)
 
 
-def aggregated(errors: Iterator[str]) -> str:
-    """Several sentences as one, each once: `a`, `[a, b]`."""
-    told = list(dict.fromkeys(errors))
+def aggregated(errors: Sequence[RoleMissing], text: Callable[[RoleMissing], str] = str) -> str:
+    """Several errors as one, each text once: `a`, `[a, b]`. Of many the first are told, and the rest counted."""
+    told = list(dict.fromkeys(map(text, errors[:_MAX_TOLD])))
+    if len(errors) > _MAX_TOLD:
+        told.append(f"and {len(errors) - _MAX_TOLD} more")
     return told[0] if len(told) == 1 else f"[{', '.join(told)}]" if told else ""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import astuple
+
 from tonnage.documents.access.attributes import Attributes, Decision
 from tonnage.documents.access.rules import Rule
 from tonnage.documents.validation.internal_form import internal
@@ -19,6 +21,8 @@ from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelSelec
 from tonnage.objects.users import User
 
 _RESOURCE = "spec.resourceAttributes"
+MAX_ANSWERED_CHARS = 1_500_000
+"""Of the rules that one answer lists: a user may be bound to many roles, and each may be as large as an object."""
 _NEEDS_VALUES, _NEEDS_NONE = ("In", "NotIn"), ("Exists", "DoesNotExist")
 
 
@@ -197,9 +201,15 @@ def status_of(decision: Decision, spec: Doc) -> Doc:
 
 
 def rules_status(rules: Iterable[Rule], error: str = "") -> Doc:
-    """A SubjectRulesReviewStatus."""
+    """A SubjectRulesReviewStatus; it says so when there are more rules than one answer can hold."""
     resource_rules, other_rules = [], []
+    chars, is_incomplete = 0, False
     for rule in rules:
+        size = sum(len(value) + 4 for side in astuple(rule) for value in side)
+        if chars + size > MAX_ANSWERED_CHARS:
+            is_incomplete = True
+            continue
+        chars += size
         if rule.resources:
             shown: Doc = {
                 "verbs": list(rule.verbs),
@@ -209,5 +219,5 @@ def rules_status(rules: Iterable[Rule], error: str = "") -> Doc:
             resource_rules.append(shown | ({"resourceNames": list(rule.resource_names)} if rule.resource_names else {}))
         if rule.non_resource_urls:
             other_rules.append({"verbs": list(rule.verbs), "nonResourceURLs": list(rule.non_resource_urls)})
-    status: Doc = {"resourceRules": resource_rules, "nonResourceRules": other_rules, "incomplete": False}
+    status: Doc = {"resourceRules": resource_rules, "nonResourceRules": other_rules, "incomplete": is_incomplete}
     return status | ({"evaluationError": error} if error else {})
