@@ -70,7 +70,9 @@ class Kubelet:
         paths = MountPaths(settings.folder(name))
         self.mounter = Mounter(name, paths, self.drivers, secrets=self._secret, before_call=context.delay_or_stop)
         expander = Expander(context, paths, self.drivers, secrets=self._secret)
-        self.worker = PodWorker(context, self.mounter, self.limits, expander)
+        self.worker = PodWorker(
+            context, self.mounter, self.limits, expander, enqueue=lambda uid: self.pod_queue.add(uid)
+        )
         self.pod_queue = Reconciler(
             f"pods of {name}",
             self._reconcile,
@@ -136,8 +138,11 @@ class Kubelet:
             await within(self._clock, _COMPLETE_S, self.registration.is_complete.wait())
 
     async def _work(self) -> None:
-        # Not before the sockets were polled: mounts from before a restart would find their driver missing.
+        # Not before the sockets were polled: mounts from before a restart would find their driver missing. Nor before
+        # the Node says what there is: pods are admitted by it.
         await self.has_polled.wait()
+        await self.registration.is_registered.wait()
+        self.worker.admission.restore()
         await self.pod_queue.run()
 
     async def _register(self, name: str) -> float | None:

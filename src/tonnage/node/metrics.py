@@ -13,9 +13,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tonnage.client.metrics.workqueues import WorkQueueMetrics
 from tonnage.csi.metrics import kubelet_calls
+from tonnage.scheduling.cluster.amounts import NATIVE, PODS
 
 Trigger = Literal["periodic", "exhausted"]
 
+_OUT_OF = "OutOf"
 _UPDATE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
@@ -76,4 +78,6 @@ class NodeMetrics:
         self._errors.labels(driver, trigger).inc()
 
     def rejected(self, reason: str) -> None:
-        self._rejections.labels(reason).inc()
+        """Resources have names without number: upstream counts those that are not its own under one label, too."""
+        is_of_others = reason.startswith(_OUT_OF) and reason.removeprefix(_OUT_OF) not in (*NATIVE, PODS)
+        self._rejections.labels(f"{_OUT_OF}ExtendedResources" if is_of_others else reason).inc()

@@ -1,7 +1,8 @@
 """A node's own objects, as its kubelet writes them: Node, what changes in it, and the Lease that shows it lives.
 
 The Node belongs to many: people cordon, label and taint it, controllers too. A kubelet writes what is its own (its
-standard labels, capacity, conditions, volumesInUse) and never the rest.
+standard labels, capacity, conditions, volumesInUse) and never the rest. Resources that others put into the capacity
+stay, and become allocatable.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from tonnage.objects.core_v1.topology_labels import HOSTNAME
 from tonnage.objects.document import Doc
 from tonnage.objects.templates.owner_references import owner_ref
 from tonnage.quantity import Quantity
+from tonnage.scheduling.cluster.amounts import is_extended
+
+_ZERO: Final = Quantity.from_int(0)
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
 NODE_ID_ANNOTATION: Final = "csi.volume.kubernetes.io/nodeid"
@@ -64,16 +68,31 @@ def missing_labels(node: Node) -> dict[str, str]:
 def status_patch(node: Node, settings: NodeSettings, *, now: datetime) -> Doc | None:
     """What the node's status lacks, as a strategic patch; None while it says what it should, recently enough."""
     machine = _machine(node.name, settings)
-    is_same = all(
-        dict(shown) == {key: Quantity.of(value) for key, value in settings.capacity.items()}
-        for shown in (node.status.capacity, node.status.allocatable)
-    )
+    capacity = {**node.status.capacity, **_quantities(settings.capacity)}
+    allocatable = allocatable_of(capacity)
+    gone = [name for name in node.status.allocatable if name not in capacity and is_extended(name)]
+    is_same = dict(node.status.capacity) == capacity and not gone
+    is_same &= {**node.status.allocatable, **allocatable} == dict(node.status.allocatable)
+    machine["allocatable"] = {**_texts(allocatable), **dict.fromkeys(gone)}
     is_same &= [each.address for each in node.status.addresses] == [each["address"] for each in machine["addresses"]]
     is_same &= node.status.node_info.kubelet_version == KUBELET_VERSION
     shown = {each.type: each for each in node.status.conditions}
     if is_same and all(_is_told(shown.get(row[0]), row, now, settings.status_report_s) for row in _CONDITIONS):
         return None
     return {"metadata": {"uid": node.uid}, "status": {**machine, "conditions": _conditions(shown.values(), now=now)}}
+
+
+def allocatable_of(capacity: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """What pods may ask for: all of the capacity, huge pages taken off the memory, and never less than nothing.
+
+    Nothing is kept back for the system, as nothing runs here. Mirrors MachineInfo of pkg/kubelet/nodestatus: resources
+    that somebody else put into the capacity are handed on, as those of a device plugin would be.
+    """
+    left = {name: max(quantity, _ZERO) for name, quantity in capacity.items()}
+    for name, pages in capacity.items():
+        if name.startswith("hugepages-") and "memory" in left:
+            left["memory"] = max(left["memory"] - pages, _ZERO)
+    return left
 
 
 def require_no_collision(labels: Mapping[str, str], topology: Mapping[str, str]) -> None:
@@ -124,10 +143,18 @@ def renewal(name: str, settings: NodeSettings, *, now: datetime) -> Doc:
     }
 
 
+def _quantities(texts: Mapping[str, str]) -> dict[str, Quantity]:
+    return {name: Quantity.of(text) for name, text in texts.items()}
+
+
+def _texts(quantities: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(quantity) for name, quantity in quantities.items()}
+
+
 def _machine(name: str, settings: NodeSettings) -> Doc:
     return {
         "capacity": dict(settings.capacity),
-        "allocatable": dict(settings.capacity),
+        "allocatable": _texts(allocatable_of(_quantities(settings.capacity))),
         "addresses": [
             {"type": "InternalIP", "address": settings.node_ip},
             {"type": "Hostname", "address": name},

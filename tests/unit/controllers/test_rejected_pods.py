@@ -23,11 +23,12 @@ class Rig:
         self.rejected = RejectedPods(self.clock)
         self.pods: list[Pod] = []
         self.made = 0
+        self.why = {"reason": "VolumeAttachmentLimitExceeded"}
 
     def make(self, node: str = "node-1", *, age_s: float = 0.0, running: bool = False) -> Pod:
         self.made += 1
         created = rfc3339(self.clock.now() - timedelta(seconds=age_s))
-        status = {"phase": "Running"} if running else {"phase": "Failed", "reason": "VolumeAttachmentLimitExceeded"}
+        status = {"phase": "Running"} if running else {"phase": "Failed", **self.why}
         name = f"web-{self.made}"
         made = pod(name, on=node, status=status, metadata={"uid": f"uid-{name}", "creationTimestamp": created})
         self.pods.append(made)
@@ -144,3 +145,12 @@ def test_an_owner_that_is_gone_is_forgotten() -> None:
     rig.observe()
     rig.rejected.forget(OWNER)
     assert rig.rejected.held_back(OWNER) == set() and rig.rejected.to_delete(OWNER, rig.pods) == []
+
+
+def test_whatever_a_kubelet_rejects_a_pod_for_counts_and_pods_that_ran_do_not() -> None:
+    rig = Rig()
+    rig.why = {"reason": "OutOfcpu", "message": "Pod was rejected: Node didn't have enough resource: cpu"}
+    assert [rig.reject() for _ in range(4)] == [0, 1, 2, 4]
+    rig = Rig()
+    rig.why = {"reason": "Preempting", "message": "Preempted in order to admit critical pod"}
+    assert [rig.reject() for _ in range(4)] == [0, 0, 0, 0]

@@ -112,6 +112,43 @@ def test_a_lease_is_held_by_its_node_and_goes_with_it():
     }
 
 
+def repeated(node: Node, settings: NodeSettings = SETTINGS) -> Node:
+    """The node after its next status update, which then has nothing more to say."""
+    patch = status_patch(node, settings, now=NOW)
+    assert patch is not None
+    written = with_status(node, patch["status"])
+    assert status_patch(written, settings, now=NOW) is None
+    return written
+
+
+def test_a_resource_that_somebody_put_into_the_capacity_becomes_allocatable_and_stays():
+    node = repeated(with_status(registered(), {"capacity": {"example.com/gpu": "1000"}}))
+    assert str(node.status.allocatable["example.com/gpu"]) == "1k"
+    assert node.status.allocatable == node.status.capacity
+    later = status_patch(node, SETTINGS, now=NOW + timedelta(hours=1))
+    assert later is not None
+    assert with_status(node, later["status"]).status.allocatable == node.status.allocatable
+
+
+def test_an_extended_resource_that_left_the_capacity_leaves_allocatable():
+    node = repeated(with_status(registered(), {"capacity": {"example.com/gpu": "2"}}))
+    node = repeated(with_status(node, {"capacity": {"example.com/gpu": None}}))
+    assert "example.com/gpu" not in node.status.allocatable
+
+
+def test_what_somebody_wrote_over_the_nodes_own_figures_is_set_right():
+    node = with_status(registered(), {"capacity": {"cpu": "1000"}, "allocatable": {"cpu": "1000", "pods": "1"}})
+    assert repeated(node).status.allocatable == registered().status.allocatable
+
+
+def test_huge_pages_are_taken_off_the_memory_and_nothing_is_negative():
+    node = repeated(with_status(registered(), {"capacity": {"hugepages-2Mi": "2Gi", "example.com/gpu": "-1"}}))
+    amounts = {name: str(node.status.allocatable[name]) for name in ("memory", "hugepages-2Mi", "example.com/gpu")}
+    assert amounts == {"memory": "30Gi", "hugepages-2Mi": "2Gi", "example.com/gpu": "0"}
+    node = repeated(with_status(node, {"capacity": {"hugepages-1Gi": "64Gi"}}))
+    assert str(node.status.allocatable["memory"]) == "0"
+
+
 def test_what_is_in_use_is_written_whole_and_in_order():
     assert in_use_patch({"b", "a"}) == {"status": {"volumesInUse": ["a", "b"]}}
     assert in_use_patch(()) == {"status": {"volumesInUse": None}}

@@ -18,12 +18,13 @@ from tonnage.clock import rfc3339
 from tonnage.node.pods.readiness import has_passed, kept_running, readiness_delay_s, startup_delay_s, unready
 from tonnage.objects.core_v1 import Container, Pod
 from tonnage.objects.document import Doc
+from tonnage.objects.templates.rejected_pods import REJECTED
+from tonnage.scheduling.cluster.kubelet_admission import PREEMPTED, PREEMPTING
 
 Step = Literal["creating", "running", "terminated"]
 
 OURS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 """The conditions that a kubelet owns."""
-REJECTED: Final = "Pod was rejected: "
 
 
 def came_at(pod: Pod, *, now: datetime) -> datetime:
@@ -117,6 +118,22 @@ def rejected_patch(pod: Pod, *, reason: str, message: str) -> Doc:
             "hostIPs": None,
         },
     }
+
+
+def preempted_patch(pod: Pod, *, now: datetime) -> Doc:
+    """Its containers were killed, and it is Failed: a critical pod needs the room."""
+    patch = ended_patch(pod, exit_code=137, now=now)
+    target = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "TerminationByKubelet",
+        "message": "Pod was preempted by Kubelet to accommodate a critical pod.",
+        "lastTransitionTime": rfc3339(now),
+        "observedGeneration": pod.metadata.generation,
+    }
+    patch["status"] |= {"reason": PREEMPTING, "message": PREEMPTED}
+    patch["status"]["conditions"].append(target)
+    return patch
 
 
 def pod_ip(uid: str, taken: Collection[str]) -> str:

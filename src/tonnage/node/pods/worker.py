@@ -1,9 +1,9 @@
 """The pods of one node: volumes mounted, status written, volumes unmounted when the pod goes.
 
-    bound ──► creating: volumes mounted (`mounts.pod_volumes`) ──► running ──► deleted: unpublish, unstage, gone
-                 │                                                    └─ of a Job: Succeeded or Failed (`completion`)
-                 └─ rejected: event, Failed (VolumeAttachmentLimitExceeded, VolumeNodeAffinity), for its controller to
-                    make another
+    bound ──► admitted (`admission`) ──► creating: volumes mounted ──► running ──► deleted: unpublish, unstage, gone
+                 │                          │ (`mounts.pod_volumes`)      └─ of a Job: ended (`completion`)
+                 └─ OutOfcpu, NodeAffinity  └─ VolumeAttachmentLimitExceeded, VolumeNodeAffinity
+                    rejected: event, Failed, for its controller to make another
 
 `sync_pod(uid)` compares what is there with what should be and does what is missing; see `client.reconciler`. It never
 waits for others: a pod whose volume is not attached yet is synced again when its VolumeAttachment changes. Pods that
@@ -13,7 +13,7 @@ have ended or are gone lose their mounts, those that were force-deleted or went 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -28,6 +28,7 @@ from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
+from tonnage.node.pods.admission import NodeAdmission
 from tonnage.node.pods.completion import ending_of
 from tonnage.node.pods.readiness import kept_running, next_change_s, started_at
 from tonnage.node.pods.status import (
@@ -35,6 +36,7 @@ from tonnage.node.pods.status import (
     creating_patch,
     ended_patch,
     pod_ip,
+    preempted_patch,
     rejected_patch,
     restarted_patch,
     running_patch,
@@ -43,6 +45,7 @@ from tonnage.node.pods.status import (
 from tonnage.node.pods.status_reports import StatusReports
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
+from tonnage.scheduling.cluster.kubelet_admission import PREEMPTED, PREEMPTING, KubeletPreemption, PodRejection
 
 _CREATING_S: Final = 1.0
 """How long a pod's volumes may take before it is said that it is being created. Most pods run by then, and one write
@@ -52,6 +55,8 @@ _CREATING_IN_A_BURST_S: Final = 5.0
 those that run goes first."""
 _LOOK_EVERY_S: Final = 0.25
 """How often it is looked whether others are still written of."""
+_PREEMPTION_CHECK_S: Final = 0.1
+"""How often a critical pod looks whether the pods in its way have ended."""
 
 _log = logs.logger(__name__)
 
@@ -59,7 +64,15 @@ _log = logs.logger(__name__)
 class PodWorker:
     """Looks after the pods of one node."""
 
-    def __init__(self, context: NodeContext, mounter: Mounter, limits: AttachLimitUpdater, expander: Expander) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        mounter: Mounter,
+        limits: AttachLimitUpdater,
+        expander: Expander,
+        enqueue: Callable[[str], None],
+    ) -> None:
+        """`enqueue` has a pod synced, by its uid."""
         self._context = context
         self._node = context.node
         self._client = context.client
@@ -75,6 +88,10 @@ class PodWorker:
         self._ages = StampAges(context.clock)
         self._in_use = VolumesInUse(self._client, self._node, context.caches.nodes, self._names_in_use)
         self._pod_mounter = PodMounter(context, mounter, limits, self._in_use)
+        self._enqueue = enqueue
+        self.admission = NodeAdmission(context)
+        self._preempted: set[str] = set()
+        """Pods that have to end for a critical one."""
 
     async def sync_pod(self, uid: str) -> float | None:
         """Do for one pod what its spec asks; seconds after which to sync again, None when an event will come.
@@ -109,6 +126,18 @@ class PodWorker:
     # -- up -----------------------------------------------------------------------------------------------------------
 
     async def _sync_active_pod(self, pod: Pod) -> float | None:
+        if pod.uid in self._preempted:
+            await self._preempt(pod)
+            return 0.0
+        match await self.admission.decide(pod):
+            case PodRejection(reason, message):
+                await self._reject(pod, reason, message)
+                return 0.0
+            case KubeletPreemption(victims):
+                self._preempted.update(victims)
+                for victim in victims:
+                    self._enqueue(victim)
+                return _PREEMPTION_CHECK_S
         now = self._clock.now()
         progress = self._progress.setdefault(pod.uid, PodProgress(came_at(pod, now=now), self._clock.monotonic()))
         plan = plan_mounts(pod, self._lookup, recorded=self._mounter.recorded(pod.uid))
@@ -234,6 +263,13 @@ class PodWorker:
         self._context.metrics.rejected(reason)
         _log.info("Pod rejected", pod=pod.key, node=self._node, reason=reason)
 
+    async def _preempt(self, pod: Pod) -> None:
+        """End a running pod, so that a critical one has room."""
+        await self._context.delay_or_stop()
+        await self._write(pod, preempted_patch(pod, now=self._clock.now()))
+        self._recorder.event(pod, "Warning", PREEMPTING, "Preempting", PREEMPTED)
+        _log.info("Pod preempted by its node", pod=pod.key, node=self._node)
+
     async def _write(self, pod: Pod, patch: Doc | None) -> Pod:
         """Patch the status, if there is anything to patch. The patch carries the uid: a namesake is not touched."""
         if patch is None:
@@ -265,6 +301,8 @@ class PodWorker:
         progress = self._progress.pop(uid, None)
         self._reports.forget(uid)
         self._ages.forget(uid)
+        self.admission.release(uid)
+        self._preempted.discard(uid)
         if records or (progress is not None and progress.volumes_to_mount):
             self._mounter.forget_pod(uid)
             await self.unstage_unused()

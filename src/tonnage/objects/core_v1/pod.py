@@ -44,8 +44,14 @@ class PodSchedulingGroup(Record):
     pod_group_name: str = ""
 
 
+class Sysctl(Record):
+    name: str
+    value: str = ""
+
+
 class PodSecurityContext(Record):
     fs_group: int | None = None
+    sysctls: tuple[Sysctl, ...] = ()
 
 
 class PodOS(Record):
@@ -80,6 +86,7 @@ class PodSpec(Record):
     termination_grace_period_seconds: int = 30
     active_deadline_seconds: int | None = None
     host_network: bool = False
+    host_ipc: bool = msgspec.field(name="hostIPC", default=False)
     hostname: str = ""
     subdomain: str = ""
     os: PodOS | None = None

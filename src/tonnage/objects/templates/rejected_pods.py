@@ -1,12 +1,14 @@
-"""Pods that their node failed because it cannot have their volumes: when they are made again, and when they go.
+"""Pods that their node rejected, before they ran: when they are made again, and when they go.
 
-It has no attach slot for them (KEP-4876), or one of them can be reached from other nodes only (KEP-5381).
+It has no room for them or does not match them (`scheduling/cluster/kubelet_admission.py`), it has no attach slot for
+their volumes (KEP-4876), or one of these can be reached from other nodes only (KEP-5381).
 
                           made again             made again 1, 2, 4 s … 2 min
     rejected on node-1 ──────at once──► rejected on node-1 ──after it was made──► …      rejected on node-2: at once
 
 A pod is made again to be placed elsewhere, by a limit that its failure has corrected. Where one is rejected again on
-the same node, that did not help, and the next is not made before an interval that doubles. It counts from when the
+the same node, that did not help (its template may name the node), and the next is not made before an interval that
+doubles. It counts from when the
 rejected pod was made, so that a node that takes its time before it fails a pod is not waited for twice. Of pods that
 are rejected together only the first lengthens the interval; one that runs on the node ends it, as ten minutes do.
 
@@ -31,13 +33,16 @@ FIRST_S: Final = 1.0
 MAX_S: Final = 120.0
 FORGET_S: Final = 600.0
 KEEP_S: Final = 60.0
+REJECTED: Final = "Pod was rejected: "
+"""How a kubelet begins `status.message` of a pod that it rejected, whatever the reason."""
 _REASONS: Final = (VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_rejected(pod: Pod) -> bool:
-    """Its node failed it, before it ran, because its volumes cannot be had there."""
-    return pod.status.phase == "Failed" and pod.status.reason in _REASONS
+    """Its node failed it, before it ran, because it cannot be there."""
+    status = pod.status
+    return status.phase == "Failed" and (status.reason in _REASONS or status.message.startswith(REJECTED))
 
 
 def interval_s(rejections: int) -> float:

@@ -26,11 +26,7 @@ from tonnage.scheduling.cluster.amounts import (
 )
 from tonnage.scheduling.cluster.images import canonical
 from tonnage.scheduling.cluster.pod_likeness import are_alike
-
-HostPort = tuple[str, str, int]
-"""(protocol, address, port); the address is "0.0.0.0" when all are meant."""
-
-ANY_ADDRESS = "0.0.0.0"
+from tonnage.scheduling.cluster.ports import HostPort, host_ports_of
 
 T = TypeVar("T")
 
@@ -164,11 +160,8 @@ class PodInfo:
 
     @shared
     def host_ports(self) -> tuple[HostPort, ...]:
-        """Ports it takes on its node. Those of sidecars count, those of init containers that end do not."""
-        spec = self.pod.spec
-        sidecars = [each for each in spec.init_containers if each.is_sidecar] if spec.init_containers else ()
-        found = [port for each in (*spec.containers, *sidecars) for port in each.ports if port.host_port > 0]
-        return tuple([(port.protocol or "TCP", port.host_ip or ANY_ADDRESS, port.host_port) for port in found])
+        """Ports it takes on its node."""
+        return host_ports_of(self.pod)
 
     @derived
     def has_claims(self) -> bool:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from tonnage.scheduling.cluster.pod_info import ANY_ADDRESS, HostPort
+from tonnage.objects.core_v1 import Pod
+
+HostPort = tuple[str, str, int]
+"""(protocol, address, port); the address is "0.0.0.0" when all are meant."""
+
+ANY_ADDRESS = "0.0.0.0"
+
+
+def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
+    """The ports that a pod takes on its node. Sidecars' count, those of init containers that end do not."""
+    spec = pod.spec
+    sidecars = [container for container in spec.init_containers if container.is_sidecar] if spec.init_containers else ()
+    ports = [port for container in (*spec.containers, *sidecars) for port in container.ports if port.host_port > 0]
+    return tuple([(port.protocol or "TCP", port.host_ip or ANY_ADDRESS, port.host_port) for port in ports])
 
 
 class HostPorts:
@@ -32,17 +45,23 @@ class HostPorts:
 
     def is_in_conflict(self, ports: Iterable[HostPort], row: int) -> bool:
         """Whether any of these ports is taken on one row."""
-        for protocol, address, port in ports:
-            for taken, rows in self._taken.get((protocol, port), {}).items():
-                if row in rows and (ANY_ADDRESS in (address, taken) or address == taken):
-                    return True
-        return False
+        return any(row in rows for port in ports for rows in self._rows_with(port))
 
     def rows_in_conflict(self, ports: Iterable[HostPort]) -> set[int]:
         """The rows where any of these ports is taken. "All addresses" clashes with every one."""
         found: set[int] = set()
-        for protocol, address, port in ports:
-            for taken, rows in self._taken.get((protocol, port), {}).items():
-                if ANY_ADDRESS in (address, taken) or address == taken:
-                    found.update(rows)
+        for port in ports:
+            for rows in self._rows_with(port):
+                found.update(rows)
         return found
+
+    def _rows_with(self, wanted: HostPort) -> Iterator[dict[int, int]]:
+        """The rows of each address that clashes; looked up, since one pod may name thousands of addresses."""
+        protocol, address, port = wanted
+        by_address = self._taken.get((protocol, port), {})
+        if address == ANY_ADDRESS:
+            yield from by_address.values()
+            return
+        for taken in (address, ANY_ADDRESS):
+            if taken in by_address:
+                yield by_address[taken]

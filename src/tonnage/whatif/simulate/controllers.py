@@ -1,8 +1,9 @@
 """Workload controllers: who comes after a pod that went, in which order pods of a StatefulSet start, and daemon pods.
 
 A StatefulSet with OrderedReady makes a pod when all that it made before run, one with Parallel makes them as asked. A
-pod that its node failed for want of an attach slot is made again at once the first time, then at growing intervals (the
-rule is `objects/templates/rejected_pods.py`). A DaemonSet follows nodes that join, and its pods go with their nodes.
+pod that its node rejected, for want of an attach slot or of room, is made again at once the first time, then at growing
+intervals (the rule is `objects/templates/rejected_pods.py`). A DaemonSet follows nodes that join, and its pods go with
+their nodes.
 """
 
 from __future__ import annotations

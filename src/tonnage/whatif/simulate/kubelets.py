@@ -1,6 +1,7 @@
-"""Nodes: volumes are brought to them, then pods run. A node without a slot for a volume fails the pod (KEP-4876).
+"""Nodes: pods are admitted, their volumes brought, then they run. Without a slot for a volume they fail (KEP-4876).
 
-    bound ──► each volume: a slot? ──attach──► all there ──start latency──► Running
+    bound ──► admitted, or Failed (OutOfcpu, NodeAffinity, …) by the rules of `scheduling.cluster.kubelet_admission`
+      └──► each volume: a slot? ──attach──► all there ──start latency──► Running
                              └─ none, and the driver's limit is kept up to date: CSINode is corrected, the pod Failed
                                 with VolumeAttachmentLimitExceeded, and its controller makes another
                              └─ none, and it is not: the pod waits for a slot
@@ -12,6 +13,7 @@ the CSINode is also corrected once a period.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +21,8 @@ import msgspec
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, PersistentVolume, Pod
 from tonnage.objects.core_v1.pod import PodCondition, PodStatus
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, VolumeNodeResources
+from tonnage.objects.templates.rejected_pods import REJECTED
+from tonnage.scheduling.cluster.kubelet_admission import AdmittedPods, KubeletPreemption, PodRejection
 from tonnage.scheduling.cluster.pod_info import PodInfo
 
 if TYPE_CHECKING:
@@ -43,8 +47,10 @@ class Kubelets:
         """By node and volume, the VolumeAttachments that there were at the start; none is made here."""
         self._waiting: dict[Slot, list[tuple[Pod, str]]] = {}
         """Pods that wait for a slot for a volume."""
+        self._admitted: dict[str, AdmittedPods] = {}
+        """By node."""
         self.rejected = 0
-        """How many pods were failed for want of a slot."""
+        """How many pods were failed by their nodes before they ran."""
 
     def open(self) -> None:
         """What runs at the start has its slots; CSINodes are corrected from then on, once a period."""
@@ -55,7 +61,9 @@ class Kubelets:
             if pod.spec.node_name and not pod.is_terminal:
                 for volume in self._volumes(pod):
                     self._take_slot(pod, volume)
-                if pod.status.phase != "Running":
+                if pod.status.phase == "Running":
+                    self._admitted_on(pod.spec.node_name).admit(pod)
+                else:
                     self._world.agenda.after(0.0, lambda pod=pod: self.pod_came(pod))  # type: ignore[misc]
         for driver in self._world.all(CSIDriver):
             if period_s := self._period_s(driver.name):
@@ -67,8 +75,11 @@ class Kubelets:
         """A pod was bound: bring its volumes, then start it."""
         if not self._is_there(pod):
             return
-        if self._world.get(Node, pod.spec.node_name) is None:
+        node = self._world.get(Node, pod.spec.node_name)
+        if node is None:
             self._world.controllers.replace(pod, "its node is gone")
+            return
+        if not self._admit(pod, node):
             return
         volumes = list(self._volumes(pod))
         self._missing[pod.uid] = len(volumes)
@@ -78,8 +89,9 @@ class Kubelets:
             self._attach(pod, volume)
 
     def pod_gone(self, pod: Pod) -> None:
-        """Its slots are free, its volumes detached, and those who wait for a slot look again."""
+        """Its share of the node and its slots are free, its volumes detached, and who waits for a slot looks again."""
         self._missing.pop(pod.uid, None)
+        self._admitted_on(pod.spec.node_name).release(pod.uid)
         for slot, volume in self._used.pop(pod.uid, ()):
             users = self._attached[slot][volume]
             users.discard(pod.uid)
@@ -90,6 +102,38 @@ class Kubelets:
                 self._world.remove(VolumeAttachment, name)
             for waiting, name in self._waiting.pop(slot, ()):
                 self._world.agenda.after(0.0, lambda pod=waiting, name=name: self._attach_again(pod, name))  # type: ignore[misc]
+
+    def _admitted_on(self, node_name: str) -> AdmittedPods:
+        return self._admitted.setdefault(node_name, AdmittedPods())
+
+    def _admit(self, pod: Pod, node: Node) -> bool:
+        """Whether the node takes the pod. For a critical one others go; a rejected one is failed."""
+
+        @cache
+        def active() -> dict[str, Pod]:
+            return {other.uid: other for other in self._world.pods_on(node.name) if not other.is_terminal}
+
+        admitted = self._admitted_on(node.name)
+        verdict = admitted.judge(pod, node, lambda uid: uid in active())
+        if isinstance(verdict, KubeletPreemption):
+            for victim in verdict.victims:
+                self._world.controllers.replace(active()[victim], "preempted by its node")
+            verdict = admitted.judge(pod, node, lambda uid: uid in active())
+        if isinstance(verdict, PodRejection):
+            self._reject(pod, verdict.reason, verdict.message)
+        return verdict is None
+
+    def _reject(self, pod: Pod, reason: str, message: str) -> None:
+        now = self._world.get(Pod, pod.key)
+        if now is None:
+            return
+        self.rejected += 1
+        replace = msgspec.structs.replace
+        status = PodStatus(phase="Failed", reason=reason, message=f"{REJECTED}{message}")
+        failed = self._world.put(replace(now, metadata=replace(now.metadata, resource_version=""), status=status))
+        if isinstance(failed, Pod):
+            self.pod_gone(failed)  # what it held on the node is free; the pod itself stays to be looked at
+            self._world.controllers.pod_rejected(failed)
 
     def _volumes(self, pod: Pod) -> Iterator[PersistentVolume]:
         for key in PodInfo(pod).claim_keys:
@@ -175,17 +219,8 @@ class Kubelets:
             self._waiting.setdefault(slot, []).append((pod, volume.name))
             return
         self._correct(*slot)
-        now = self._world.get(Pod, pod.key)
-        if now is None:
-            return
-        self.rejected += 1
-        replace = msgspec.structs.replace
         told = f"volume {volume.name} cannot be attached: {slot[0]} has no slot left for {slot[1]}"
-        status = PodStatus(phase="Failed", reason=VOLUME_ATTACHMENT_LIMIT_EXCEEDED, message=told)
-        failed = self._world.put(replace(now, metadata=replace(now.metadata, resource_version=""), status=status))
-        if isinstance(failed, Pod):
-            self.pod_gone(failed)  # what it held on the node is free; the pod itself stays to be looked at
-            self._world.controllers.pod_rejected(failed)
+        self._reject(pod, VOLUME_ATTACHMENT_LIMIT_EXCEEDED, told)
 
     def _period_s(self, driver: str) -> int:
         found = self._world.get(CSIDriver, driver)

@@ -165,7 +165,7 @@ class Measures:
 
     @property
     def rejected(self) -> int:
-        """Pods that a node failed for want of an attach slot."""
+        """Pods that a node failed before they ran: for want of an attach slot, of room, or by its labels."""
         return self.world.kubelets.rejected
 
     def waiting_groups(self) -> list[WaitingGroup]:

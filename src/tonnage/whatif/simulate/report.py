@@ -81,7 +81,7 @@ def _rows(runs: Sequence[Document]) -> Iterable[tuple[str, Callable[[Document], 
     yield "waiting", _count("waiting"), True
     yield "not made yet", _count("notMade"), any_of("notMade")
     yield "refused volumes", _count("refusedVolumes"), True
-    yield "pods without an attach slot", _count("rejectedPods"), any_of("rejectedPods")
+    yield "pods that a node rejected", _count("rejectedPods"), any_of("rejectedPods")
     yield "time to Running, p50", lambda run: _seconds(run["timeToRunning"]["p50"]), True
     yield "time to Running, p99", lambda run: _seconds(run["timeToRunning"]["p99"]), True
     yield "rebuilt", lambda run: text(amount(run["bytesRebuilt"]) if run["bytesRebuilt"] else "0"), True

@@ -7,7 +7,7 @@ from simulated import typed, world_of
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.testing.builders import node
+from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.storage_settings import DriverSettings
@@ -56,6 +56,32 @@ def test_figures_that_lie_make_refused_volumes_and_the_pod_is_tried_again():
     assert world.storage.counts.refused >= 1
     assert seen.came_back and seen.came_back[0][:2] == ("default/db", "a")
     assert not seen.ran
+
+
+def test_a_pod_that_names_its_node_is_admitted_as_by_a_kubelet():
+    there = {"phase": "Running", "qosClass": "Burstable"}
+    pods = (
+        pod("runs", cpu="3", on="a", status=there),
+        pod("huge", cpu="1M", on="a"),
+        pod("fits", cpu="1", on="a"),
+        pod("critical", cpu="4", on="b", priority=2_000_000_000),
+        pod("small", cpu="1", on="b", status=there),
+    )
+    world, seen = world_of(*CLUSTER, *pods)
+    world.run_until(10.0)
+    assert sorted(seen.ran) == ["default/critical", "default/fits"]
+    huge = world.get(Pod, "default/huge")
+    assert huge is not None
+    told = "Node didn't have enough resource: cpu, requested: 1000000000, used: 3000, capacity: 4000"
+    assert (huge.status.reason, huge.status.message) == ("OutOfcpu", f"Pod was rejected: {told}")
+    assert seen.gone_because == [("default/small", "preempted by its node")]
+    assert world.kubelets.rejected == 1
+    world.put(pod("free", cpu="1"))  # what was rejected is not counted by the scheduler either
+    world.run_until(20.0)
+    assert seen.decisions == [("default/free", "")], "a has 4 of 4, b has 4 of 4"
+    world.remove(Pod, "default/fits")
+    world.run_until(60.0)
+    assert "default/free" in seen.ran
 
 
 def test_pods_that_go_give_their_room_back_to_those_that_wait():

@@ -1,0 +1,78 @@
+"""Which pods a node has admitted; the rules stand in `scheduling.cluster.kubelet_admission`.
+
+A pod is judged when it is first seen, by the Node as the API has it, and holds its share until it has ended or is gone.
+A node that starts anew judges all of its pods again, as upstream does: pods that ran before come first, then the others
+by age. So a pod that came while the node was away never takes the place of one that runs.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final
+
+from tonnage.errors import NotFound
+from tonnage.node.context import NodeContext
+from tonnage.node.node_objects import new_node
+from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.scheduling.cluster.kubelet_admission import (
+    NODE_AFFINITY,
+    AdmittedPods,
+    KubeletPreemption,
+    PodRejection,
+)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class NodeAdmission:
+    """Admits the pods of one node."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        self._index = context.caches.pods
+        self._admitted = AdmittedPods()
+
+    def restore(self) -> None:
+        """Admit the pods that are here at the start, as far as they may be. The others are rejected when synced."""
+        active = [pod for pod in self._index.on_node(self._context.node) if not pod.is_terminal]
+        node = self._node()
+        for pod in sorted(active, key=_order):
+            if not pod.metadata.is_terminating:
+                self._judge(pod, node)
+            elif _has_started(pod):
+                self._admitted.admit(pod)
+
+    async def decide(self, pod: Pod) -> PodRejection | KubeletPreemption | None:
+        """None when the pod is admitted, now or before. Raises TonnageError."""
+        verdict = self._judge(pod, self._node())
+        if isinstance(verdict, PodRejection) and verdict.reason == NODE_AFFINITY:
+            with suppress(NotFound):  # who sent the pod may have seen labels that our watch has not shown yet
+                verdict = self._judge(pod, await self._context.client.get(Node, self._context.node))
+        return verdict
+
+    def release(self, uid: str) -> None:
+        self._admitted.release(uid)
+
+    def _judge(self, pod: Pod, node: Node) -> PodRejection | KubeletPreemption | None:
+        return self._admitted.judge(pod, node, self._is_active)
+
+    def _is_active(self, uid: str) -> bool:
+        pod = self._index.pod(uid)
+        return pod is not None and not pod.is_terminal
+
+    def _node(self) -> Node:
+        """The Node, or what it will be when it is made again."""
+        name, clock = self._context.node, self._context.clock
+        found = self._context.caches.nodes.get(name)
+        return found or convert(Node, new_node(name, self._context.settings, now=clock.now()))
+
+
+def _has_started(pod: Pod) -> bool:
+    """A kubelet has admitted it before."""
+    return pod.status.start_time is not None
+
+
+def _order(pod: Pod) -> tuple[bool, datetime, str]:
+    return not _has_started(pod), pod.metadata.creation_timestamp or _EPOCH, pod.key
