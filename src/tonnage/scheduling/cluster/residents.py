@@ -7,7 +7,8 @@ that mean it, so that a decision reads an array and scans nothing. Two things ke
 
 Pods with the same namespace and labels are one group, for no selector can tell them apart: a selector is asked about a
 group once, and a pod's coming costs one look-up and one addition for each tally that means it. Groups are found by
-namespace and label, tallies through a `MatcherIndex`; the tallies asked for least recently are forgotten.
+namespace and label, tallies through a `MatcherIndex`. A tally is forgotten with the last pod that it means, and the
+tallies asked for least recently are forgotten when there are too many.
 
 `cluster.index(Residents)` is the one observer of this kind that a cluster has. It starts counting when a plugin first
 asks, and a cluster where no pod has constraints never pays for it. The terms that residents carry themselves are
@@ -74,7 +75,8 @@ class Residents:
     def counted(self, matchers: tuple[PodMatcher, ...], *, terminating: bool) -> RowCounts:
         """The pods that every one of the matchers means, by row; `terminating` says whether those count as well.
 
-        The matchers must be settled, and at least one. What is returned stays up to date, and is not to be changed.
+        The matchers must be settled, and at least one. What is returned is up to date until pods come or go, and is
+        not to be changed.
         """
         if not self._is_counting:
             self._is_counting = True
@@ -84,7 +86,7 @@ class Residents:
         if tally is None:
             tally = self._tallies[key] = self._counted_now(matchers, terminating)
             if len(self._tallies) > MAX_TALLIES:
-                self._forget(self._tallies.popitem(last=False)[1])
+                self._forget(next(iter(self._tallies.values())))
         else:
             self._tallies.move_to_end(key)
         return tally.where
@@ -127,6 +129,8 @@ class Residents:
     def _drop_group(self, group: _Lookalikes) -> None:
         for tally in group.tallies:
             del tally.groups[group]
+            if not tally.groups:
+                self._forget(tally)
         for key, value in group.labels.items():
             sharing = self._labelled[group.namespace, key, value]
             del sharing[group]
@@ -152,6 +156,7 @@ class Residents:
         return found
 
     def _forget(self, tally: _Tally) -> None:
+        del self._tallies[tally.matchers, tally.counts_terminating]
         self._index.remove(tally.matchers[0], tally)
         for group in tally.groups:
             del group.tallies[tally]

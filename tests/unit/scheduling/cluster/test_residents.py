@@ -129,20 +129,24 @@ def test_pods_that_were_there_before_anybody_asked_are_counted() -> None:
 
 def test_a_count_follows_every_event() -> None:
     cluster = cluster_of(node("a"), node("b"))
-    counted = cluster.index(Residents).counted((WEB,), terminating=True)
+
+    def web() -> dict[str, int]:
+        return on_nodes(cluster, cluster.index(Residents).counted((WEB,), terminating=True))
+
+    assert web() == {}
     place(cluster, pod("p", on="a", labels={"app": "web"}))
     place(cluster, pod("q", on="b", labels={"app": "web", "tier": "x"}))
-    assert on_nodes(cluster, counted) == {"a": 1, "b": 1}
+    assert web() == {"a": 1, "b": 1}
     place(cluster, pod("p", on="a", labels={"app": "db"}))  # relabelled
-    assert on_nodes(cluster, counted) == {"b": 1}
+    assert web() == {"b": 1}
     cluster.remove_node("b")  # its pod is an orphan now, and invisible
-    assert on_nodes(cluster, counted) == {}
+    assert web() == {}
     cluster.put_node(node("c"))  # takes the row of b, not its pods
-    assert on_nodes(cluster, counted) == {}
+    assert web() == {}
     cluster.put_node(node("b"))
-    assert on_nodes(cluster, counted) == {"b": 1}
+    assert web() == {"b": 1}
     place(cluster, pod("q", on="b", labels={"app": "web"}, status={"phase": "Succeeded"}))
-    assert on_nodes(cluster, counted) == {}
+    assert web() == {}
 
 
 def test_a_pod_put_there_for_a_question_leaves_no_trace() -> None:
@@ -231,7 +235,7 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     for number in range(5):
         cluster.remove_pod(f"default-p{number}")
     assert not counts._groups and not counts._labelled
-    assert all(not tally.groups and not tally.where for tally in counts._tallies.values())
+    assert not counts._tallies and not counts._index._filed
     assert not terms._terms and not terms._apart._carried and not terms._apart._index._filed
 
 
