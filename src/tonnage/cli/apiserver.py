@@ -17,10 +17,11 @@ from tonnage.apiserver.authorization.mode_names import RBAC_MODE
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
+from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.printable import printable
-from tonnage.serving.tls_buffers import bound_tls_buffers
+from tonnage.serving.process_memory import memory_kept_level
 
 if TYPE_CHECKING:
     from tonnage.apiserver.server import Settings
@@ -192,13 +193,12 @@ async def _run(settings: Settings) -> None:
     from tonnage.apiserver.server import serve
 
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    bound_tls_buffers()
     told_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told_to_stop.set)
     gc.disable()  # all that is loaded stays, and there is nothing to find in it
-    async with serve(settings) as server:
+    async with memory_kept_level(SystemClock()), serve(settings) as server:
         _spare_what_stays()
         echo(f"kubeconfig {server.kubeconfig}", err=True)
         echo(f"ready {server.url}")
@@ -208,7 +208,7 @@ async def _run(settings: Settings) -> None:
 def _spare_what_stays() -> None:
     """Keep the garbage collector from walking through code, schemas and stored objects over and over.
 
-    What comes and goes with requests is freed by its counts; the rare circle can wait.
+    What comes and goes with requests is freed by its counts; the rare circle can wait (`memory_kept_level`).
     """
     gc.collect()
     gc.freeze()

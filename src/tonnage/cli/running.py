@@ -16,7 +16,8 @@ import click
 
 from tonnage.cli.flags.go_flags import FILE
 from tonnage.cli.output import echo
-from tonnage.serving.tls_buffers import bound_tls_buffers
+from tonnage.clock import SystemClock
+from tonnage.serving.process_memory import memory_kept_level
 
 if TYPE_CHECKING:
     from tonnage.client.config.connection import Connection
@@ -46,15 +47,15 @@ def connection_of(wanted: Path | None, master: str = "") -> Connection:
 
 async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
     """Run the work; SIGTERM or Ctrl-C cancels it and lets it end in order."""
-    bound_tls_buffers()
     gc.freeze()
     gc.set_threshold(*_USUAL_THRESHOLD)
-    running = asyncio.create_task(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, running.cancel)
-    with suppress(asyncio.CancelledError):
-        await running
+    async with memory_kept_level(SystemClock()):
+        running = asyncio.create_task(work)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, running.cancel)
+        with suppress(asyncio.CancelledError):
+            await running
 
 
 def say_ready(what: str = "") -> None:

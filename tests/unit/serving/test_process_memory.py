@@ -1,17 +1,19 @@
-"""A TLS connection has a small read buffer, and what is longer than it arrives all the same."""
+"""A TLS connection has a small read buffer, and what is longer arrives all the same. Circles go by the clock."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
+import weakref
 from asyncio.sslproto import SSLProtocol
 from pathlib import Path
 
 import pytest
 
 from tonnage.certificates import ensure_identity
-from tonnage.clock import SystemClock
-from tonnage.serving.tls_buffers import READ_BUFFER_BYTES, bound_tls_buffers
+from tonnage.clock import SystemClock, VirtualClock
+from tonnage.serving.process_memory import READ_BUFFER_BYTES, TIDY_EVERY_S, bound_tls_buffers, memory_kept_level
 
 
 async def test_a_message_of_many_buffers_arrives_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,3 +47,33 @@ def test_a_python_that_calls_it_otherwise_keeps_its_own(monkeypatch: pytest.Monk
     monkeypatch.delattr(SSLProtocol, "max_size")
     bound_tls_buffers()
     assert not hasattr(SSLProtocol, "max_size")
+
+
+class Circle:
+    """An object that only the garbage collector can free."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+async def test_circles_go_by_the_clock_however_few_objects_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SSLProtocol, "max_size", 16 << 10)
+    clock, was_on = VirtualClock(), gc.isenabled()
+    gc.disable()  # as if there were never objects enough
+    try:
+        async with memory_kept_level(clock):
+            young = weakref.ref(Circle())
+            await clock.run_for(TIDY_EVERY_S + 1)
+            assert young() is None
+            lives = Circle()
+            old = weakref.ref(lives)
+            await clock.run_for(2 * TIDY_EVERY_S)
+            del lives
+            await clock.run_for(10 * TIDY_EVERY_S)
+            assert old() is None
+        circle = weakref.ref(Circle())
+        await clock.run_for(20 * TIDY_EVERY_S)
+        assert circle() is not None  # nobody tidies up after the block
+    finally:
+        if was_on:
+            gc.enable()

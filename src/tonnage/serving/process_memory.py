@@ -1,0 +1,69 @@
+"""How a program that runs for long keeps its memory small, and level: for every long-running command.
+
+    async with memory_kept_level(SystemClock()):
+        …
+
+Measured on a cluster of four nodes under load, three things take memory that no object of ours needs:
+
+- asyncio has a read buffer of 256 KiB for each TLS connection, written full of zeros. A watch is a connection that is
+  quiet most of its life, and a cluster has more than a hundred of them: 70 MB of buffers on both ends, for records of
+  16 KiB at most. A smaller buffer is read more often, nothing else; a list of 5 MB is as quick.
+- Circles of dead objects. A connection that was aborted is one, and so is an exception that was kept. Python looks for
+  circles after so many objects more than before; where most of what comes goes by its counts, as in the API server,
+  that is three times in five minutes for the youngest, and once in hours for those that lived for a minute. So they are
+  looked for by the clock.
+- glibc keeps what was freed between pieces that are still used, and has a heap of its own for each thread: 20 of 90 MB
+  in the API server, 8 of 23 MB in the CSI driver. Two heaps are enough where one thread runs at a time, and free pages
+  are given back once a minute, which takes 3 ms.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from asyncio.sslproto import SSLProtocol
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Final
+
+from tonnage.background import in_background
+from tonnage.clock import Clock
+
+READ_BUFFER_BYTES: Final = 32 << 10
+"""Two of TLS' largest records."""
+TIDY_EVERY_S: Final = 60.0
+_ALL_EVERY: Final = 10
+"""Every tenth time circles are looked for among all objects, else among those of the last minute: a program has few
+connections that live for long, and may have a million objects that do."""
+_M_ARENA_MAX: Final = -8
+"""From glibc's malloc.h."""
+_ARENAS: Final = 2
+
+
+@asynccontextmanager
+async def memory_kept_level(clock: Clock) -> AsyncIterator[None]:
+    """Bound what connections and threads take from now on, and tidy up once a minute inside the block."""
+    bound_tls_buffers()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # glibc; other libraries have no such heaps
+        libc.mallopt(_M_ARENA_MAX, _ARENAS)
+    async with in_background(_tidied(clock, libc), "memory"):
+        yield
+
+
+def bound_tls_buffers() -> None:
+    """From now on, for every connection of this process on asyncio's own event loop.
+
+    The size is a detail of asyncio, as of Python 3.11 to 3.14: one that has it no longer keeps its own.
+    """
+    if isinstance(getattr(SSLProtocol, "max_size", None), int):
+        SSLProtocol.max_size = min(SSLProtocol.max_size, READ_BUFFER_BYTES)
+
+
+async def _tidied(clock: Clock, libc: ctypes.CDLL) -> None:
+    for number in count(1):
+        await clock.sleep(TIDY_EVERY_S)
+        gc.collect(1 if number % _ALL_EVERY else 2)
+        if hasattr(libc, "malloc_trim"):
+            libc.malloc_trim(0)
