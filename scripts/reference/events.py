@@ -65,6 +65,13 @@ EVENTS = [
         "its volume could not be made; with ResourceExhausted the pod is sent elsewhere",
     ),
     Event(
+        "ProvisioningCleanupFailed",
+        "Warning",
+        _CLAIM,
+        "provisioner",
+        "its volume cannot be stored and could not be deleted again; both are tried again",
+    ),
+    Event(
         "VolumeProvisioningStuck",
         "Warning",
         _POD,

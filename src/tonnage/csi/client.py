@@ -8,7 +8,8 @@ Which codes are tried again stands in `RETRIED_CODES`: the driver is not there (
 Everything else is raised as `CsiError` at once; whoever asked has the reasons and the patience to decide. A caller with
 a rhythm of its own asks for no repetition at all (`retried_codes=()`). Every call of CSI is idempotent, so that
 repeating one is always allowed. `timeout_s` bounds a call with all its tries. Nothing of a request is ever logged: it
-may hold secrets.
+may hold secrets. An answer that came and cannot be read is DataLoss, whatever gRPC calls it: what was asked may have
+been done. Once a driver has said its name, no other driver is asked: a socket that was made anew is asked for it first.
 
     try 1 ──Unavailable, Aborted──► pause 0.1–0.2 s ──► try 2 ──► pause 0.2–0.4 s ──► … while the next fits the limit
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import re
 from collections.abc import Callable, Collection
 from typing import Any, Self, TypeVar, cast
 
@@ -29,8 +31,8 @@ from tonnage import logs
 from tonnage.backoff import Backoff
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.address import target_of
-from tonnage.csi.errors import Code, CsiError, code_name
+from tonnage.csi.address import socket_path, target_of
+from tonnage.csi.errors import Code, CsiError, code_name, is_in_doubt
 
 R = TypeVar("R", bound=Message)
 OnCall = Callable[[str, str, str, float], None]
@@ -55,7 +57,11 @@ CHANGING_CALLS = frozenset(
 )
 """What is done on the cluster's behalf, by one at a time; calls of a node are that node's own affair."""
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 2.0
-_MESSAGE_BYTES = 64 << 20
+_MESSAGE_BYTES, _METADATA_BYTES = 16 << 20, 256 << 10
+_NOT_THE_DRIVERS = re.compile(
+    r"Stream removed \(|Received (RST_STREAM|http2 header)|CLIENT: |received [a-z ]*metadata size exceeds"
+)
+"""How gRPC words a failure of its own, also one whose code looks like a driver's answer."""
 
 _log = logs.logger(__name__)
 
@@ -87,6 +93,9 @@ class CsiClient:
         self._on_call = on_call
         self._before_change = before_change
         self._driver_name = ""
+        self._socket = socket_path(address)
+        self._socket_seen: tuple[int, ...] = ()
+        """Which socket it was that the driver said its name behind."""
         self._channel: grpc.aio.Channel | None = None
         self._methods: dict[str, Callable[..., Any]] = {}
 
@@ -106,9 +115,9 @@ class CsiClient:
     # -- Identity -----------------------------------------------------------------------------------------------------
 
     async def plugin_info(self) -> csi.GetPluginInfoResponse:
-        request = csi.GetPluginInfoRequest()
+        socket, request = self._which_socket(), csi.GetPluginInfoRequest()
         answer = await self._call("Identity", "GetPluginInfo", request, csi.GetPluginInfoResponse)
-        self._driver_name = answer.name
+        self._driver_name, self._socket_seen = answer.name, socket
         return answer
 
     async def plugin_capabilities(self) -> csi.GetPluginCapabilitiesResponse:
@@ -213,6 +222,8 @@ class CsiClient:
         while True:
             left_s = max(give_up_at - self._clock.monotonic(), 0.001)
             try:
+                if service != "Identity":
+                    await self._require_same_driver(path, left_s)
                 return await self._ask(path, request, response, left_s)
             except CsiError as exc:
                 wait_s = backoff.next_s()
@@ -226,13 +237,18 @@ class CsiClient:
             self._before_change(path)
         started_at, code = self._clock.monotonic(), Code.UNKNOWN
         try:
-            answered = cast(R, await self._method(path, request, response)(request, timeout=limit_s))
+            answered = cast(R | None, await self._method(path, request, response)(request, timeout=limit_s))
+            if answered is None:
+                code = Code.DATA_LOSS
+                raise CsiError(path, code, "the driver's answer cannot be read", address=self.address)
             code = Code.OK
             return answered
         except grpc.aio.AioRpcError as exc:
-            code = exc.code()
+            code, told = exc.code(), exc.details() or ""
+            if not is_in_doubt(code) and _NOT_THE_DRIVERS.match(told):
+                code = Code.DATA_LOSS
             hint = f"is a CSI driver listening on {self.address}?" if code is Code.UNAVAILABLE else None
-            raise CsiError(path, code, exc.details() or "", address=self.address, hint=hint) from exc
+            raise CsiError(path, code, told, address=self.address, hint=hint) from exc
         except asyncio.CancelledError as exc:
             code = Code.CANCELLED
             task = asyncio.current_task()
@@ -244,12 +260,35 @@ class CsiClient:
             if self._on_call is not None:
                 self._on_call(self._driver_name, path, code_name(code), self._clock.monotonic() - started_at)
 
+    async def _require_same_driver(self, path: str, limit_s: float) -> None:
+        """Raises CsiError when the socket was made anew and another driver listens on it."""
+        socket = self._which_socket()
+        if not self._driver_name or socket == self._socket_seen:
+            return
+        asked, response = "/csi.v1.Identity/GetPluginInfo", csi.GetPluginInfoResponse
+        name = (await self._ask(asked, csi.GetPluginInfoRequest(), response, limit_s)).name
+        if name != self._driver_name:
+            told = f'this was driver "{self._driver_name}", and is "{name}" now'
+            hint = "restart this program to work for the other driver"
+            raise CsiError(path, Code.UNAVAILABLE, told, address=self.address, hint=hint)
+        self._socket_seen = socket
+
+    def _which_socket(self) -> tuple[int, ...]:
+        """Tells the driver's socket from one that is made in its place; empty where there is none to look at."""
+        try:
+            found = self._socket.stat() if self._socket is not None else None
+        except OSError:
+            return ()
+        return (found.st_dev, found.st_ino, found.st_ctime_ns) if found is not None else ()
+
     def _method(self, path: str, request: Message, response: type[R]) -> Callable[..., Any]:
         method = self._methods.get(path)
         if method is None:
             if self._channel is None:
                 options = [
                     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+                    ("grpc.max_metadata_size", _METADATA_BYTES),
+                    ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
                     # A driver that restarts is to be found again within a second, not after gRPC's two minutes.
                     ("grpc.initial_reconnect_backoff_ms", 100),
                     ("grpc.min_reconnect_backoff_ms", 100),

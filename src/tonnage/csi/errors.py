@@ -8,6 +8,9 @@ from tonnage.errors import TonnageError
 
 Code = grpc.StatusCode
 
+_TOLD_CHARS = 4096
+"""How much of a driver's words is kept: they go into logs, events, conditions and annotations."""
+
 
 class CsiError(TonnageError):
     """A CSI call that did not do what it was asked; `code` is the reason as gRPC has it, `told` the driver's words."""
@@ -15,7 +18,7 @@ class CsiError(TonnageError):
     def __init__(self, method: str, code: Code, told: str, *, address: str = "", hint: str | None = None) -> None:
         self.method = method
         self.code = code
-        self.told = told
+        self.told = told = told if len(told) <= _TOLD_CHARS else f"{told[:_TOLD_CHARS]}..."
         self.address = address
         super().__init__(f"{method}: {rpc_error(code, told)}", hint=hint)
 
@@ -31,14 +34,14 @@ class CsiError(TonnageError):
         return rpc_error(self.code, self.told)
 
 
-_IN_DOUBT = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED})
+_IN_DOUBT = frozenset({Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED, Code.DATA_LOSS})
 
 
 def is_in_doubt(code: Code) -> bool:
     """Whether the driver may have done the work, or may still be at it: the very same is then to be asked again.
 
-    Mirrors external-provisioner's isFinalError. Other than there, ResourceExhausted is a clear answer: CSI's "no room",
-    and not gRPC's word for messages that are too long.
+    Mirrors external-provisioner's isFinalError. Other than there, ResourceExhausted is a clear answer: CSI's "no room".
+    What gRPC itself calls so, an answer that is too long to be read, the client raises as DataLoss.
     """
     return code in _IN_DOUBT
 

@@ -25,7 +25,7 @@ UPSTREAM = {
     Code.DATA_LOSS: "DataLoss",
     Code.UNAUTHENTICATED: "Unauthenticated",
 }
-IN_DOUBT = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED}
+IN_DOUBT = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED, Code.DATA_LOSS}
 
 
 def test_codes_have_gos_names() -> None:

@@ -20,7 +20,7 @@ from tonnage.provisioner.volumes.provisioning_state import (
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
 METHOD = "/csi.v1.Controller/CreateVolume"
-IN_DOUBT = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED}
+IN_DOUBT = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED, Code.DATA_LOSS}
 
 
 @pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])

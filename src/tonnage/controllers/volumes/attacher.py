@@ -47,7 +47,7 @@ from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities
 from tonnage.csi.errors import CsiError
 from tonnage.csi.secrets import UndecodableSecret, secret_values
-from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
+from tonnage.errors import ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume, Secret
 from tonnage.objects.document import Doc
@@ -168,7 +168,11 @@ class Attacher:
         before = attachment.status.attachment_metadata
         metadata = {**dict.fromkeys(before.keys() - context.keys()), **context}
         status = {"attached": True, "attachmentMetadata": metadata or None, "attachError": None}
-        await self._patch(attachment, {"status": status}, "status")
+        try:
+            await self._patch(attachment, {"status": status}, "status")
+        except (Invalid, RequestEntityTooLarge) as exc:  # what the driver told cannot be stored
+            await self._save_error(attachment, "attachError", exc)
+            raise
         _log.info("Attached", attachment=attachment.key, node=attachment.spec.node_name)
 
     async def _publish(self, attachment: VolumeAttachment) -> tuple[VolumeAttachment, Mapping[str, str]]:

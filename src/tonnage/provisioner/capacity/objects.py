@@ -57,6 +57,8 @@ _KEPT: Final = (POOLS_SOURCE, POOLS_OBSERVED_AT, POOLS_CHECKED_AT, POOLS_STALE_S
 _MAX_LABEL: Final = 63
 _MOST_BYTES: Final = (1 << 63) - 1
 """Where CSI's numbers end, and so does a sum of them."""
+_MOST_POOLS: Final = 10_000
+"""What fits into an annotation (256 KiB) whatever the numbers; of more pools the largest are published."""
 
 
 @dataclass(frozen=True, order=True)
@@ -138,6 +140,8 @@ def read_response(
     Raises InvalidCapacity.
     """
     pools = tuple(response.available_capacities)
+    if len(pools) > _MOST_POOLS and min(pools) >= 0:
+        pools = tuple(sorted(pools, reverse=True)[:_MOST_POOLS])
     if not with_pools and min(pools, default=0) < 0:
         pools = ()  # nobody asked about them
     maximum = response.maximum_volume_size.value if response.HasField("maximum_volume_size") else None

@@ -1,7 +1,8 @@
 """One call of CreateVolume, and what is made of its answer.
 
-An answer that is no use (a volume too small, or empty where it should be a copy) is undone by DeleteVolume, and the
-same is asked again: upstream hopes, as we do, that it goes better the next time.
+An answer that is no use (a volume too small, or empty where it should be a copy) is undone by DeleteVolume, and a
+volume is asked for again after a pause; so is a volume that no API server stores. A volume that another
+PersistentVolume names is never deleted here, whatever the driver answers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from tonnage.provisioner.volumes.provisioning_state import NotProvisioned, Provi
 from tonnage.provisioner.volumes.requests import Prepared, made_bytes, persistent_volume
 
 _CLEANUP_TRIES = 5
+_MOST_BYTES = 1 << 20
+"""What a driver may tell of a volume: etcd stores objects of 1.5 MiB by default, and ours have more in them."""
 
 _log = logs.logger("tonnage.provisioner")
 
@@ -25,6 +28,7 @@ class VolumeCreator:
     def __init__(self, context: ProvisionerContext, *, identity: str) -> None:
         self._driver = context.driver
         self._driver_info = context.driver_info
+        self._volumes = context.caches.volumes
         self._options = context.options
         self._identity = identity
 
@@ -32,22 +36,41 @@ class VolumeCreator:
         """The volume, not yet written anywhere. Raises CsiError when refused, NotProvisioned when it is no use."""
         made = (await self._driver.create_volume(asked.request)).volume
         wanted_bytes, has_bytes = asked.request.capacity_range.required_bytes, made_bytes(asked.request, made)
+        if not made.volume_id:
+            # There may be a volume, and nobody knows by which name: only the same question can find it.
+            raise NotProvisioned("the driver made a volume and did not tell its id", ProvisioningState.IN_BACKGROUND)
+        why = ""
         if has_bytes < wanted_bytes:
             why = f"created volume capacity {has_bytes} less than requested capacity {wanted_bytes}"
-            raise await self._cleaned_up(asked, made, why, "Cleanup")
-        if asked.request.HasField("volume_content_source") and not made.HasField("content_source"):
-            raise await self._cleaned_up(asked, made, "volume content source missing", "cleanup")
-        return persistent_volume(asked, made, self._driver_info, self._options, identity=self._identity)
+        elif asked.request.HasField("volume_content_source") and not made.HasField("content_source"):
+            why = "volume content source missing"
+        elif made.ByteSize() > _MOST_BYTES:
+            why = f"the driver tells {made.ByteSize()} bytes about the volume, more than can be stored ({_MOST_BYTES})"
+        if not why:
+            return persistent_volume(asked, made, self._driver_info, self._options, identity=self._identity)
+        try:
+            await self.discard(asked, made.volume_id)
+        except NotProvisioned as exc:
+            raise NotProvisioned(f"{why}. {exc.message}", exc.state) from exc
+        raise NotProvisioned(why, ProvisioningState.FINISHED)
 
-    async def _cleaned_up(self, asked: Prepared, made: csi.Volume, why: str, word: str) -> NotProvisioned:
-        """Delete a volume that is no use; the failure to raise then."""
-        request = csi.DeleteVolumeRequest(volume_id=made.volume_id, secrets=asked.request.secrets)
+    async def discard(self, asked: Prepared, volume_id: str) -> None:
+        """Delete a volume that was made for this request and is no use. Raises NotProvisioned when it is still there.
+
+        One that is another PersistentVolume's as well is left to that.
+        """
+        ours = self._driver_info.name, volume_id
+        others = (each.spec.csi for each in self._volumes if each.name != asked.name)
+        if any(other is not None and (other.driver, other.volume_handle) == ours for other in others):
+            _log.error("A useless volume is another's too, and stays", volume=asked.name)
+            return
+        request = csi.DeleteVolumeRequest(volume_id=volume_id, secrets=asked.request.secrets)
         for left in reversed(range(_CLEANUP_TRIES)):
             try:
                 await self._driver.delete_volume(request)
-                break
+                return
             except CsiError as exc:
                 if not left:
-                    why = f"{why}. {word} of volume {asked.name} failed, volume is orphaned: {error_text(exc)}"
                     _log.error("A useless volume could not be deleted", volume=asked.name, error=exc.message)
-        return NotProvisioned(why, ProvisioningState.IN_BACKGROUND)
+                    why = f"Cleanup of volume {asked.name} failed, volume is orphaned: {error_text(exc)}"
+                    raise NotProvisioned(why, ProvisioningState.IN_BACKGROUND) from exc

@@ -5,7 +5,8 @@ may leave behind, and what follows from it, is drawn in `provisioning_state`. Tw
 sake of volumes that nobody else would find again:
 
 - `_in_doubt`: requests without a clear answer. They are repeated word for word, even when their claim is gone;
-- `_unsaved`: volumes that were made and whose PersistentVolume the server has not taken yet.
+- `_unsaved`: volumes that were made and whose PersistentVolume the server has not taken yet. One that it refuses for
+  good (422) is deleted again, and asked for anew after the longest pause.
 
 Killed at any point, a new run finds the claim as it was and asks for a volume of the same name: a claim that is deleted
 meanwhile waits for that (`claim_protection`).
@@ -18,7 +19,7 @@ from collections.abc import Callable, Hashable
 from tonnage import logs
 from tonnage.client.reconciler import Reconciler
 from tonnage.csi.errors import CsiError, error_text
-from tonnage.errors import AlreadyExists, TonnageError
+from tonnage.errors import AlreadyExists, NotFound, TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
@@ -33,6 +34,7 @@ from tonnage.provisioner.volumes.provisioning_state import (
     ProvisioningState,
     is_infeasible,
     is_out_of_room,
+    is_refused_for_good,
     state_of,
 )
 from tonnage.provisioner.volumes.refused_claims import RefusedClaims
@@ -79,7 +81,7 @@ class ProvisionController:
         self._backoff = context.new_backoff()
         self._keys: dict[str, Key] = {}
         self._in_doubt: dict[str, Prepared] = {}
-        self._unsaved: dict[str, tuple[PersistentVolumeClaim, PersistentVolume]] = {}
+        self._unsaved: dict[str, tuple[Prepared, PersistentVolume]] = {}
         self._refused: set[str] = set()  # claims that the driver has clearly refused a volume
         self._node_gone_since_s: dict[str, float] = {}  # of claims that may have a volume there
         self._saved_at_s: dict[str, float] = {}
@@ -161,9 +163,13 @@ class ProvisionController:
             decision = await self._ownership.decide(claim, storage_class)
             if decision.owner is not Owner.OURS:
                 return decision.again_s
-        node = self._nodes.get(claim.selected_node)
-        attempt_key = (claim.selected_node, node.uid if node is not None else "", storage_class.uid)
+        attempt_key = self._attempt_key(claim, storage_class)
         return self._backoff.left_s(uid, attempt_key) or await self._try(claim, storage_class, attempt_key)
+
+    def _attempt_key(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Hashable:
+        """What an attempt depends on: after a failure, one that depends on something else is made at once."""
+        node = self._nodes.get(claim.selected_node)
+        return claim.selected_node, node.uid if node is not None else "", storage_class.uid
 
     def _has_volume(self, claim: PersistentVolumeClaim) -> bool:
         """Its volume exists, as far as the cache shows or as we know better."""
@@ -230,14 +236,16 @@ class ProvisionController:
             return await self._failed(claim, storage_class, asked, exc, attempt_key)
         self._in_doubt.pop(claim.uid, None)
         self._refresher.refresh_volume(volume)
-        self._unsaved[claim.uid] = (claim, volume)
-        again_s = await self._save(claim, volume)
-        self._metrics.provisioned(claim, self._clock.monotonic() - started_at_s)
+        self._unsaved[claim.uid] = (asked, volume)
+        again_s = await self._save(asked, volume)
+        if claim.uid not in self._refused:
+            self._metrics.provisioned(claim, self._clock.monotonic() - started_at_s)
         return again_s
 
-    async def _save(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> float | None:
+    async def _save(self, asked: Prepared, volume: PersistentVolume) -> float | None:
         """Write the PersistentVolume, at every attempt until the server has taken it: the volume exists."""
-        attempt_key = ("save", volume.name)
+        claim = asked.claim
+        attempt_key: Hashable = ("save", volume.name)
         if (left_s := self._backoff.left_s(claim.uid, attempt_key)) > 0:
             return left_s
         try:
@@ -248,7 +256,11 @@ class ProvisionController:
             _log.error("A volume is made and cannot be written", volume=volume.name, error=exc.message)
             told = f"error saving volume {volume.name}: {exc.message}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
-            return self._backoff.failed(claim.uid, attempt_key)
+            if not is_refused_for_good(exc) or not await self._discarded(asked, volume):
+                return self._backoff.failed(claim.uid, attempt_key)
+            self._metrics.provision_failed(claim)
+            attempt_key = self._attempt_key(claim, asked.storage_class)
+            return self._pause_s(claim, attempt_key, at_least_s=self._options.retry_max_s)
         del self._unsaved[claim.uid]
         self._backoff.forget(claim.uid)
         self._rescheduling.made(claim, volume)
@@ -258,6 +270,28 @@ class ProvisionController:
         self._recorder.event(claim, "Normal", "ProvisioningSucceeded", "Provisioning", told)
         await self._rescheduling.send_events(claim)
         return BINDER_S if claim.uid in self._keys else None
+
+    async def _discarded(self, asked: Prepared, volume: PersistentVolume) -> bool:
+        """Whether a volume that cannot be written is gone; one of its name that was written after all is kept.
+
+        Nobody has used it: without a PersistentVolume nobody could.
+        """
+        claim = asked.claim
+        try:
+            await self._client.get_doc(PersistentVolume, volume.name)
+            return False  # the next attempt to write it finds it
+        except NotFound:
+            pass
+        try:
+            await self._creator.discard(asked, volume.spec.csi.volume_handle if volume.spec.csi is not None else "")
+        except NotProvisioned as exc:
+            self._recorder.event(claim, "Warning", "ProvisioningCleanupFailed", "Provisioning", exc.message)
+            return False
+        del self._unsaved[claim.uid]
+        self._refused.add(claim.uid)
+        self._refresher.refresh_volume(volume)
+        _log.warning("A volume that cannot be written was deleted", claim=claim.key, volume=volume.name)
+        return True
 
     # -- when it fails ------------------------------------------------------------------------------------------------
 
@@ -292,7 +326,7 @@ class ProvisionController:
         if is_infeasible(failure):
             told = f"Volume provisioning failed with infeasible error. Retries will be delayed. {told}"
             self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
-            return self._backoff.failed(claim.uid, attempt_key, at_least_s=self._options.retry_max_s)
+            return self._pause_s(claim, attempt_key, at_least_s=self._options.retry_max_s)
         self._recorder.event(claim, "Warning", "ProvisioningFailed", "Provisioning", told)
         if node and is_out_of_room(failure):
             self._rescheduling.refused(claim, node, told)
@@ -300,7 +334,14 @@ class ProvisionController:
         if node and state is ProvisioningState.RESCHEDULE and await self._rescheduled(claim, node):
             self._backoff.forget(claim.uid)
             return 0.0  # at once: the scheduler may have chosen another node already
-        return self._backoff.failed(claim.uid, attempt_key)
+        return self._pause_s(claim, attempt_key)
+
+    def _pause_s(self, claim: PersistentVolumeClaim, attempt_key: Hashable, *, at_least_s: float = 0.0) -> float:
+        """Note a failure; how long to wait now. A claim that goes, and has no volume, is let go at once."""
+        pause_s = self._backoff.failed(claim.uid, attempt_key, at_least_s=at_least_s)
+        found = self._claims.get(claim.key)
+        is_going = found is None or found.uid != claim.uid or found.metadata.is_terminating
+        return 0.0 if is_going and claim.uid in self._refused else pause_s
 
     def _state(self, claim: PersistentVolumeClaim, failure: NotProvisioned | CsiError, node: str) -> ProvisioningState:
         if isinstance(failure, NotProvisioned):

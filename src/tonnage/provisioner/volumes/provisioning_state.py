@@ -6,7 +6,8 @@
         │       answer        │ clear answer; only then is it known what to clean up   │
         │                     └───────────────┬────────────────────────────────────────┘
         │◄────────────────────────────────────┘
-        ├──► made ──────────────► the PersistentVolume is written, as often as that takes
+        ├──► made ──────────────► the PersistentVolume is written, as often as that takes; if a server refuses it for
+        │                         good, the volume is deleted: not made
         ├──► not made ──────────► asked anew from the claim as it is then, after a pause
         └──► not made, no room ─► with a selected node: the choice of that node is taken back (reschedule)
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from tonnage.csi.errors import Code, CsiError, is_in_doubt
-from tonnage.errors import TonnageError
+from tonnage.errors import BadRequest, Invalid, RequestEntityTooLarge, TonnageError
 
 
 class ProvisioningState(StrEnum):
@@ -53,6 +54,11 @@ def state_of(code: Code, *, may_reschedule: bool) -> ProvisioningState:
 def is_infeasible(failure: TonnageError) -> bool:
     """Whether the same request can never succeed, so that it is repeated rarely."""
     return isinstance(failure, CsiError) and failure.code is Code.INVALID_ARGUMENT
+
+
+def is_refused_for_good(failure: TonnageError) -> bool:
+    """Whether a server refuses a PersistentVolume for what is in it, so that it would refuse it again."""
+    return isinstance(failure, BadRequest | Invalid | RequestEntityTooLarge)
 
 
 def is_out_of_room(failure: TonnageError) -> bool:
