@@ -29,7 +29,28 @@ def test_a_workflow_runs_make_targets_and_may_only_read(path: Path):
     for command in commands:
         assert command.removeprefix("make ") in TARGETS, command
     for action in (step["uses"] for step in steps_of(workflow) if "uses" in step):
-        assert re.fullmatch(r"actions/[a-z-]+@v\d+(\.\d+){0,2}", action), action
+        assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action), action
+    assert len(re.findall(r"uses: \S+ # v\d+\.\d+\.\d+$", path.read_text(), re.MULTILINE)) == path.read_text().count(
+        "uses:"
+    )
+
+
+def test_the_base_image_is_pinned_by_its_digest():
+    text = (ROOT / "Containerfile").read_text()
+    assert re.findall(r"^ARG BASE=(\S+)", text, re.MULTILINE) == re.findall(
+        r"python:3\.12-slim-trixie@sha256:[0-9a-f]{64}", text
+    )
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_every_package_is_pinned_with_hashes_and_from_no_address(name: str):
+    text = (ROOT / name).read_text()
+    assert "://" not in text and "@" not in text
+    for package in text.replace("\\\n", " ").splitlines():
+        words = package.split(" --hash=")
+        assert re.match(r"[a-z0-9-]+==\S+( ; .+)? *$", words[0]), package[:80]
+        assert len(words) >= 2 and all(re.fullmatch(r"sha256:[0-9a-f]{64} *", word) for word in words[1:]), words[0]
 
 
 def test_every_supported_python_is_tested():

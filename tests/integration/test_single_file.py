@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -216,7 +217,7 @@ def test_the_bill_of_materials_names_what_the_lock_file_pins(packed: Path):
     bill = json.loads((packed / "tonnage.cdx.json").read_text())
     assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "tonnage")
     named = {f"{each['name']}=={each['version']}" for each in bill["components"]}
-    lock = {line.split(" ;")[0] for line in (ROOT / "requirements.lock").read_text().splitlines()}
+    lock = {re.split(r" [;\\]", line)[0] for line in (ROOT / "requirements.lock").read_text().splitlines()}
     assert named <= lock and len(named) >= 20
     assert all(each["licenses"] for each in bill["components"])
 
