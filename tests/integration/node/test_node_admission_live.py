@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from node_questions import play, was_told
 from node_stage import NodeStage
 
+from tonnage.documents.object_size import MAX_OBJECT_BYTES
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, encode
 from tonnage.testing.eventually import eventually_async
 
 REASON = "Node didn't have enough resource: cpu, requested: 1000000000, used: 0, capacity: 8000"
@@ -80,7 +82,7 @@ def test_a_label_that_the_nodes_watch_has_not_shown_yet_is_asked_for():
     play(story, "node-1")
 
 
-def test_a_running_pod_stays_when_its_node_shrinks_and_goes_on_after_a_restart_before_newcomers():
+def test_a_pod_that_ran_before_a_restart_comes_before_newcomers_that_are_older():
     async def story(stage: NodeStage) -> None:
         await stage.start()
         waiting = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "older", "namespace": "default"}}
@@ -139,5 +141,39 @@ def test_a_resource_that_somebody_adds_to_a_node_is_allocatable_and_counted():
         assert failed is not None and failed.status.reason == "OutOfexample.com/gpu"
         counted = {"reason": "OutOfExtendedResources"}
         assert stage.measures.get_sample_value("kubelet_admission_rejections_total", counted) == 1
+
+    play(story, "node-1")
+
+
+def test_a_pod_as_large_as_may_be_is_failed_too():
+    async def story(stage: NodeStage) -> None:
+        await stage.start()
+
+        async def send_padded(name: str, node: str, letters: int) -> Doc:
+            padded = container("1M", args=["x" * letters])
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}}
+            return await stage.client.create_doc({**pod, "spec": {"containers": padded, "nodeName": node}})
+
+        sample = await send_padded("pod-a", "node-9", 1)
+        await send_padded("pod-b", "node-1", 1 + MAX_OBJECT_BYTES - len(encode(sample)))
+        failed = await stage.becomes("pod-b", "Failed")
+        assert failed is not None and failed.status.reason == "OutOfcpu"
+
+    play(story, "node-1")
+
+
+def test_a_node_that_comes_back_smaller_keeps_the_oldest_pods_that_ran():
+    async def story(stage: NodeStage) -> None:
+        await stage.start()
+        for name in ("one", "two"):
+            await send(stage, name, "3")
+            await stage.becomes(name, "Running")
+        # A node that shrinks while it runs fails nobody; a kubelet that starts anew admits anew.
+        await stage.stop()
+        stage.settings = replace(stage.settings, capacity={**stage.settings.capacity, "cpu": "4"})
+        await stage.start()
+        failed = await stage.becomes("two", "Failed")
+        assert failed is not None and failed.status.reason == "OutOfcpu"
+        assert await stage.phase("one") == "Running"
 
     play(story, "node-1")

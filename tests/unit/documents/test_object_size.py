@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.documents.object_size import MAX_OBJECT_BYTES, refuse_too_large
+from tonnage.documents.object_size import MAX_OBJECT_BYTES, STATUS_ROOM_BYTES, refuse_too_large
 from tonnage.errors import RequestEntityTooLarge
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_KIND
@@ -34,3 +34,15 @@ def test_one_that_is_too_large_already_may_shrink_and_not_grow() -> None:
     refuse_too_large(MAPS, sized(2 * MAX_OBJECT_BYTES), old)
     with pytest.raises(RequestEntityTooLarge):
         refuse_too_large(MAPS, sized(2 * MAX_OBJECT_BYTES + 1), old)
+
+
+def test_a_full_object_still_takes_a_status_and_its_managers_and_nothing_else() -> None:
+    old = sized(MAX_OBJECT_BYTES)
+    managers = {**old["metadata"], "managedFields": [{"manager": "kubelet"}]}
+    refuse_too_large(MAPS, {**old, "metadata": managers, "status": {"phase": "Failed"}}, old)
+    with pytest.raises(RequestEntityTooLarge):
+        refuse_too_large(MAPS, {**old, "metadata": {**managers, "labels": {"a": "b"}}}, old)
+    with pytest.raises(RequestEntityTooLarge):
+        refuse_too_large(MAPS, {**old, "status": {"message": "x" * STATUS_ROOM_BYTES}}, old)
+    with pytest.raises(RequestEntityTooLarge):
+        refuse_too_large(MAPS, {**old, "status": {"phase": "Failed"}})
