@@ -35,14 +35,6 @@ def test_a_workflow_runs_make_targets_and_may_only_read(path: Path):
     )
 
 
-def test_the_base_image_is_pinned_by_its_digest():
-    text = (ROOT / "Containerfile").read_text()
-    assert re.findall(r"^ARG BASE=(\S+)", text, re.MULTILINE) == re.findall(
-        r"python:3\.12-slim-trixie@sha256:[0-9a-f]{64}", text
-    )
-    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
-
-
 @pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
 def test_every_package_is_pinned_with_hashes_and_from_no_address(name: str):
     text = (ROOT / name).read_text()

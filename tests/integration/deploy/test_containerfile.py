@@ -31,7 +31,7 @@ def stages() -> list[Stage]:
 
 def test_the_base_is_slim_pinned_and_from_no_named_registry():
     arguments, stages = read_stages(FILE)
-    assert re.fullmatch(r"python:3\.1\d-slim-\w+", arguments["BASE"])
+    assert re.fullmatch(r"python:3\.1\d-slim-\w+@sha256:[0-9a-f]{64}", arguments["BASE"])
     assert [stage.base for stage in stages] == ["${BASE}", "${BASE}"]
     assert "latest" not in FILE.read_text()
 
@@ -56,7 +56,8 @@ def test_labels_name_version_licence_and_bill_of_materials(stages: list[Stage]):
     assert labels["org.opencontainers.image.version"] == __version__
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert labels["dev.tonnage.sbom"] in "".join(stages[0].of("RUN"))
-    assert labels["org.opencontainers.image.base.name"] == read_stages(FILE)[0]["BASE"]
+    base = [labels[f"org.opencontainers.image.base.{part}"] for part in ("name", "digest")]
+    assert "@".join(base) == read_stages(FILE)[0]["BASE"]
 
 
 def test_no_secret_and_no_whole_folder_goes_in(stages: list[Stage]):
