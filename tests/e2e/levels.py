@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from statistics import linear_regression
 from typing import Final
@@ -26,6 +27,7 @@ LONG_S: Final = 40 * 60.0
 """From here on a run is long enough to be judged strictly: what is kept for ten minutes has gone round before the third
 quarter begins. In a shorter run the caches are still filling."""
 Series = list[tuple[float, float]]
+_COLOURS: Final = ("#c62828", "#1565c0", "#2e7d32", "#6a1b9a", "#ef6c00", "#37474f")
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,13 @@ class Meter:
     def draw(self, picture: Path) -> None:
         """The memory of each program over the run's minutes, as an SVG."""
         chart = leather.Chart("Resident memory in MB, by minutes")
-        for (what, whose), series in sorted(self.samples.items()):
-            if what == "memory":
-                chart.add_line([(at_s / 60, value / MI) for at_s, value in series], name=whose)
-        chart.to_svg(str(picture), 720, 360)
+        lines = [(whose, series) for (what, whose), series in sorted(self.samples.items()) if what == "memory"]
+        for (whose, series), colour in zip(lines, cycle(_COLOURS), strict=False):
+            points = [(round(at_s / 60, 1), round(value / MI, 1)) for at_s, value in series[:: len(series) // 60 + 1]]
+            chart.add_line(points, name=whose, stroke_color=colour)
+        most = max((value for _, series in lines for _, value in series), default=0.0)
+        chart.add_y_scale(0, 50 * (1 + most // (50 * MI)))
+        chart.to_svg(str(picture), 860, 360)
 
 
 def rising(samples: Mapping[tuple[str, str], Series], lasts_s: float) -> list[str]:
@@ -128,12 +133,17 @@ def _of_process(pid_file: Path) -> dict[str, float]:
 
 
 def _of_folder(folder: Path) -> dict[str, float]:
-    """What stands on the disk, by what it is for. Contents of volumes are the users' and not counted as bytes."""
+    """What stands on the disk, by what it is for. Contents of volumes are the users' and not counted as bytes.
+
+    The audit log is left out: it keeps everything that was asked, which is what the run wants of it.
+    """
     found = {"log bytes": 0.0, "store bytes": 0.0, "other bytes": 0.0, "files": 0.0}
     for where, _, names in os.walk(folder):
         part = (*Path(where).relative_to(folder).parts, "")[0]
         what = {"logs": "log bytes", "store": "store bytes"}.get(part, "other bytes")
         for name in names:
+            if name.startswith("audit"):
+                continue
             with suppress(OSError):  # it went while we looked
                 found[what] += (Path(where) / name).lstat().st_blocks * 512
                 found["files"] += 1
