@@ -49,13 +49,26 @@ def own_folder(path: Path, *, mode: int = 0o700) -> Path:
     Raises NotOurs for a link, another's folder, or one with contents that others can write to: they may have planted
     them. One that is empty is closed to them instead: so begins a folder made with a umask of 002. OSError as it comes.
     """
+    missing = [folder for folder in (path, *path.parents) if not os.path.lexists(folder)]
     try:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
     except FileExistsError:
         if not path.is_symlink():
             raise
     require_own_folder(path)
+    for made in missing:  # what is synced in it later must not be lost with its name
+        with suppress(PermissionError):  # a folder that we may not read is its owner's to sync
+            sync_folder(made.parent)
     return path
+
+
+def sync_folder(folder: Path) -> None:
+    """See to it that the names in a folder are on disk: a new file is durable when its name is."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def require_own_folder(path: Path, *, is_inner: bool = False) -> None:
@@ -166,7 +179,7 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Write a file with mode 0600, whole or not at all; a reader finds the old content or the new.
 
     Raises NotOurs when what is there is a link or another's, or the folder is another's; OSError as it comes. `durable`
-    has it on disk when this returns.
+    has it on disk when this returns, its name as well.
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -179,6 +192,8 @@ def write_private(path: Path, content: bytes, *, durable: bool = True) -> None:
         try:
             write_new(folder, draft, content, durable=durable)
             os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            if durable:
+                os.fsync(folder)  # the name: without it a power cut may bring the old content back, or none
         except BaseException:
             with suppress(OSError):  # a disk that is full is not made fuller
                 os.unlink(draft, dir_fd=folder)

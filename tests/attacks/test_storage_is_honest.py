@@ -8,7 +8,6 @@ damaged, health tells while writes fail, and one can always go on: delete, resta
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import shutil
 import signal
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -96,101 +94,6 @@ def test_health_tells_of_an_io_error_and_recovers_without_a_restart(tmp_path: Pa
     cluster.stop(signal.SIGKILL)
     done = tonnage("apiserver", "--data-dir", str(tmp_path), "--check")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ok: nothing is damaged")
-
-
-# The disk is full.
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 48 MiB of its own."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=48m,mode=700", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("only a root that may mount can make a small file system")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Somebody else takes all the room there is."""
-    path = disk / "filling"
-    with path.open("wb", buffering=0) as file:
-        for size in (1 << 20, 4096, 1):
-            try:
-                while file.write(b"\0" * size) == size:
-                    pass
-            except OSError:
-                continue
-    return path
-
-
-def until_full(cluster: Cluster) -> None:
-    """Write until nothing more goes in: what SQLite has at hand is used up first."""
-    for number in range(200):
-        if cluster.post(MAPS, config_map(f"filling-{number}", 500_000)).code != 201:
-            return
-    raise AssertionError("the disk never filled up")
-
-
-def test_a_full_disk_still_lets_one_delete(small_disk: Path):
-    data = small_disk / "data"
-    data.mkdir(mode=0o700)
-    cluster = start_cluster(data)
-    for number in range(6):
-        assert cluster.post(MAPS, config_map(f"large-{number}", 900_000)).code == 201
-    held = config_map("held", 900_000, finalizers=["example.com/hold"])
-    assert cluster.post(MAPS, held).code == 201
-    pod = {
-        "metadata": {"name": "pod"},
-        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "node-1"},
-    }
-    assert cluster.post("/api/v1/namespaces/default/pods", pod).code == 201
-    filling = fill(small_disk)
-    until_full(cluster)
-    refused = cluster.post(MAPS, config_map("refused", 500_000))
-    assert refused.code == 500
-    assert "the disk is full; nothing was stored; make room and retry" in refused.message
-    codes = dict(zip(HEALTH, health(cluster), strict=True))
-    assert (codes["/readyz"], codes["/healthz"]) == (500, 500)
-    assert codes["/livez"] == 200  # a restart would be refused, and end what still works
-    # At once, marked and waiting for a finalizer, and marked with a grace period: all of it writes first.
-    for number in range(6):
-        assert cluster.delete(f"{MAPS}/large-{number}").code == 200
-    assert cluster.delete(f"{MAPS}/held").code == 200
-    finalized = [{"op": "remove", "path": "/metadata/finalizers"}]
-    assert cluster.patch(f"{MAPS}/held", finalized, "json").code == 200
-    assert cluster.delete("/api/v1/namespaces/default/pods/pod").code == 200
-    assert not {"held", *(f"large-{number}" for number in range(6))} & names_in(cluster)
-    filling.unlink()
-    eventually(lambda: health(cluster) == [200, 200, 200], "health to recover")
-    assert cluster.post(MAPS, config_map("after", 500_000)).code == 201
-    assert cluster.stop() == 0
-    again = start_cluster(data)
-    assert "after" in names_in(again) and "held" not in names_in(again)
-    again.stop()
-
-
-def test_a_start_on_a_full_disk_says_so_in_one_line(small_disk: Path):
-    data = small_disk / "data"
-    data.mkdir(mode=0o700)
-    cluster = start_cluster(data)
-    cluster.post(MAPS, config_map("kept"))
-    cluster.stop()
-    fill(small_disk)
-    for folder in (data, small_disk / "fresh"):
-        done = tonnage("apiserver", "--data-dir", str(folder), "--secure-port", "0")
-        assert (done.returncode, done.stdout) == (1, "")
-        error, hint = done.stderr.splitlines()
-        assert error == f"error: cannot write to {log_of(folder)}: the disk is full; nothing was stored"
-        assert hint.startswith("hint: make room on its file system, then start again")
-    assert not log_of(small_disk / "fresh").exists()
-    # The last resort the hint names: the reserve goes, the server starts, objects can be deleted.
-    (data / "store" / "reserve").unlink()
-    again = start_cluster(data)
-    assert again.delete(f"{MAPS}/kept").code == 200
-    again.stop()
 
 
 # The disk gives back something else.

@@ -187,3 +187,29 @@ def test_only_a_socket_of_ours_makes_room_for_a_socket(tmp_path: Path):
         os.chown(path, SOMEBODY, SOMEBODY)
         with pytest.raises(NotOurs, match="belongs to somebody else"):
             require_place_for_socket(path)
+
+
+def test_the_name_of_a_durable_file_and_of_a_new_folder_survives_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    synced: list[Path] = []
+    fsync = os.fsync
+
+    def note(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    folder = tmp_path / "plugins" / "volume"
+    own_folder(folder)
+    assert synced == [tmp_path / "plugins", tmp_path]  # the names of both that were made
+    synced.clear()
+    own_folder(folder)
+    assert synced == []
+    write_private(folder / "vol_data.json", b"{}")
+    # The content under its first name, then the folder, in which it has its last one.
+    assert [path.parent for path in synced[:1]] == [folder]
+    assert synced[1:] == [folder]
+    synced.clear()
+    write_private(folder / "pid", b"1", durable=False)
+    assert synced == []

@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.stored_documents import encoder
+from tonnage.background import in_background
 from tonnage.documents.system_objects import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES, kubernetes_service
+from tonnage.errors import ApiError
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_KIND, RESOURCES
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
 from tonnage.objects.texts.deep_json import shallow
 from tonnage.objects.texts.json_text import is_deeper
-from tonnage.store import KeyDamaged, Store
+from tonnage.store import KeyDamaged, Store, StoreError, StoreFull
 
 _log = logging.getLogger(__name__)
 _OPTIONS = WriteOptions(manager="tonnage-apiserver")
+_RETRY_S = 5.0
+"""How long a step that found the disk full waits for its next attempt."""
+
+
+@asynccontextmanager
+async def taken_when_there_is_room(step: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Take a step now or, if the disk is full, while the block runs. A server on a full disk is there for deletions."""
+    later: AbstractAsyncContextManager[None] = nullcontext()
+    try:
+        await step()
+    except StoreFull as exc:
+        _log.warning("what a start writes waits for room: %s", exc.message)
+        later = in_background(_retried(step), "what a start writes")
+    async with later:
+        yield
+
+
+async def _retried(step: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(_RETRY_S)
+        try:
+            await step()
+            return
+        except StoreFull:
+            continue
+        except (ApiError, StoreError) as exc:
+            _log.error("what a start writes is not all there: %s", exc)
+            return
 
 
 async def bootstrap(registry: Registry) -> None:

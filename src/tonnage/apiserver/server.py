@@ -10,10 +10,13 @@ ended, requests under way answered, store closed. `tonnage apiserver` and `tonna
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tonnage.apiserver.admin_credentials import write_kubeconfig
@@ -29,7 +32,7 @@ from tonnage.apiserver.authorization.authentication_map import authentication_pu
 from tonnage.apiserver.authorization.bootstrapping import ensure_policy
 from tonnage.apiserver.authorization.mode_names import RBAC_MODE
 from tonnage.apiserver.authorization.modes import authorizer_of, guard_of
-from tonnage.apiserver.bootstrap import bootstrap, publish_address
+from tonnage.apiserver.bootstrap import bootstrap, publish_address, taken_when_there_is_room
 from tonnage.apiserver.custom.lifecycle import definitions_followed
 from tonnage.apiserver.event_expiry import EVENT_TTL_S, events_expired
 from tonnage.apiserver.event_loop.lag import lag_measured
@@ -44,6 +47,8 @@ from tonnage.listener import listening
 from tonnage.metrics import new_registry
 from tonnage.private_files import own_folder
 from tonnage.store import KEEP_BYTES, KEEP_REVISIONS, Store
+
+_log = logging.getLogger(__name__)
 
 RESERVE_BYTES = 8 << 20
 """Room kept back so that deletions work on a full disk: five of the largest objects there can be, and their pages."""
@@ -101,13 +106,12 @@ async def serve(
         keep_revisions=settings.keep_revisions,
         keep_bytes=settings.keep_bytes,
         reserve_bytes=settings.reserve_bytes,
+        key_beside=folder / "pki" / "ca.key",
     )
     try:
         authorizer = authorizer_of(settings.authorization_mode, store)
         guard = guard_of(authorizer)
         registry = Registry(store, gates=settings.gates, clock=clock, rng=rng, authorizer=authorizer, guard=guard)
-        await bootstrap(registry)
-        await ensure_policy(registry)
         hosts = tuple(
             dict.fromkeys((settings.bind, "127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"))
         )
@@ -131,6 +135,8 @@ async def serve(
             rng=rng,
         )
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(taken_when_there_is_room(partial(bootstrap, registry)))
+            await stack.enter_async_context(taken_when_there_is_room(partial(ensure_policy, registry)))
             if settings.audit is not None:
                 file = stack.enter_context(AuditLogFile(settings.audit))
                 application.audit_log = AuditLog(file, clock=clock, rng=rng)
@@ -161,12 +167,12 @@ async def serve(
                     hint="choose another --secure-port, or 0 for a free one",
                 ) from exc
             await stack.enter_async_context(certificate.renewed())
-            await publish_address(registry, port)
+            await stack.enter_async_context(taken_when_there_is_room(partial(publish_address, registry, port)))
             host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
             url = f"https://{host}:{port}"
             application.url = url
             kubeconfig = folder / "kubeconfig"
-            with _files_of(folder):
+            with _files_of(folder, is_needed=False):
                 write_kubeconfig(kubeconfig, url=url, ca_pem=certificate.identity.ca_pem, token=admin_token)
             try:
                 yield Server(url, kubeconfig, admin_token, certificate.identity.ca_pem, registry, application)
@@ -178,11 +184,14 @@ async def serve(
 
 
 @contextmanager
-def _files_of(folder: Path) -> Iterator[None]:
-    """A disk that does not take a small file ends the start with a sentence."""
+def _files_of(folder: Path, *, is_needed: bool = True) -> Iterator[None]:
+    """A disk that does not take a small file ends the start with a sentence; a full one if the file `is_needed`."""
     try:
         yield
     except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT) and not is_needed:
+            _log.warning("the files in %s are those of an earlier start: %s", folder, exc.strerror)
+            return
         raise TonnageError(
             f"cannot write to {folder}: {exc.strerror or exc}", hint="make room there, or see to its permissions"
         ) from exc

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tonnage.errors import ApiError, Expired, Forbidden, InternalError, MethodNotAllowed, NotFound
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
-from tonnage.store import KeyDamaged, StoreError, StoreFull
+from tonnage.store import KeyDamaged, StoreError, StoreFull, StoreRemoved
 
 _ALWAYS_DETAILED = (Forbidden, MethodNotAllowed, NotFound)
 """Of a path that is no resource there are no details, and upstream says so here."""
@@ -69,7 +69,7 @@ def created_nothing(code: int = 201) -> Doc:
 
 def from_store(error: StoreError) -> ApiError:
     """A store that cannot do what was asked. What the operator can mend says how."""
-    if isinstance(error, (StoreFull, KeyDamaged)):
+    if isinstance(error, (StoreFull, StoreRemoved, KeyDamaged)):
         return InternalError(f"Internal error occurred: {error.message}; {error.hint}")
     return InternalError(f"Internal error occurred: {error.message}")
 

@@ -20,8 +20,9 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
+from tonnage.private_files import sync_folder
 from tonnage.store.check import Report, check, reading
-from tonnage.store.database import SCHEMA_VERSION, sync_directory, translated
+from tonnage.store.database import SCHEMA_VERSION, translated
 from tonnage.store.errors import BackupExists, StoreCorrupt
 from tonnage.store.log import Log
 from tonnage.store.migration import FindProblem
@@ -53,7 +54,7 @@ def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None)
                 os.link(draft, target)  # fails where a rename would replace
             except FileExistsError as exc:
                 raise BackupExists(target) from exc
-            sync_directory(target.absolute().parent)
+            sync_folder(target.absolute().parent)
         except (sqlite3.Error, OSError) as exc:
             raise translated(exc, target) from exc
         finally:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from contextlib import closing, suppress
 from importlib import resources
 from pathlib import Path
 
-from tonnage.private_files import open_own, require_own_file
+from tonnage.private_files import open_own, require_own_file, sync_folder
 from tonnage.store.checksums import compaction_checksum
 from tonnage.store.errors import (
     StoreCorrupt,
@@ -22,8 +23,10 @@ from tonnage.store.errors import (
     StoreFull,
     StoreInUse,
     StoreIOError,
+    StoreMissing,
     StoreNoPermission,
     StoreNotADirectory,
+    StoreRemoved,
     StoreTooNew,
 )
 from tonnage.store.migration import FindProblem, migrate
@@ -38,15 +41,58 @@ WAL_LIMIT_BYTES = 16 << 20
 """What SQLite cuts its write-ahead log back to after a burst: four times what it holds between two checkpoints."""
 
 
+class OpenFiles:
+    """The files of an open database, as their names led to them when they were last right.
+
+    SQLite goes on with files that have lost their names, and every commit to them is lost. So a commit is
+    acknowledged only while the names lead to the files that are open. Nobody but our own thread changes how long the
+    file is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        names = (path.name, f"{path.name}-wal", f"{path.name}-shm")
+        self._files = {path.with_name(name): path.with_name(name).stat() for name in names}
+
+    def require(self, *, as_long: bool) -> None:
+        """Raises StoreRemoved when a file was removed or replaced; with `as_long`, when it was cut since `remember`."""
+        for path, before in self._files.items():
+            try:
+                now = path.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                raise StoreRemoved(path, "was removed") from None
+            if (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino):
+                raise StoreRemoved(path, "was replaced")
+            if as_long and now.st_size < before.st_size:
+                raise StoreRemoved(path, f"was cut from {before.st_size} to {now.st_size} bytes")
+
+    def remember(self) -> None:
+        """What SQLite has done since is right: it makes its files longer and shorter."""
+        for path, before in self._files.items():
+            with suppress(OSError):
+                now = path.stat()
+                if (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino):
+                    self._files[path] = now
+
+
 def open_writer(
-    path: Path, *, max_pages: int | None = None, find_problem: FindProblem | None = None
+    path: Path,
+    *,
+    max_pages: int | None = None,
+    find_problem: FindProblem | None = None,
+    key_beside: Path | None = None,
 ) -> sqlite3.Connection:
     """The one connection that writes; creates the file (mode 0600) and its tables when they are not there.
 
     `max_pages` limits the file to that many pages of 4 KiB; beyond it SQLite says that the disk is full. A file of an
-    earlier version is brought to the present one (`migration.py`). Raises StoreError when the file is not ours to open,
-    and sqlite3.Error and OSError as they come.
+    earlier version is brought to the present one (`migration.py`). `key_beside` is a file that was made after the store
+    was: if it is there, so must be the store. Raises StoreError when the file is not ours to open, StoreMissing when it
+    is not there and must be, and sqlite3.Error and OSError as they come.
     """
+    if key_beside is not None:
+        require_own_file(key_beside)
+    must_be_there = key_beside is not None and key_beside.exists()
+    if must_be_there and not path.exists():
+        raise StoreMissing(path, key_beside)
     # SQLite would create the file by the umask; its -wal and -shm files take over the mode they find here.
     os.close(open_own(path, os.O_RDWR | os.O_CREAT))
     for suffix in _BESIDE:
@@ -54,6 +100,8 @@ def open_writer(
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False)
     try:
         version = judged_version(connection, path)
+        if version is None and must_be_there:
+            raise StoreMissing(path, key_beside)
         if version is None:  # before the first page is written, or never
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         # A write is acknowledged when COMMIT returns, so COMMIT has to sync the write-ahead log every time: FULL.
@@ -69,7 +117,7 @@ def open_writer(
             connection.execute(f"PRAGMA max_page_count = {max_pages}")
         if version is None:
             _create(connection)
-            sync_directory(path.parent)
+            sync_folder(path.parent)
         elif version < SCHEMA_VERSION:
             migrate(connection, path, version, find_problem)
     except BaseException:
@@ -98,6 +146,9 @@ def translated(exc: sqlite3.Error | OSError | UnicodeDecodeError, path: Path) ->
     # The shared memory next to the log is a file too: failing to grow it is how a full disk shows up there.
     if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(path)
+    # SQLite knows a full disk, but not a user's quota that is used up.
+    if code == sqlite3.SQLITE_IOERR_WRITE and _is_quota_used_up(path.parent):
+        return StoreFull(path)
     if code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreCorrupt(path, detail)
     if code & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
@@ -107,13 +158,17 @@ def translated(exc: sqlite3.Error | OSError | UnicodeDecodeError, path: Path) ->
     return StoreIOError(path, detail)
 
 
-def sync_directory(folder: Path) -> None:
-    """A new file is durable when its directory entry is."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def copy_database(source: sqlite3.Connection, target: Path) -> None:
+    """Copy a whole database, of one moment, over the file `target`, and have it on disk."""
+    with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+        copy.execute("PRAGMA journal_mode = OFF")  # a copy that fails is thrown away
+        source.backup(copy)
+    fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
+    sync_folder(target.absolute().parent)
 
 
 def judged_version(connection: sqlite3.Connection, path: Path) -> int | None:
@@ -138,6 +193,19 @@ def _create(connection: sqlite3.Connection) -> None:
         f"INSERT INTO compaction VALUES (1, 0, 0, 0, {compaction_checksum(0, 0, 0)});\n"
         f"COMMIT;"
     )
+
+
+def _is_quota_used_up(folder: Path) -> bool:
+    """Try a file without a name, which is gone when it is closed."""
+    try:
+        fd = os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, bytes(1 << 16))
+        finally:
+            os.close(fd)
+    except OSError as exc:
+        return exc.errno in (errno.ENOSPC, errno.EDQUOT)
+    return False
 
 
 def _translated_os_error(exc: OSError, path: Path) -> StoreError:

@@ -13,6 +13,9 @@ from pathlib import Path
 from tonnage.errors import TonnageError
 from tonnage.store.records import Damage, Record
 
+RESCUED = "rescued-"
+"""How the name of a copy begins that a server made of a store whose file was removed."""
+
 
 class StoreError(TonnageError):
     """Whatever goes wrong in the store."""
@@ -178,11 +181,20 @@ class StoreNoPermission(StoreError):
 
 
 class StoreMissing(StoreError):
-    """There is no store to read."""
+    """There is no store to read; or none to go on with, beside the key of a store that was."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"there is no {path}", hint="name the --data-dir of a server that was started once")
+    def __init__(self, path: Path, key: Path | None = None) -> None:
+        if key is None:
+            super().__init__(f"there is no {path}", hint="name the --data-dir of a server that was started once")
+        else:
+            copies = sorted(path.parent.glob(f"{RESCUED}*"))
+            source = str(copies[-1]) if copies else "a backup"
+            super().__init__(
+                f"{path} is not there or is empty, but {key} of an earlier start is: the store was removed",
+                hint=f"copy {source} to {path} and start again; to begin with an empty store, move {key} away first",
+            )
         self.path = path
+        self.key = key
 
 
 class BackupExists(StoreError):
@@ -203,13 +215,31 @@ class StoreInUse(StoreError):
         self.pid = pid
 
 
+class StoreRemoved(StoreError):
+    """A file of a store that is open was removed, replaced or cut by somebody else; nothing more is acknowledged.
+
+    `rescued` is a copy of all that was acknowledged, made from the file that is still open.
+    """
+
+    def __init__(self, path: Path, detail: str, rescued: Path | None = None) -> None:
+        remedy = "put it back as it was, and writing goes on; or stop this server, restore a backup, and start again"
+        if rescued is not None and rescued.name.startswith(RESCUED):
+            remedy = f"stop this server, move {rescued} to its place (it has all acknowledged writes), and start again"
+        elif rescued is not None:
+            remedy = f"start this server again; {rescued} has all acknowledged writes"
+        super().__init__(f"{path} {detail} while it was in use; nothing more is stored", hint=remedy)
+        self.path = path
+        self.detail = detail
+        self.rescued = rescued
+
+
 class StoreCorrupt(StoreError):
     """The file is damaged, or is no database at all."""
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
             f"cannot read {path}: {detail}",
-            hint="restore a backup in its place, or move it away to start empty; `tonnage apiserver --check` says more",
+            hint="restore a backup in its place, or begin with a new folder; `tonnage apiserver --check` says more",
         )
         self.path = path
         self.detail = detail

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tonnage.private_files import own_folder
-from tonnage.store.database import sync_directory, translated
+from tonnage.store.database import translated
 from tonnage.store.errors import StoreFull
 from tonnage.store.loading import Loaded
 from tonnage.store.lock import FolderLock
 from tonnage.store.log import Log
 from tonnage.store.log_reader import Index
+from tonnage.store.making_room import make_room
 from tonnage.store.migration import FindProblem
 from tonnage.store.records import Record
-from tonnage.store.reserve import MIN_FREE_BYTES, RESERVE_FILE, Reserve, free_bytes
+from tonnage.store.reserve import MIN_FREE_BYTES, Reserve, free_bytes
 from tonnage.store.state import State
 
 LOG_FILE = "log.sqlite3"
@@ -38,69 +39,90 @@ class OpenFolder(NamedTuple):
     state: State
     loaded: Loaded
     reserve: Reserve
+    trouble: StoreFull | None = None
 
     def close(self) -> None:
         try:
+            self.lock.mark_closed()
             self.log.close()
         finally:
             self.lock.release()
 
 
 def open_folder(
-    folder: Path, index: Index, max_pages: int | None, find_problem: FindProblem | None = None, reserve_bytes: int = 0
+    folder: Path,
+    index: Index,
+    max_pages: int | None,
+    find_problem: FindProblem | None = None,
+    reserve_bytes: int = 0,
+    key_beside: Path | None = None,
 ) -> OpenFolder:
-    """Make the folder if it is not there, take it, load what it holds, and try the disk. Raises StoreError, NotOurs."""
+    """Make the folder if it is not there, take it, load what it holds, and try the disk. Raises StoreError, NotOurs.
+
+    On a full disk nothing new is begun, but a store that is there is opened: its objects can be read and deleted.
+    `trouble` then says that there is no room.
+    """
     try:
-        return _opened(folder, index, max_pages, find_problem, reserve_bytes)
+        return _opened(folder, index, max_pages, find_problem, reserve_bytes, key_beside)
     except StoreFull as exc:
         hint = "make room on its file system, then start again"
-        if (folder / RESERVE_FILE).exists():
-            hint += f"; if nothing else can go, remove {folder / RESERVE_FILE}, start, and delete objects"
         raise StoreFull(exc.path, hint=hint) from exc
 
 
 def _opened(
-    folder: Path, index: Index, max_pages: int | None, find_problem: FindProblem | None, reserve_bytes: int
+    folder: Path,
+    index: Index,
+    max_pages: int | None,
+    find_problem: FindProblem | None,
+    reserve_bytes: int,
+    key_beside: Path | None,
 ) -> OpenFolder:
     try:
-        _require_room(folder)
-        _make_directory(folder)
+        is_full = _free_bytes_at(folder) < MIN_FREE_BYTES
+        if is_full and not (folder / LOG_FILE).exists():
+            raise StoreFull(folder / LOG_FILE)
+        own_folder(folder)  # another opener may make it at this very moment; which of us has it is for the lock to say
         lock = FolderLock(folder)
     except OSError as exc:
         raise translated(exc, folder) from exc
     with ExitStack() as undo:
         undo.callback(lock.release)
-        log = Log(folder / LOG_FILE, max_pages=max_pages, find_problem=find_problem)
+        reserve = Reserve(folder, reserve_bytes)
+        if is_full:
+            reserve.release()  # SQLite makes the files beside the log before it reads the first row
+        log = Log(
+            folder / LOG_FILE,
+            max_pages=max_pages,
+            find_problem=find_problem,
+            key_beside=key_beside,
+            was_open=lock.was_open(folder / LOG_FILE),
+        )
         undo.callback(log.close)
         state, loaded = _load(log, index)
-        reserve = _try_disk(folder, log, reserve_bytes)
-        opened = OpenFolder(folder, lock, log, state, loaded, reserve)
+        trouble = _found_trouble(log, reserve)
+        lock.mark_open(log.path)  # its write-ahead log is on disk by now
+        opened = OpenFolder(folder, lock, log, state, loaded, reserve, trouble)
         undo.pop_all()
     return opened
 
 
-def _require_room(folder: Path) -> None:
-    """On a full disk nothing is begun."""
+def _free_bytes_at(folder: Path) -> int:
     there = folder.absolute()
     while not there.exists():
         there = there.parent
-    if free_bytes(there) < MIN_FREE_BYTES:
-        raise StoreFull(folder / LOG_FILE)
+    return free_bytes(there)
 
 
-def _try_disk(folder: Path, log: Log, reserve_bytes: int) -> Reserve:
-    """A store that cannot write is not opened: better a word at the start than with the first write."""
-    reserve = Reserve(folder, reserve_bytes)
-    log.probe()
+def _found_trouble(log: Log, reserve: Reserve) -> StoreFull | None:
+    """Try the disk. A store that cannot write for another reason than a full disk is not opened: this raises."""
+    try:
+        log.probe()
+    except StoreFull as full:
+        make_room(log, reserve)
+        reserve.take()
+        return full
     reserve.take()
-    return reserve
-
-
-def _make_directory(folder: Path) -> None:
-    is_new = not folder.is_dir()
-    own_folder(folder)  # another opener may make it at this very moment; which of us has it is for the lock to say
-    if is_new:
-        sync_directory(folder.parent)
+    return None if reserve.has_room_for(0) else StoreFull(log.path)
 
 
 def _load(log: Log, index: Index) -> tuple[State, Loaded]:

@@ -19,6 +19,7 @@ from tonnage.store.errors import (
     StoreFull,
     StoreInUse,
     StoreNoPermission,
+    StoreRemoved,
     StoreStalled,
     WriteRefused,
 )
@@ -56,12 +57,12 @@ class Health:
         self.damage_count = len(damage)
 
     def judge_batch(self, writes: Sequence[Write], outcomes: Outcomes, now: float) -> None:
-        """A batch is an attempt to write; what only made room proves nothing about a full disk."""
+        """A batch is an attempt to write; of a full disk only a new object proves that there is room again."""
         failures = (error for error in outcomes if error is not None and not isinstance(error, WriteRefused))
         failure = next(failures, None)
         if failure is not None:
             self.failed(failure, now)
-        elif not isinstance(self.problem, StoreFull) or not all(write.makes_room for write in writes):
+        elif not isinstance(self.problem, StoreFull) or any(write.before is None for write in writes):
             self.succeeded(now)
 
     def succeeded(self, now: float) -> None:
@@ -102,11 +103,14 @@ class Health:
     def is_for_restart(self, error: StoreError, now: float) -> bool:
         """Should liveness tell as well? After a failure of the file at once: nobody knows what it holds.
 
-        Never for a full disk: reads and deletions go on there, and a start would be refused. What others cause (a lock
-        on the file, a disk that hangs) may pass, and is told when it has lasted.
+        Never for a full disk: reads and deletions go on there, and a restart makes no room. Nor when the file was
+        removed: its last readers hold what is left of it. What others cause (a lock on the file, a disk that hangs)
+        may pass, and is told when it has lasted.
         """
         if isinstance(error, StoreFull):
             return False
+        if isinstance(error, StoreRemoved):
+            return error.rescued is not None and error.rescued == error.path.with_name(error.rescued.name)
         if isinstance(error, (StoreInUse, StoreStalled)):
             return now - self.since > LIVENESS_PATIENCE_S
         return True
@@ -132,4 +136,5 @@ _KINDS = {
     StoreCorrupt: "corrupt",
     StoreNoPermission: "read-only",
     StoreStalled: "stalled",
+    StoreRemoved: "removed",
 }

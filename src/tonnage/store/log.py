@@ -12,6 +12,7 @@ row says is not acted upon: it takes no other row with it, and stays until a sou
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.store.checksums import compaction_checksum, row_checksum
-from tonnage.store.database import BUSY_TIMEOUT_MS, open_writer, translated
-from tonnage.store.errors import StoreCorrupt, StoreError
+from tonnage.store.database import BUSY_TIMEOUT_MS, OpenFiles, copy_database, open_writer, translated
+from tonnage.store.errors import RESCUED, StoreCorrupt, StoreError, StoreFull, StoreRemoved
 from tonnage.store.loading import ENTRIES_MASK, Loaded, Seal, StoredRow, scanned
 from tonnage.store.migration import FindProblem
 from tonnage.store.write_ahead_log import lost_commits, wal_of
@@ -45,6 +46,8 @@ _INDEX = "SELECT CAST(key AS BLOB), previous, revision FROM log INDEXED BY log_b
 
 _FOLD_PATIENCE_MS = 100
 """How long a reader may keep the write-ahead log from being emptied; a backup may read for minutes."""
+_KEPT_WAL_BYTES = 1 << 20
+"""What the write-ahead log may keep of the disk when it is folded."""
 _VACUUM_PAGES = 128
 """Pages given back to the file system in one step, 512 KiB; a step is a write of its own, and a few milliseconds."""
 _SPARE_PAGES = 1024
@@ -52,18 +55,32 @@ _SPARE_PAGES = 1024
 
 
 class Log:
-    """The rows, for the one thread that writes. Opening raises StoreError; `load` comes before the first write."""
+    """The rows, for the one thread that writes. Opening raises StoreError; `load` comes before the first write.
 
-    def __init__(self, path: Path, *, max_pages: int | None = None, find_problem: FindProblem | None = None) -> None:
+    `was_open` says that the last process which had the file did not close it: its write-ahead log must be there.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_pages: int | None = None,
+        find_problem: FindProblem | None = None,
+        key_beside: Path | None = None,
+        was_open: bool = False,
+    ) -> None:
         self.path = path
         self._max_pages = max_pages
         with in_our_words(path):
-            lost = lost_commits(wal_of(path))  # before SQLite looks, and cuts it off
-            self._connection = open_writer(path, max_pages=max_pages, find_problem=find_problem)
+            wal = wal_of(path)
+            # Before SQLite looks, and cuts it off. Of one that is gone nobody knows how many commits it had.
+            lost = 1 if was_open and not wal.exists() else lost_commits(wal)
+            self._connection = open_writer(path, max_pages=max_pages, find_problem=find_problem, key_beside=key_beside)
         try:
             with in_our_words(path):
                 seal = read_seal(self._connection, path)
                 newest = self._connection.execute("SELECT max(revision) FROM log").fetchone()[0] or 0
+                self._files = OpenFiles(path)
         except BaseException:
             self._connection.close()
             raise
@@ -147,6 +164,36 @@ class Log:
         self._advance(last_row)
         return refused
 
+    def replace(self, rows: Sequence[Row], *, may_grow: bool) -> None:
+        """Write the rows in place of what they supersede, on a full disk: history ends with them.
+
+        What a row supersedes goes in the same commit, and a tombstone is never written, so that a deletion takes only
+        the few pages that know of the object, and an update the pages of what it replaces. All history must have been
+        compacted. Raises StoreError: StoreFull as well where the file would have to grow and must not.
+        """
+        if self.compacted < self.revision:
+            raise StoreFull(self.path)
+        count, last_row, newest = self._rows, self._last_row, rows[-1][0]
+        with self._transaction():
+            for row in rows:
+                revision, key, previous, deleted, _ = row
+                superseded = self._connection.execute("DELETE FROM log WHERE revision = ? AND key = ?", (previous, key))
+                count -= superseded.rowcount
+                if not deleted:
+                    self._insert(_signed([row], last_row))
+                    last_row, count = revision, count + 1
+            self._write_seal(newest, count, sealed=newest)
+            if not may_grow and self.unfolded_bytes():
+                raise StoreFull(self.path)
+        self.compacted, self._rows = newest, count
+        self._last_row, self._acknowledged, self.revision = last_row, newest, newest
+
+    def unfolded_bytes(self) -> int:
+        """What the file has to grow by before all of the write-ahead log is in it."""
+        with in_our_words(self.path):
+            pages, page_bytes = int(self._one("PRAGMA page_count")), int(self._one("PRAGMA page_size"))
+            return max(0, pages * page_bytes - self.path.stat().st_size)
+
     def discard(self, row: Row, damaged: Mapping[int, bytes]) -> None:
         """Bury a key whose newest rows are damaged: those become tombstones, and `row` is the one on top.
 
@@ -222,13 +269,48 @@ class Log:
         return spare > _VACUUM_PAGES
 
     def fold(self) -> None:
-        """Bring what is in the write-ahead log into the file, and make that log empty, if no reader is in the way."""
+        """Bring what is in the write-ahead log into the file, and begin that log anew, if no reader is in the way.
+
+        A short one keeps its room on the disk: deletions may find no other.
+        """
         with in_our_words(self.path):
+            wal = wal_of(self.path)
+            is_short = wal.exists() and wal.stat().st_size <= _KEPT_WAL_BYTES
             self._connection.execute(f"PRAGMA busy_timeout = {_FOLD_PATIENCE_MS}")
             try:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                mode = "RESTART" if is_short else "TRUNCATE"
+                self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
             finally:
                 self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+
+    def require_files(self, *, as_long: bool = False) -> None:
+        """Raises StoreRemoved when the names of the files no longer lead to those that are open.
+
+        With `as_long`, also when one is shorter than `remember_files` found it.
+        """
+        with in_our_words(self.path):
+            self._files.require(as_long=as_long)
+
+    def remember_files(self) -> None:
+        self._files.remember()
+
+    def rescue(self, removed: StoreRemoved) -> StoreRemoved:
+        """Save what is still open: in the file, or beside it if that is gone; the same error, with where it is.
+
+        Where it cannot be saved, as in a folder that is gone as well, the error stays as it is.
+        """
+        target = self.path.with_name(f"{RESCUED}{self.revision}.sqlite3")
+        try:
+            if removed.path != self.path:
+                _, frames, folded = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                return StoreRemoved(removed.path, removed.detail, self.path if frames == folded else None)
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            copy_database(self._connection, target)
+        except (sqlite3.Error, OSError):
+            with suppress(OSError):
+                target.unlink()
+            return removed
+        return StoreRemoved(removed.path, removed.detail, target)
 
     def verify(self) -> None:
         """Have SQLite go through every page. Raises StoreCorrupt."""
@@ -247,6 +329,8 @@ class Log:
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = open_writer(self.path, max_pages=self._max_pages)
+            self._connection.execute("SELECT count(*) FROM compaction").fetchone()  # opens the files beside it
+            self._files = OpenFiles(self.path)
             seal = read_seal(self._connection, self.path)
             if not seal.is_sound or seal.compacted < self.compacted:
                 raise StoreCorrupt(self.path, "the record of compaction is not as this process left it")
@@ -285,10 +369,11 @@ class Log:
             [column for row in rows for column in row],
         )
 
-    def _write_seal(self, compacted: int, rows: int) -> None:
+    def _write_seal(self, compacted: int, rows: int, *, sealed: int | None = None) -> None:
+        newest = self.revision if sealed is None else sealed
         self._connection.execute(
             "UPDATE compaction SET revision = ?, rows = ?, sealed = ?, checksum = ?",
-            (compacted, rows, self.revision, compaction_checksum(compacted, rows, self.revision)),
+            (compacted, rows, newest, compaction_checksum(compacted, rows, newest)),
         )
 
     def _one(self, query: str, *values: Any) -> Any:

@@ -1,8 +1,8 @@
 """On a full disk: what the store can give up, and in which order.
 
-The reserve first, which is what it is for; then what is in the write-ahead log goes into the file, so that it can be
-cut; then all of history; then the free pages, one step at a time, since moving pages is writing too. Whoever is behind
-gets 410 and lists again, which is better than a write that is refused.
+What is in the write-ahead log goes into the file, so that it can be cut; then all of history goes; then the free pages,
+one step at a time, since moving pages is writing too. Where one of these finds no room itself, the reserve is given up
+for it. Whoever is behind gets 410 and lists again, which is better than a write that is refused.
 """
 
 from __future__ import annotations
@@ -11,31 +11,47 @@ from contextlib import suppress
 
 from tonnage.store.errors import StoreFull, StoreInUse
 from tonnage.store.log import Log
-from tonnage.store.reserve import Reserve
+from tonnage.store.reserve import ROOMY_BYTES, Reserve, free_bytes
 
 COMPACTION_STEP = 500
 """Revisions for one step of compaction: a step took about 10 ms for 500 rows of 1 KB."""
 
 
 def make_room(log: Log, reserve: Reserve) -> None:
-    """Give up the reserve and all of history, and give free pages back. Raises StoreError, but for StoreFull."""
-    reserve.release()
-    for step in (_fold, _compact_all, _fold, _give_back_all):
-        with suppress(StoreFull, StoreInUse):  # what can be done is done
-            step(log)
+    """Give up all history and give free pages back. Raises StoreError, but for StoreFull."""
+    if not _is_tidied(log):
+        reserve.release()
+        _is_tidied(log)
 
 
-def _fold(log: Log) -> None:
-    log.fold()
-
-
-def _compact_all(log: Log) -> None:
+def compact_all(log: Log) -> None:
+    """Give up all history. A step that finds no room is made smaller, down to one revision. Raises StoreFull then."""
+    step = COMPACTION_STEP
     while log.compacted < log.revision:
-        log.compact(min(log.revision, log.compacted + COMPACTION_STEP))
+        try:
+            log.compact(min(log.revision, log.compacted + step))
+        except StoreFull:
+            if step == 1:
+                raise
+            step = max(1, step // 8)
+            log.fold()
+
+
+def _is_tidied(log: Log) -> bool:
+    """Do what can be done; was there room for all of it?"""
+    had_room = True
+    for step in (Log.fold, compact_all, Log.fold, _give_back_all):
+        try:
+            with suppress(StoreInUse):
+                step(log)
+        except StoreFull:
+            had_room = False
+    return had_room
 
 
 def _give_back_all(log: Log) -> None:
+    """Until there is plenty; the rest is for the writer's idle moments."""
     has_more = True
-    while has_more:
+    while has_more and free_bytes(log.path.parent) < ROOMY_BYTES:
         has_more = log.give_back(keep_pages=0)
         log.fold()  # what a step moved is in the write-ahead log as well until then

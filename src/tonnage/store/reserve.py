@@ -1,9 +1,12 @@
 """Room kept back for deletions: a file of nothing, given up when the disk is full.
 
 A deletion is a write too, and on a full disk none succeeds, not even the one that would make room. So the folder holds
-a file `reserve` whose blocks are really allocated. When a write finds the disk full the file is cut to nothing; what
+a file `reserve` whose blocks are really allocated. When even a deletion finds no room the file is cut to nothing; what
 was deleted and compacted meanwhile is given back; then the reserve takes its room again, or as much of it as there is,
-before any other write does.
+before any other write does. While the store is closed the reserve keeps the room for the next start.
+
+It must be larger than what the write-ahead log can hold that the file has no room for yet: `BATCH_BYTES` of one commit
+on top of the 4 MiB between two checkpoints.
 """
 
 from __future__ import annotations
@@ -16,11 +19,15 @@ from tonnage.private_files import require_own_file
 RESERVE_FILE = "reserve"
 MIN_FREE_BYTES = 1 << 20
 """Less room than this counts as none when the disk is tried: a probe is smaller than any write that would follow it."""
-_SMALLEST_BYTES = 256 << 10
+ROOMY_BYTES = 64 << 20
+"""With so much room nobody has to count what a commit may take."""
+BATCH_BYTES = 2 << 20
+"""Documents of one commit; a larger document has a commit of its own."""
+_SMALLEST_BYTES = 64 << 10
 
 
 class Reserve:
-    """`wanted` bytes in `folder`, if there is room for four times as much; a quarter of the room otherwise.
+    """`wanted` bytes in `folder`, or a quarter of the room there is if that is less, but never less than it had once.
 
     0 wants none. Making one raises NotOurs for a link or another's file. Nothing else fails: a reserve that cannot be
     had is none.
@@ -29,7 +36,8 @@ class Reserve:
     def __init__(self, folder: Path, wanted: int) -> None:
         self.path = folder / RESERVE_FILE
         require_own_file(self.path)
-        self._wanted = min(wanted, (free_bytes(folder) + self.size) // 4) if wanted else 0
+        self._wanted = wanted
+        self._most = self.size
 
     @property
     def size(self) -> int:
@@ -40,7 +48,15 @@ class Reserve:
 
     @property
     def is_whole(self) -> bool:
-        return self.size >= self._wanted
+        return self.size >= self._due()
+
+    def has_room_for(self, document_bytes: int, unfolded_bytes: int = 0) -> bool:
+        """Is there room for a commit of so much in the write-ahead log, and in the file once it is folded?
+
+        `unfolded_bytes` is what the file has yet to grow by. A store without a reserve asks the disk instead.
+        """
+        needed = MIN_FREE_BYTES + 2 * document_bytes + unfolded_bytes
+        return not self._wanted or (self.is_whole and free_bytes(self.path.parent) >= needed)
 
     def release(self) -> None:
         """Give the room to whoever needs it now."""
@@ -48,12 +64,19 @@ class Reserve:
 
     def take(self) -> bool:
         """Take what is wanted, or as much as there is by halves; whether it is all."""
-        size, held = self._wanted, self.size
+        size, held = self._due(), self.size
         while size > held and size >= _SMALLEST_BYTES:
             if self._resize(size):
                 break
             size //= 2
         return self.is_whole
+
+    def _due(self) -> int:
+        if not self._wanted:
+            return 0
+        held = self.size
+        self._most = max(self._most, held)
+        return min(self._wanted, max(self._most, (free_bytes(self.path.parent) + held) // 4))
 
     def _resize(self, size: int) -> bool:
         if not self._wanted and not self.path.exists():

@@ -104,7 +104,10 @@ class Store:
             on_compacted=self._note_compaction,
             on_health=self._note_health,
             probe_every_s=probe_every_s,
+            is_full=opened.trouble is not None,
         )
+        if opened.trouble is not None:
+            self.health.failed(opened.trouble, self._loop.time())
         self._compactor = Compactor(
             retention,
             opened.loaded.history,
@@ -131,6 +134,7 @@ class Store:
         max_lag_bytes: int = 32 << 20,
         max_pages: int | None = None,
         reserve_bytes: int = 0,
+        key_beside: Path | None = None,
         probe_every_s: float = PROBE_EVERY_S,
     ) -> Store:
         """Open the store in `folder`, made if it is not there; one process at a time. Raises StoreError.
@@ -142,10 +146,12 @@ class Store:
         younger than `keep_s`, whichever is least. The window holds the newest events in memory, by number and by bytes;
         watches that start further back read the disk. A watch whose consumer lags by more than `max_lag_events` or
         `max_lag_bytes` is ended. `max_pages` limits the file (pages of 4 KiB); beyond it writes raise StoreFull.
-        `reserve_bytes` are kept back for deletions on a full disk. A cancelled call leaves the folder free.
+        `reserve_bytes` are kept back for deletions on a full disk. `key_beside` is a file that is made after the store:
+        where it is there and the store is not, StoreMissing is raised, and no empty store begins. A cancelled call
+        leaves the folder free.
         """
         opening = asyncio.get_running_loop().run_in_executor(
-            None, open_folder, folder, index, max_pages, find_problem, reserve_bytes
+            None, open_folder, folder, index, max_pages, find_problem, reserve_bytes, key_beside
         )
         try:
             opened = await asyncio.shield(opening)
@@ -426,6 +432,7 @@ class Store:
             # Readers first: SQLite folds its write-ahead log into the file when the writer is the last to leave.
             await self._loop.run_in_executor(None, self._reading.shutdown)
             self._reader.close()
+            self._lock.mark_closed()  # before the write-ahead log goes: it must not be missed
             await self._writer.stop()
         finally:
             self._feed.close()

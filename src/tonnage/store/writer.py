@@ -13,10 +13,10 @@ waits for one step at the most.
 The thread needs the interpreter lock a few times a batch. A loop that is never idle hands it over after the
 interpreter's switch interval, 5 ms unless set: a busy server does well with `sys.setswitchinterval(0.0001)`.
 
-A full disk first costs history (all of it is compacted), then every write but those that make room: these have the
-reserve (`reserve.py`). After any other failure of the file nobody knows where the file ends, so the writer refuses all
-that follows until the file has been opened and read anew: it tries that once a second, and what it then finds that
-nobody was told of is handed over as well (`on_health`).
+A full disk first costs history (all of it is compacted), then every write but those that need no room and those that
+make it: these have the reserve (`reserve.py`). After any other failure of the file nobody knows where the file ends, so
+the writer refuses all that follows until the file has been opened and read anew: it tries that once a second, and what
+it then finds that nobody was told of is handed over as well (`on_health`).
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from tonnage.store.errors import (
     StoreFull,
     StoreInUse,
     StoreIOError,
+    StoreRemoved,
     WriteRefused,
 )
 from tonnage.store.log import Log, Row
-from tonnage.store.making_room import COMPACTION_STEP, make_room
-from tonnage.store.reserve import MIN_FREE_BYTES, Reserve, free_bytes
+from tonnage.store.making_room import COMPACTION_STEP, compact_all, make_room
+from tonnage.store.reserve import ROOMY_BYTES, Reserve, free_bytes
 from tonnage.store.writes import (
     Compaction,
     OnCompacted,
@@ -52,6 +53,7 @@ from tonnage.store.writes import (
     Outcomes,
     Write,
     again,
+    batches,
     row_of,
 )
 
@@ -60,6 +62,8 @@ _log = logging.getLogger(__name__)
 
 _VERIFY_EVERY_S = 60.0
 """How often a damaged file is gone through again: somebody may have mended it, but it is work."""
+_IN_PLACE = 32
+"""Writes of one commit on a full disk."""
 _MAKE_ROOM_EVERY_S = 1.0
 """How often plain writes ask for room where no history is left to give; those that make room always may."""
 
@@ -83,7 +87,7 @@ class Writer:
     `on_settled(writes, outcomes)` comes once for each batch, in the order of submission. `on_compacted(compaction,
     revision, error)` comes after each step, `revision` being how far history is compacted now; the compaction is over
     when its target is reached or there is an error. `on_health(error, rows)` comes after each probe; `rows` are those
-    that a failed commit left behind after all.
+    that a failed commit left behind after all. `is_full` says that there was no room when the log was opened.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Writer:
         on_compacted: OnCompacted,
         on_health: OnHealth,
         probe_every_s: float,
+        is_full: bool = False,
     ) -> None:
         self._log = log
         self._reserve = reserve
@@ -110,9 +115,10 @@ class Writer:
         self._made_room_at = float("-inf")
         self._in_hand: list[Write] = []
         self._gives_back = False  # after a compaction: while there are pages to give back
+        self._removed: StoreRemoved | None = None  # and where what was open has been saved to
         self._has_made_room = False  # and the loop has yet to hear how far history went
         # A daemon: a program that forgets to close the store can still end, and what was acknowledged is on disk.
-        self._thread = threading.Thread(target=self._run, name="tonnage-store-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(is_full,), name="tonnage-store-writer", daemon=True)
         self._thread.start()
 
     @property
@@ -136,9 +142,9 @@ class Writer:
         if error is not None:
             raise error
 
-    def _run(self) -> None:
+    def _run(self, is_full: bool) -> None:
         try:
-            self._work()
+            self._work(is_full=is_full)
         except RuntimeError:
             # The loop was closed under us, so nobody can be told anything any more. Raised by call_soon_threadsafe.
             if not self._loop.is_closed():
@@ -156,9 +162,12 @@ class Writer:
         self._loop.call_soon_threadsafe(self._on_health, error, ())
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
 
-    def _work(self) -> None:
+    def _work(self, *, is_full: bool) -> None:
         compactions: deque[Compaction] = deque()
         stopping = False
+        self._log.remember_files()  # as loading left them
+        if is_full:
+            self._fails()
         while not stopping:
             writes: list[Write] = []
             is_asked = False
@@ -192,9 +201,12 @@ class Writer:
                 self._probe()
         error: StoreError | None = None
         try:
+            if self._probe_at is not None and self._broken is None:
+                self._make_room()
             self._log.close()
         except StoreError as exc:
             error = exc
+        self._reserve.take()  # for the next start
         self._loop.call_soon_threadsafe(self._stopped.set_result, error)
 
     def _take(self, *, wait: bool) -> list[Write | Compaction | _Probe | _Stop]:
@@ -211,18 +223,34 @@ class Writer:
         return items
 
     def _commit(self, writes: list[Write]) -> Outcomes:
+        return [outcome for batch in batches(writes) for outcome in self._commit_batch(batch)]
+
+    def _commit_batch(self, writes: list[Write]) -> Outcomes:
+        """One commit. It is acknowledged if the names of the files lead to those it went to, before it and after."""
         if self._broken is not None:
             return [again(self._broken) for _ in writes]
         try:
-            outcomes = self._append(writes)
-        except StoreFull as full:
-            return self._append_on_full_disk(writes, full)
+            self._log.require_files(as_long=True)
+            try:
+                self._require_room(writes)
+                outcomes: Outcomes = self._append(writes)
+            except StoreFull as full:
+                outcomes = self._append_on_full_disk(writes, full)
+            self._log.require_files()
+            self._log.remember_files()
         except Exception as exc:
             failure = self._judged(exc)
             return [again(failure) for _ in writes]
-        if self._broken is None:
-            self._probe_at = None
         return outcomes
+
+    def _require_room(self, writes: Sequence[Write]) -> None:
+        """Raise StoreFull before the last room is gone: a commit must never be stuck in the write-ahead log."""
+        size = sum(len(write.record.document) for write in writes)
+        if free_bytes(self._log.path.parent) >= ROOMY_BYTES or self._reserve.has_room_for(
+            size, self._log.unfolded_bytes()
+        ):
+            return
+        raise StoreFull(self._log.path)
 
     def _append(self, writes: Sequence[Write]) -> list[StoreError | None]:
         """In order, in one commit but for what discards. Raises StoreError when none of them is kept."""
@@ -253,32 +281,66 @@ class Writer:
         return outcomes
 
     def _append_on_full_disk(self, writes: list[Write], full: StoreFull) -> Outcomes:
-        """Make room and try again: all of it while the reserve can be whole, else what makes room itself."""
+        """Make room and try again: all of it while the reserve can be whole, else what needs no room or makes it."""
         self._fails()
-        outcomes: list[StoreError | None] = [again(full) for _ in writes]
-        urgent = [position for position, write in enumerate(writes) if write.makes_room]
+        is_urgent = any(write.makes_room for write in writes)
         now = time.monotonic()
         has_history = self._log.compacted < self._log.revision
-        if not urgent and not has_history and now - self._made_room_at < _MAKE_ROOM_EVERY_S:
-            return outcomes
-        self._made_room_at = now
-        try:
+        if is_urgent or has_history or now - self._made_room_at >= _MAKE_ROOM_EVERY_S:
+            self._made_room_at = now
             self._make_room()
-            is_done = False
-            if self._reserve.take():
-                with suppress(StoreFull):
-                    outcomes, is_done = self._append(writes), True
-            if urgent and not is_done:
-                self._reserve.release()
-                with suppress(StoreFull):
-                    for position, outcome in zip(urgent, self._append([writes[i] for i in urgent]), strict=True):
-                        outcomes[position] = outcome
+            self._reserve.take()
+            with suppress(StoreFull):
+                self._require_room(writes)
+                return self._append(writes)
+        outcomes: list[StoreError | None] = [again(full) for _ in writes]
+        # A new object needs room. What replaces a state without growing the file needs none: leases are renewed.
+        in_place = [position for position, write in enumerate(writes) if write.makes_room or write.before is not None]
+        try:
+            for makes_room, positions in groupby(in_place, key=lambda position: writes[position].makes_room):
+                run = list(positions)
+                for start in range(0, len(run), _IN_PLACE):
+                    chosen = [(position, writes[position]) for position in run[start : start + _IN_PLACE]]
+                    for position in self._replace(chosen, makes_room):
+                        outcomes[position] = None
+            if is_urgent:
                 self._make_room()
             self._reserve.take()
         except Exception as exc:
             failure = self._judged(exc)
             return [error and again(failure) for error in outcomes]
         return outcomes
+
+    def _replace(self, writes: list[tuple[int, Write]], makes_room: bool) -> list[int]:
+        """Write without history, together if there is room, else one by one; the positions of what is durable.
+
+        What makes room may use the reserve.
+        """
+        done: list[int] = []
+        try:
+            self._replace_run([write for _, write in writes], makes_room)
+            done = [position for position, _ in writes]
+        except StoreFull:
+            if makes_room:
+                self._make_room()
+                self._reserve.release()
+            for position, write in writes if makes_room or len(writes) > 1 else ():
+                with suppress(StoreFull):
+                    self._replace_run([write], makes_room)
+                    done.append(position)
+        return done
+
+    def _replace_run(self, writes: list[Write], makes_room: bool) -> None:
+        damaged = any(write.discards is not None for write in writes)
+        if damaged and len(writes) > 1:
+            raise StoreFull(self._log.path)  # a damaged key has a commit of its own
+        if writes[0].discards is not None:
+            self._log.discard(row_of(writes[0]), writes[0].discards)
+        else:
+            self._log.replace([row_of(write) for write in writes], may_grow=makes_room)
+        with suppress(StoreFull, StoreInUse):  # it is durable; what is left is done with the next one
+            compact_all(self._log)
+            self._log.fold()
 
     def _make_room(self) -> None:
         self._has_made_room = True
@@ -289,14 +351,20 @@ class Writer:
         rows: Sequence[Row] = ()
         error: StoreError | None = None
         try:
+            self._log.require_files(as_long=True)
             if self._broken is not None:
                 rows = self._log.reopen()
                 if isinstance(self._broken, StoreCorrupt):
                     self._log.verify()  # the next write may not meet the bad page, but it is there
             self._log.probe()
+            self._log.remember_files()
             self._reserve.take()
-            if free_bytes(self._log.path.parent) < MIN_FREE_BYTES:
+            if not self._reserve.has_room_for(0):
                 raise StoreFull(self._log.path)
+        except StoreRemoved as exc:
+            if self._removed is None or self._removed.rescued is None:
+                self._removed = self._log.rescue(exc)
+            error = self._judged(self._removed)
         except Exception as exc:
             error = self._judged(exc)
         if error is None:
@@ -311,6 +379,7 @@ class Writer:
         if error is None and self._log.compacted < compaction.target:
             try:
                 self._log.compact(min(compaction.target, self._log.compacted + COMPACTION_STEP))
+                self._log.remember_files()
             except Exception as exc:
                 error = self._judged(exc)
         self._report(compaction, error)
@@ -324,6 +393,7 @@ class Writer:
             has_more = self._log.give_back()
             if not has_more:
                 self._log.fold()  # the file is as long as it was until then
+            self._log.remember_files()
             return has_more
         except Exception as exc:
             self._judged(exc)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tonnage.store.errors import StoreError
 from tonnage.store.log import Row
 from tonnage.store.records import Record
+from tonnage.store.reserve import BATCH_BYTES
 
 
 class Write:
@@ -55,6 +56,20 @@ Outcomes = Sequence[StoreError | None]  # one for each write of the batch, None 
 OnSettled = Callable[[Writes, Outcomes], None]
 OnCompacted = Callable[[Compaction, int, StoreError | None], None]
 OnHealth = Callable[[StoreError | None, Sequence[Row]], None]
+
+
+def batches(writes: Writes) -> Iterator[Writes]:
+    """The writes in their order, in runs whose documents have `BATCH_BYTES` together; one that is larger goes alone."""
+    batch: Writes = []
+    size = 0
+    for write in writes:
+        size += len(write.record.document)
+        if batch and size > BATCH_BYTES:
+            yield batch
+            batch, size = [], len(write.record.document)
+        batch.append(write)
+    if batch:
+        yield batch
 
 
 def row_of(write: Write) -> Row:

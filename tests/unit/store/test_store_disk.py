@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import resource
 import sqlite3
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.store import KeyExists, Record, StoreCorrupt, StoreFull, StoreIOError, WriteRefused
+from tonnage.store.database import translated
 
 
 def says(text: str):
@@ -81,6 +84,44 @@ async def test_history_gives_way_to_writes_when_the_disk_is_full(open_store):
     assert store.list("nodes/") == [record]
     assert store.compacted > 0
     assert store.health.problem is None
+
+
+async def test_a_file_that_may_not_grow_takes_every_deletion_and_updates_that_do_not_grow(open_store):
+    store = await open_store(max_pages=600)  # 2.4 MB: 25 states of 90 KiB
+    records = []
+    with pytest.raises(StoreFull):
+        for number in range(60):
+            records.append(await store.create(f"nodes/{number}", zeros(90)))
+    assert len(records) > 20
+    lease = records.pop()
+    for _ in range(30):
+        lease = await store.update(lease.key, zeros(90), expected=lease.revision)
+    with pytest.raises(StoreFull):
+        await store.update(lease.key, zeros(200), expected=lease.revision)
+    assert isinstance(store.health.problem, StoreFull)
+    watch = store.watch("nodes/", after=store.revision)
+    gone = await asyncio.gather(*(store.delete(each.key, zeros(90), expected=each.revision) for each in records))
+    assert store.list("nodes/") == [lease]
+    assert [event.record for event in await watch.next_batch()] == gone
+    watch.close()
+    await store.close()
+    again = await open_store(max_pages=600)
+    assert again.list("nodes/") == [lease]
+    assert again.health.damage == []
+    assert (await again.create("nodes/after", zeros(90))).revision > gone[-1].revision
+
+
+def test_a_quota_that_is_used_up_is_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    folder.mkdir()
+    refused = sqlite3.OperationalError("disk I/O error")
+    refused.sqlite_errorcode = sqlite3.SQLITE_IOERR_WRITE
+    assert isinstance(translated(refused, folder / "log.sqlite3"), StoreIOError)
+
+    def write(fd: int, content: bytes) -> int:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(os, "write", write)
+    assert isinstance(translated(refused, folder / "log.sqlite3"), StoreFull)
 
 
 async def test_whoever_waits_behind_a_failed_write_is_judged_by_what_is_really_there(open_store, hold_commits):

@@ -146,7 +146,7 @@ async def test_a_file_that_is_no_database_is_refused_and_kept(folder: Path):
         await Store.open(folder)
     assert str(refused.value) == f"cannot read {path}: file is not a database (SQLITE_NOTADB)"
     assert refused.value.hint == (
-        "restore a backup in its place, or move it away to start empty; `tonnage apiserver --check` says more"
+        "restore a backup in its place, or begin with a new folder; `tonnage apiserver --check` says more"
     )
     assert path.read_bytes() == b"Dear diary, " * 1000
 

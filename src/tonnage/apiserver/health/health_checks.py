@@ -3,7 +3,7 @@
 - `ping`, `log` never fail: that there is an answer is the check.
 - `etcd` (upstream's name, for probes that know it) and `storage` fail /readyz and /healthz while the store cannot
   write, whatever the reason (`store/health.py`); they fail /livez when a restart could help: the file failed, or the
-  writing thread is gone. A full disk is none of that: reads and deletions go on, and a start would be refused.
+  writing thread is gone. A full disk is none of that: reads and deletions go on, and a restart makes no room.
 - `shutdown` fails /readyz once the server was told to stop.
 - `storage-integrity` tells of rows that are damaged.
 

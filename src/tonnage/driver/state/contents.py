@@ -17,6 +17,7 @@ from typing import Final
 
 from tonnage.driver.state.records import AccessType
 from tonnage.errors import TonnageError
+from tonnage.private_files import sync_folder
 
 _CHUNK_BYTES: Final = 16 << 20
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -53,6 +54,8 @@ def copy(source: Path, path: Path, access_type: AccessType, size_bytes: int) -> 
         grow(path, access_type, size_bytes)
     else:
         shutil.copytree(source, path, symlinks=True, copy_function=_copy_file, ignore=_special_files)
+        for folder, _, _ in os.walk(path):
+            sync_folder(Path(folder))
     sync_folder(path.parent)
 
 
@@ -152,15 +155,6 @@ def usage(path: Path) -> tuple[int, int]:
         used_bytes += found.st_blocks * 512
         inodes += 1
     return used_bytes, inodes
-
-
-def sync_folder(folder: Path) -> None:
-    """See to it that the names in a folder are on disk."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _holds_data(path: Path) -> bool:

@@ -24,7 +24,6 @@ import msgspec
 
 from tonnage import logs
 from tonnage.driver.pool_choice import PoolId
-from tonnage.driver.state import contents
 from tonnage.driver.state.records import AccessType, SnapshotRecord, VolumeRecord, is_contents_id, is_node_id
 from tonnage.errors import TonnageError
 from tonnage.private_files import own_folder, read_own, write_private
@@ -80,7 +79,6 @@ class Intents:
     def write(self, intent: Intent) -> None:
         """Have an intent on disk, for good."""
         write_private(self._path(intent), msgspec.json.encode(intent))
-        contents.sync_folder(self._folder)
 
     def drop(self, intent: Intent) -> None:
         """Nothing is left to do. Not synced: an intent that comes back after a power cut finds nothing to do."""

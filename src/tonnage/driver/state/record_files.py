@@ -13,10 +13,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tonnage.driver.state import contents
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord, is_contents_id, is_node_id
 from tonnage.errors import TonnageError
-from tonnage.private_files import NotOurs, own_folder, read_own, write_new
+from tonnage.private_files import NotOurs, own_folder, read_own, sync_folder, write_new
 
 R = TypeVar("R", VolumeRecord, SnapshotRecord)
 
@@ -61,7 +60,7 @@ def forget_record(state_dir: Path, record: VolumeRecord | SnapshotRecord) -> Non
     """Remove a record; it is gone from disk when this returns."""
     path = record_path(state_dir, record)
     path.unlink(missing_ok=True)
-    contents.sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def read_records(state_dir: Path, kind: type[R]) -> list[R]:

@@ -20,7 +20,7 @@ from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.intents import Intents
 from tonnage.driver.state.record_files import StateFolderError, read_records
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
-from tonnage.private_files import own_folder, require_own_folder
+from tonnage.private_files import own_folder, require_own_folder, sync_folder
 
 QUARANTINE: Final = ".quarantine"
 _POOL: Final = re.compile(r"pool-(0|[1-9][0-9]*)")
@@ -105,8 +105,8 @@ def quarantine(folder: StateFolder, chosen: Iterable[UnknownContents]) -> Iterat
             number += 1
             to = to.with_name(f"{relative.name}.{number}")
         found.path.rename(to)
-        contents.sync_folder(to.parent)
-        contents.sync_folder(found.path.parent)
+        sync_folder(to.parent)
+        sync_folder(found.path.parent)
         yield found.path, to
 
 

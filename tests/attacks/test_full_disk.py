@@ -1,0 +1,254 @@
+"""The disk is full: of objects, of another program's file, while it compacts, and when the server starts.
+
+A small tmpfs is full for certain, so most of this needs a root that may mount one. Reads go on, deletions always work,
+what needs no room (a lease that is renewed) works, and writing comes back by itself. `tests/unit/store` has what can
+be tried without root: a file that may not grow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.store import Record, Store, StoreFull
+from tonnage.testing.eventually import eventually, eventually_async
+from tonnage.testing.processes import Cluster, start_cluster
+from tonnage_command import tonnage
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+HEALTH = ("/readyz", "/livez", "/healthz")
+RESERVE_BYTES = 8 << 20
+
+
+@contextmanager
+def mounted(folder: Path, size_mb: int) -> Iterator[Path]:
+    """A file system of its own, of so many megabytes."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_mb}m,mode=700", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("only a root that may mount can make a small file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path / "disk", 60) as folder:
+        yield folder
+
+
+def fill(disk: Path) -> Path:
+    """Somebody else takes all the room there is."""
+    path = disk / "filling"
+    with path.open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while file.write(b"\0" * size) == size:
+                    pass
+            except OSError:
+                continue
+    return path
+
+
+def config_map(name: str, size: int = 10, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **metadata}, "data": {"k": "x" * size}}
+
+
+def lease(renewed_at: str) -> dict[str, Any]:
+    return {"metadata": {"name": "leader"}, "spec": {"holderIdentity": "a", "renewTime": renewed_at}}
+
+
+def health(cluster: Cluster) -> list[int]:
+    return [cluster.get(path, token="").code for path in HEALTH]
+
+
+def names_in(cluster: Cluster) -> list[str]:
+    return [
+        item["metadata"]["name"]
+        for item in cluster.get(MAPS).body["items"]
+        if item["metadata"]["name"] != "kube-root-ca.crt"
+    ]
+
+
+def data_on(disk: Path) -> Path:
+    data = disk / "data"
+    data.mkdir(mode=0o700)
+    return data
+
+
+@pytest.mark.slow
+def test_sixty_objects_on_a_disk_that_holds_fewer_can_all_be_deleted(small_disk: Path):
+    cluster = start_cluster(data_on(small_disk))
+    codes = Counter(cluster.post(MAPS, config_map(f"large-{number}", 900_000)).code for number in range(60))
+    assert codes.keys() == {201, 500}  # 60 × 0.9 MB and the reserve are more than there is
+    names = names_in(cluster)
+    assert len(names) == codes[201] > 40
+    assert [cluster.delete(f"{MAPS}/{name}").code for name in names] == [200] * len(names)
+    eventually(lambda: health(cluster) == [200, 200, 200], "health to recover")
+    assert cluster.post(MAPS, config_map("after", 900_000)).code == 201
+    assert cluster.stop() == 0
+
+
+def test_a_disk_that_another_program_filled_takes_deletions_and_leases(small_disk: Path):
+    data = data_on(small_disk)
+    cluster = start_cluster(data)
+    for number in range(12):
+        assert cluster.post(MAPS, config_map(f"large-{number}", 900_000)).code == 201
+    assert cluster.post(MAPS, config_map("held", 900_000, finalizers=["example.com/hold"])).code == 201
+    pods = "/api/v1/namespaces/default/pods"
+    pod = {"metadata": {"name": "pod"}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "node-1"}}
+    assert cluster.post(pods, pod).code == 201
+    assert cluster.post(LEASES, lease("2026-11-16T10:00:00.000000Z")).code == 201
+    watch = cluster.get(MAPS).body["metadata"]["resourceVersion"]
+    filling = fill(small_disk)
+    refused = cluster.post(MAPS, config_map("refused"))
+    assert refused.code == 500
+    assert "the disk is full; nothing was stored; make room and retry" in refused.message
+    assert health(cluster) == [500, 200, 500]  # a restart makes no room, and would end what still works
+    for second in range(40):
+        assert cluster.patch(f"{LEASES}/leader", lease(f"2026-11-16T10:00:{second:02}.000000Z")).code == 200
+    assert cluster.patch(f"{MAPS}/large-0", config_map("large-0", 950_000)).code == 500  # it would grow
+    # At once, marked and waiting for a finalizer, and marked with a grace period: all of it writes first. The other
+    # program takes what comes free.
+    for number in range(6):
+        assert cluster.delete(f"{MAPS}/large-{number}").code == 200
+        fill(small_disk)
+    assert cluster.delete(f"{MAPS}/held").code == 200
+    assert cluster.patch(f"{MAPS}/held", [{"op": "remove", "path": "/metadata/finalizers"}], "json").code == 200
+    assert cluster.delete(f"{pods}/pod").code == 200
+    assert cluster.get(f"{MAPS}?watch=true&resourceVersion={watch}&timeoutSeconds=1").body["object"]["code"] == 410
+    assert health(cluster) == [500, 200, 500]
+    # A start on the full disk, after a kill and after an orderly end: what is there can be read and deleted.
+    for number, end in enumerate((signal.SIGKILL, signal.SIGTERM), 6):
+        cluster.stop(end)
+        fill(small_disk)
+        cluster = start_cluster(data)
+        assert len(names_in(cluster)) == 12 - number
+        assert health(cluster) == [500, 200, 500]
+        assert cluster.post(MAPS, config_map("refused")).code == 500
+        assert cluster.delete(f"{MAPS}/large-{number}").code == 200
+    assert cluster.delete(MAPS).code == 200
+    assert names_in(cluster) == []
+    filling.unlink()
+    eventually(lambda: health(cluster) == [200, 200, 200], "health to recover")
+    assert cluster.post(MAPS, config_map("after", 500_000)).code == 201
+    assert cluster.stop() == 0
+    done = tonnage("apiserver", "--data-dir", str(data), "--check")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ok: nothing is damaged")
+
+
+def test_a_new_store_is_not_begun_on_a_full_disk(small_disk: Path):
+    fill(small_disk)
+    fresh = small_disk / "fresh"
+    done = tonnage("apiserver", "--data-dir", str(fresh), "--secure-port", "0")
+    path = fresh / "store" / "log.sqlite3"
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        f"error: cannot write to {path}: the disk is full; nothing was stored",
+        "hint: make room on its file system, then start again",
+    ]
+    assert not path.exists()
+
+
+# The store alone, over sizes.
+
+
+@asynccontextmanager
+async def opened(disk: Path, **options: Any) -> AsyncIterator[Store]:
+    store = await Store.open(disk / "store", reserve_bytes=RESERVE_BYTES, probe_every_s=0.05, **options)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def outcomes(writes: list[Coroutine[Any, Any, Record]], at_once: int) -> Counter[str]:
+    """How often each outcome was had, of so many writes at once."""
+    gate = asyncio.Semaphore(at_once)
+
+    async def outcome(write: Coroutine[Any, Any, Record]) -> str:
+        async with gate:
+            try:
+                await write
+            except StoreFull:
+                return "full"
+            return "done"
+
+    return Counter(await asyncio.gather(*(outcome(write) for write in writes)))
+
+
+def deletions(store: Store, records: list[Record]) -> list[Coroutine[Any, Any, Record]]:
+    def deletion(record: Record) -> Coroutine[Any, Any, Record]:
+        return store.delete(record.key, lambda _: record.document, expected=record.revision)
+
+    return [deletion(record) for record in records]
+
+
+async def check_that_all_can_be_deleted(disk: Path, size: int, count: int, at_once: int) -> None:
+    async with opened(disk) as store:
+        created = await outcomes([store.create(f"x/{i:06}", lambda _: os.urandom(size)) for i in range(count)], at_once)
+        filling = fill(disk)
+        while (await outcomes([store.create(f"x/more-{store.revision}", lambda _: bytes(size))], 1))["done"]:
+            created["done"] += 1  # in the room that history had
+            fill(disk)
+        records = list(store.list("x/"))
+        assert len(records) == created["done"]
+        half = len(records) // 2
+        assert await outcomes(deletions(store, records[:half]), at_once) == {"done": half}
+        fill(disk)
+    fill(disk)
+    async with opened(disk) as store:  # a start on a full disk
+        assert list(store.list("x/")) == records[half:]
+        assert await outcomes(deletions(store, records[half:]), at_once) == {"done": len(records) - half}
+        filling.unlink()
+        await eventually_async(lambda: store.health.problem is None, "writing to come back")
+        assert await outcomes([store.create("x/after", lambda _: bytes(size))], 1) == {"done": 1}
+    async with opened(disk) as store:
+        assert [record.key for record in store.list("x/")] == ["x/after"]
+        assert store.health.damage == []
+
+
+@pytest.mark.parametrize(
+    ("size_mb", "size", "count", "at_once"),
+    [
+        (40, 900_000, 60, 60),
+        (40, 1_000, 8_000, 200),
+        pytest.param(40, 1_400_000, 40, 1, marks=pytest.mark.slow),
+        pytest.param(60, 900_000, 60, 1, marks=pytest.mark.slow),
+        pytest.param(60, 900_000, 60, 60, marks=pytest.mark.slow),
+        pytest.param(100, 100, 200_000, 1_000, marks=pytest.mark.slow),
+        pytest.param(256, 10_000, 30_000, 100, marks=pytest.mark.slow),
+        pytest.param(2_048, 900_000, 2_400, 20, marks=pytest.mark.slow),
+    ],
+)
+async def test_every_object_can_be_deleted_whatever_its_size(
+    tmp_path: Path, size_mb: int, size: int, count: int, at_once: int
+):
+    with mounted(tmp_path / "disk", size_mb) as disk:
+        await check_that_all_can_be_deleted(disk, size, count, at_once)
+
+
+async def test_a_disk_that_fills_up_in_the_middle_of_a_compaction(small_disk: Path):
+    async with opened(small_disk, keep_revisions=200) as store:
+        record = await store.create("x/a", lambda _: bytes(20_000))
+        kept = [await store.create(f"x/kept-{number}", lambda _: bytes(500_000)) for number in range(20)]
+        for _ in range(150):
+            record = await store.update("x/a", lambda _: bytes(20_000), expected=record.revision)
+        compaction = asyncio.create_task(store.compact(store.revision))
+        filling = await asyncio.to_thread(fill, small_disk)
+        await asyncio.gather(compaction, return_exceptions=True)
+        assert await outcomes(deletions(store, kept), 4) == {"done": 20}
+        assert list(store.list("x/")) == [record]
+        filling.unlink()
