@@ -56,7 +56,7 @@ class CapacityReservations:
             holds = view.holds()
             objects[(str(mode),)] = len({hold.uid for hold in holds})
             bytes_held[(str(mode),)] = sum(hold.bytes for hold in holds)
-            ages_s = [(now - hold.since).total_seconds() for hold in holds]
+            ages_s = [max((now - hold.since).total_seconds(), 0.0) for hold in holds]
             oldest_s[(str(mode),)] = max(ages_s, default=0.0)
             timeout_s[(str(mode),)] = view.longest_timeout_s
             overdue[(str(mode),)] = sum(

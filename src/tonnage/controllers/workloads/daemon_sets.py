@@ -103,6 +103,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         current, collisions = await self._history.update_revision(owner, revisions)
         hashes = {hash_of(each) for each in (current, *controller_history.equal_to(owner, revisions))}
         pods = await claim_objects(self._client, owner, self._owned, lambda pod: selects(selector, pod.metadata.labels))
+        pods = self._measured(pods, owner.spec.min_ready_seconds)
         now = self._clock.now()
         observed = ObservedDaemons.of(owner, self._nodes, pods, hashes, now)
         again_s, failure = await self._carry_out(observed, hash_of(current))

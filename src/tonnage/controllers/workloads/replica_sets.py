@@ -60,6 +60,7 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
         """Create or delete pods, then write the status. Mirrors syncReplicaSet."""
         selector = selector_of(found)
         pods = await claim_objects(self._client, found, self._owned, lambda pod: selects(selector, pod.metadata.labels))
+        pods = self._measured(pods, found.spec.min_ready_seconds)
         active = [pod for pod in pods if is_active(pod)]
         failure: TonnageError | None = None
         if is_current and not found.metadata.is_terminating:

@@ -95,6 +95,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
             self._owned,
             lambda pod: is_member(owner, pod) and selects(selector, pod.metadata.labels),
         )
+        pods = self._measured(pods, owner.spec.min_ready_seconds)
         update, collisions = await self._history.update_revision(owner, revisions)
         current = next((each for each in revisions if each.name == owner.status.current_revision), update)
         self._rejected.observe(owner.key, pods)

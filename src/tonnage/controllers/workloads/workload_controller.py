@@ -8,18 +8,22 @@ own writes is decided before anything is read from them. Kinds differ in `sync` 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
 from tonnage.client.cache import Cache
 from tonnage.client.reconciler import Reconciler
+from tonnage.clock import StampAges
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers
 from tonnage.controllers.workloads.expectations import Expectations
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import Job
-from tonnage.objects.core_v1 import ReplicationController
+from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.templates.availability import ready_since, with_ready_since
 from tonnage.objects.templates.rejected_pods import RejectedPods
 
 AnyWorkload = DaemonSet | Deployment | Job | ReplicaSet | ReplicationController | StatefulSet
@@ -29,6 +33,8 @@ Dependent = TypeVar("Dependent", bound=Object)
 RESYNC_S: Final = 1.0
 """After which a workload is looked at again while own writes are not seen; their events mostly come sooner."""
 _WORKERS: Final = 5
+_AS_WRITTEN: Final = timedelta(seconds=1)
+"""Times that differ by less are the same."""
 
 
 def selector_of(workload: AnyWorkload) -> LabelSelector | None:
@@ -49,6 +55,7 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
         self._informers = context.informers
         self._recorder = context.recorder
         self._clock = context.clock
+        self._ages = StampAges(context.clock)
         self._workloads: Cache[Workload] = workloads
         self._owned = ControllerRefIndex(dependents)
         self._expectations = Expectations(context.client, context.clock)
@@ -63,6 +70,17 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
         """Work until cancelled, once all informers are synced: a partial state would look like missing pods."""
         await self._informers.wait_synced()
         await self._reconciler.run()
+
+    def _measured(self, pods: Sequence[Pod], min_ready_s: int) -> list[Pod]:
+        """The pods with the times since when they are ready as today's clock would have written them: setting the clock
+        makes none of them available, and none unavailable."""
+        now, measured = self._clock.now(), list(pods)
+        for idx, pod in enumerate(pods if min_ready_s > 0 else ()):
+            since = ready_since(pod)
+            at = now if since is None else now - timedelta(seconds=self._ages.age_s(pod.uid, since))
+            if since is not None and abs(at - since) > _AS_WRITTEN:
+                measured[idx] = with_ready_since(pod, at)
+        return measured
 
     @abstractmethod
     async def sync(self, workload: Workload, /, *, is_current: bool) -> float | None:

@@ -111,7 +111,7 @@ class DriverRecords:
         self._volumes.look()
         self._snapshots.look()
         # Two changes may have the same time; a folder that changed just now is looked at again.
-        is_settled = max(seen) < time.time_ns() - SAME_TIME_NS
+        is_settled = abs(time.time_ns() - max(seen)) > SAME_TIME_NS  # or the clock was set back since
         self._seen, self._unknown = seen if is_settled else (), unknown
         return self._contents()
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+import msgspec
+
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.texts.whole_numbers import whole_number
 
@@ -27,6 +29,15 @@ def ready_since(pod: Pod) -> datetime | None:
     """When it became ready; None while it is not, or when nobody noted it."""
     condition = pod.condition("Ready")
     return condition.last_transition_time if condition is not None and condition.is_true else None
+
+
+def with_ready_since(pod: Pod, at: datetime) -> Pod:
+    """The pod as if it had become ready at that time."""
+    conditions = tuple(
+        msgspec.structs.replace(each, last_transition_time=at) if each.type == "Ready" else each
+        for each in pod.status.conditions
+    )
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
 
 
 def is_available(pod: Pod, min_ready_s: int, now: datetime) -> bool:

@@ -58,7 +58,8 @@ class Rig:
     def server_shows(self, skew_s: float = 0.0) -> None:
         """Something is read that the server wrote just now, by its clock."""
         now = rfc3339(self.clock.now() + timedelta(seconds=skew_s))
-        self.put(volume("written-just-now", metadata={"creationTimestamp": now}))
+        stamps = {"creationTimestamp": now, "managedFields": [{"time": now}]}
+        self.put(claim("written-just-now", metadata=stamps))
 
     def refresh(self, node_name: str = "node-1", free: str = "80Gi") -> None:
         self.put(capacity("fast", node_name, free))

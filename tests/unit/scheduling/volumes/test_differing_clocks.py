@@ -18,7 +18,7 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.testing.storage_builders import capacity, volume
 
-SKEWS_S = [-3400, -600, -61, 0, 61, 600, 7200]
+SKEWS_S = [-86400, -7200, -600, -61, 0, 61, 600, 7200, 86400]
 """The server's clock is behind ours, or ahead."""
 
 
@@ -89,6 +89,24 @@ def test_what_is_older_than_clocks_differ_by_is_old_though_nothing_else_has_a_st
     it = Skewed(0, is_down=True)
     it.rig.put(it.volume("data", age_s=4000), bound("data"))
     assert it.rig.gibs() == []
+
+
+@pytest.mark.parametrize("ahead_s", [-7200, 86400])
+def test_when_the_servers_clock_is_set_a_volume_is_held_until_it_shows_or_its_time_is_up(ahead_s: float) -> None:
+    for shows in (True, False):
+        it = Skewed(0)
+        it.rig.put(it.object(age_s=30))
+        it.rig.reserve(it.rig.pod("web", "data"))
+        it.skew_s += ahead_s
+        it.rig.put(it.volume("data"), it.bound("data"))
+        assert it.rig.gibs() == [20]
+        it.rig.wait(10)
+        assert it.rig.gibs() == [20]
+        for _ in range(2 * shows):
+            it.rig.put(it.object(age_s=0))
+            it.rig.wait(1)
+        it.rig.wait(50 * (not shows))
+        assert it.rig.gibs() == []
 
 
 # -- `tonnage pools` --------------------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ import msgspec
 from tonnage import logs
 from tonnage.client.finalizers import remove_finalizer
 from tonnage.client.reconciler import Reconciler
-from tonnage.clock import StampAges
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.jobs.job_indexes import last_failures
@@ -73,7 +72,6 @@ class JobController(WorkloadController[Job, Pod]):
 
     def __init__(self, context: ControllerContext) -> None:
         self._pods = context.informers.of(Pod)
-        self._ages = StampAges(context.clock)
         jobs = context.informers.of(Job)
         super().__init__(context, "jobs", jobs, self._pods)
         self._pod_control = PodControl(context.client, context.recorder, self._pods, self._expectations, context.rng)

@@ -151,7 +151,7 @@ export function follow(onMessage, onStatus) {
 
   // A clock that goes on while the machine sleeps: what was silent then is noticed as soon as it wakes.
   const look = () => {
-    if (source === null || Date.now() - heardAt < SILENT_MS) return;
+    if (source === null || Math.abs(Date.now() - heardAt) < SILENT_MS) return; // it may be set back, too
     at = null; // a message that takes so long comes whole, without a stream's limits
     lose();
   };

@@ -6,8 +6,9 @@ itself. Every object that is read tells what the server's clock showed at least,
 
     server's time  >=  the newest stamp  +  our monotonic seconds since it was read
 
-In a scheduler that runs, the two are as close as news is fast. After a start, the server's time may be later than what
-is known of it: then volumes seem younger than they are, and are kept count of for longer, up to the timeout.
+In a scheduler that runs, the two are as close as news is fast. A server whose clock was set back has shown more than it
+shows now: what is promised is held for longer then, never for less. After a start, the server's time may be later than
+what is known of it: then volumes seem younger than they are, and are kept count of for longer, up to the timeout.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from tonnage.objects.meta import Object, StampedMeta
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 
-_MOST_APART: Final = timedelta(hours=1)
+_MOST_APART: Final = timedelta(hours=25)
+_MOST_APART_IN_DUMPS: Final = timedelta(hours=1)
 """Clocks differ by less than this: what is older than that by our own clock is old, however few stamps were read. A
-dump that was made without managedFields says little about the time it was made at."""
+dump that was made without managedFields says little about the time it was made at, and is read where it was made."""
 
 
 class ServerTime:
@@ -32,6 +34,7 @@ class ServerTime:
         self._clock = cluster.clock
         self._zero_at: datetime | None = None
         """What the server's clock showed, at least, at the start of our monotonic clock."""
+        self._has_managed_fields = False
         storage = cluster.storage
         known = (storage.classes, storage.drivers, storage.capacities, storage.attachments)
         for each in (*storage.claims, *storage.volumes, *(each for kind in known for each in kind.values())):
@@ -54,15 +57,17 @@ class ServerTime:
     def age_s(self, created_at: datetime) -> float:
         """How many seconds ago something was created, at least."""
         known = self.now() or created_at
+        most_apart = _MOST_APART if self._has_managed_fields else _MOST_APART_IN_DUMPS
         return max(
-            (known - created_at).total_seconds(), (self._clock.now() - created_at - _MOST_APART).total_seconds(), 0
+            (known - created_at).total_seconds(), (self._clock.now() - created_at - most_apart).total_seconds(), 0
         )
 
     def _changed(self, _: Object | None, new: Object | None) -> None:
         if new is None:
             return
         stamps = [new.metadata.creation_timestamp]
-        if isinstance(new.metadata, StampedMeta):
+        if isinstance(new.metadata, StampedMeta) and new.metadata.updated_at is not None:
+            self._has_managed_fields = True
             stamps.append(new.metadata.updated_at)
         for stamp in stamps:
             zero_at = stamp - timedelta(seconds=self._clock.monotonic()) if stamp is not None else None
