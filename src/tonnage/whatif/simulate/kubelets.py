@@ -58,18 +58,23 @@ class Kubelets:
             place = (each.spec.node_name, each.spec.source.persistent_volume_name)
             self._attachments.setdefault(place, []).append(each.key)
         for pod in self._world.pods():
-            if pod.spec.node_name and not pod.is_terminal:
-                for volume in self._volumes(pod):
-                    self._take_slot(pod, volume)
-                if pod.status.phase == "Running":
-                    self._admitted_on(pod.spec.node_name).admit(pod)
-                else:
-                    self._world.agenda.after(0.0, lambda pod=pod: self.pod_came(pod))  # type: ignore[misc]
+            self.adopt(pod)
         for driver in self._world.all(CSIDriver):
             if period_s := self._period_s(driver.name):
                 self._world.agenda.after(period_s, lambda name=driver.name: self._tick(name), is_alarm=True)  # type: ignore[misc]
 
     # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def adopt(self, pod: Pod) -> None:
+        """A pod that has its node from elsewhere: one that runs has its share already, another has come just now."""
+        if not pod.spec.node_name or pod.is_terminal:
+            return
+        for volume in self._volumes(pod):
+            self._take_slot(pod, volume)
+        if pod.status.phase == "Running":
+            self._admitted_on(pod.spec.node_name).admit(pod)
+        else:
+            self._world.agenda.after(0.0, lambda: self.pod_came(pod))
 
     def pod_came(self, pod: Pod) -> None:
         """A pod was bound: bring its volumes, then start it."""

@@ -204,6 +204,8 @@ class World:
                 self.born_s[now.uid] = self.agenda.now_s
             if now.spec.node_name:
                 self._on_node.setdefault(now.spec.node_name, {})[now.key] = now
+            if before is None:
+                self.kubelets.adopt(now)
         elif isinstance(now, PersistentVolumeClaim):
             was = before if isinstance(before, PersistentVolumeClaim) else None
             if was is None or was.selected_node != now.selected_node:

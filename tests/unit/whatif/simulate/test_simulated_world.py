@@ -82,6 +82,10 @@ def test_a_pod_that_names_its_node_is_admitted_as_by_a_kubelet():
     world.remove(Pod, "default/fits")
     world.run_until(60.0)
     assert "default/free" in seen.ran
+    world.put(pod("late", cpu="1", on="a"))
+    world.run_until(70.0)
+    late = world.get(Pod, "default/late")
+    assert late is not None and late.status.reason == "OutOfcpu", "it may come at any time"
 
 
 def test_pods_that_go_give_their_room_back_to_those_that_wait():
