@@ -15,10 +15,14 @@ from dataclasses import dataclass
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
+from tonnage.csi.errors import Code, CsiError
+from tonnage.objects.names import csi_driver_name
 
 Service = csi.PluginCapability.Service
 ControllerRpc = csi.ControllerServiceCapability.RPC
 NodeRpc = csi.NodeServiceCapability.RPC
+
+_NAME_BYTES = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,16 @@ class DriverInfo:
     def expands_on_nodes_only(self) -> bool:
         """Nothing is to be asked of the controller when a volume grows: the node does all of it."""
         return self.node.expand_volume and not self.controller.expand_volume
+
+
+async def get_driver_name(driver: CsiClient) -> str:
+    """Raises CsiError, also for a name that is none: files and objects are called by it."""
+    name = (await driver.plugin_info()).name
+    wrong = csi_driver_name(name) or ["must be no more than 63 bytes"] * (len(name) > _NAME_BYTES)
+    if wrong:
+        told = f'the driver calls itself "{name}": {wrong[0]}'
+        raise CsiError("/csi.v1.Identity/GetPluginInfo", Code.FAILED_PRECONDITION, told, address=driver.address)
+    return name
 
 
 async def get_plugin_capabilities(driver: CsiClient) -> PluginCapabilities:

@@ -25,7 +25,7 @@ from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_path
 from tonnage.csi.client import CsiClient
-from tonnage.csi.driver_capabilities import NodeCapabilities, get_node_capabilities
+from tonnage.csi.driver_capabilities import NodeCapabilities, get_driver_name, get_node_capabilities
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.node.metrics import NodeMetrics
@@ -150,7 +150,7 @@ class Drivers:
 
     async def _ask(self, address: str, socket: tuple[int, int] | None) -> None:
         client = self._client(address)
-        name = (await client.plugin_info()).name
+        name = await get_driver_name(client)
         info = await client.node_info()
         can = await get_node_capabilities(client)
         before = self._by_address.get(address)

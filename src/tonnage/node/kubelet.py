@@ -3,7 +3,8 @@
     sockets ──► drivers ──► registration (Node, CSINode)          ticks, attach errors ──► limits ──► CSINode
     pods ─────► worker: mounts, status, expansion                   every 10 s ────────────► Lease
 
-A node works through its pods with workers of its own: one whose driver hangs does not hold up the others.
+A node works through its pods with workers of its own, and a pod whose driver hangs keeps none of them: neither other
+nodes nor other pods are held up.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from tonnage.node.drivers import Drivers
 from tonnage.node.mounts.expansion import Expander
 from tonnage.node.mounts.mount_paths import MountPaths
 from tonnage.node.mounts.mounter import Mounter
-from tonnage.node.pods.worker import PodWorker
+from tonnage.node.pods.worker import STAGED, PodWorker
 from tonnage.node.registration import Registration
 from tonnage.objects.core_v1 import Secret
 from tonnage.objects.core_v1.references import SecretReference
 
-_STAGED: Final = "staged volumes"
-"""The key of the work on volumes that no pod uses any more; no uid looks like it."""
 _WORKERS: Final = 8
+_SLOW_S: Final = 1.0
+"""What takes longer goes on without a worker: a driver that hangs holds up its own pods, and no others."""
 _COMPLETE_S: Final = 5.0
 _FIRST_RETRY_S, _MAX_RETRY_S = 0.5, 122.0
 """Upstream's pauses between tries of one volume."""
@@ -92,6 +93,8 @@ class Kubelet:
             workers=1,
             max_retry_s=10.0,
         )
+        self._slow: dict[str, asyncio.Task[float | None]] = {}
+        """By key, work that goes on without a worker; its key is added when it is done."""
         self.has_polled = asyncio.Event()
         """The sockets of drivers have been polled once."""
 
@@ -102,7 +105,8 @@ class Kubelet:
             self.pod_queue.add(pod.uid)
         for uid in self.mounter.pods():
             self.pod_queue.add(uid)
-        self.pod_queue.add(_STAGED)
+        for volume in self.mounter.unused():
+            self.pod_queue.add(f"{STAGED}{volume}")
 
     async def run(self) -> None:
         """PodProgress until cancelled. The shared informers must be in step before."""
@@ -117,6 +121,9 @@ class Kubelet:
                 tasks.create_task(self.registration.renew_lease_forever(), name=f"lease of {self.name}")
                 tasks.create_task(self._watch_sockets(), name=f"sockets of {self.name}")
         finally:
+            for slow in self._slow.values():
+                slow.cancel()
+            await asyncio.gather(*self._slow.values(), return_exceptions=True)
             await self.limits.stop()
             await self._context.recorder.stop(flush_s=2.0)
             await self.drivers.close()
@@ -165,10 +172,35 @@ class Kubelet:
         self.enqueue_all()
 
     async def _reconcile(self, key: str) -> float | None:
-        if key != _STAGED:
+        """Do one piece of work, or take up the result of one that took long. Raises TonnageError."""
+        slow = self._slow.get(key)
+        if slow is not None:
+            if slow.done():
+                del self._slow[key]
+                slow.result()
+                return 0.0  # there may be news since it began
+            return None
+        work = asyncio.create_task(self._work_on(key), name=key)
+        timer = asyncio.ensure_future(self._clock.sleep(_SLOW_S))
+        try:
+            await asyncio.wait((work, timer), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.wait((work,))
+            raise
+        finally:
+            timer.cancel()
+        if work.done():
+            return work.result()
+        self._slow[key] = work
+        work.add_done_callback(lambda _: self.pod_queue.add(key))
+        return None
+
+    async def _work_on(self, key: str) -> float | None:
+        if not key.startswith(STAGED):
             return await self.worker.sync_pod(key)
         if not self._context.is_idle:
-            await self.worker.unstage_unused()
+            await self.worker.unstage(key.removeprefix(STAGED))
         return None
 
     async def _secret(self, reference: SecretReference | None) -> Mapping[str, str]:

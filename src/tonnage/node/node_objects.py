@@ -7,6 +7,7 @@ stay, and become allocatable.
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -19,10 +20,12 @@ from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, NodeCondition
 from tonnage.objects.core_v1.topology_labels import HOSTNAME
 from tonnage.objects.document import Doc
+from tonnage.objects.names import label_key, label_value
 from tonnage.objects.templates.owner_references import owner_ref
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.amounts import is_extended
 
+_NODE_ID_BYTES: Final = 256
 _ZERO: Final = Quantity.from_int(0)
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -108,10 +111,25 @@ def require_no_collision(labels: Mapping[str, str], topology: Mapping[str, str])
             )
 
 
+def is_node_id(told: str) -> bool:
+    """Whether a CSINode can tell it: it is there, and not too long."""
+    return 0 < len(told.encode()) <= _NODE_ID_BYTES
+
+
+def require_storable(node_id: str, topology: Mapping[str, str]) -> None:
+    """Raises ValueError for what a driver tells and no API server takes: in one patch with that of the other drivers it
+    would keep them from being registered too."""
+    if not is_node_id(node_id):
+        raise ValueError(f"the driver's node id has {len(node_id.encode())} bytes; it must have 1 to {_NODE_ID_BYTES}")
+    for key, value in topology.items():
+        if wrong := label_key(key) or label_value(value):
+            raise ValueError(f'the driver\'s topology segment "{key}": "{value}" is no label: {wrong[0]}')
+
+
 def topology_patch(node: Node, topology: Mapping[str, str], node_ids: Mapping[str, str]) -> Doc | None:
     """Labels and node ids that drivers told of, as a merge patch; None when the node has them."""
     labels = {key: value for key, value in topology.items() if key not in node.metadata.labels}
-    said = "{" + ",".join(f'"{key}":"{value}"' for key, value in sorted(node_ids.items())) + "}"
+    said = json.dumps(dict(node_ids), separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     annotations = {} if node.metadata.annotations.get(NODE_ID_ANNOTATION) == said else {NODE_ID_ANNOTATION: said}
     if not labels and not annotations:
         return None

@@ -21,11 +21,13 @@ from tonnage.node.csinode.writer import CsiNodeWriter
 from tonnage.node.drivers import Driver, Drivers
 from tonnage.node.node_objects import (
     LEASE_NAMESPACE,
+    is_node_id,
     missing_labels,
     new_lease,
     new_node,
     renewal,
     require_no_collision,
+    require_storable,
     status_patch,
     topology_patch,
 )
@@ -133,7 +135,8 @@ class Registration:
         installed = self._drivers.installed()
         topology, agreeing = self._topology(node, installed)
         if installed:
-            patch = topology_patch(node, topology, {driver.name: driver.info.node_id for driver in installed})
+            ids = {driver.name: driver.info.node_id for driver in installed if is_node_id(driver.info.node_id)}
+            patch = topology_patch(node, topology, ids)
             if patch is not None:
                 node = self._nodes.store(await self._client.patch(Node, self._name, patch))
         shown = self._context.caches.csi_nodes.get(self._name)
@@ -158,6 +161,7 @@ class Registration:
             if self._refused.left_s(driver) > 0:
                 continue
             try:
+                require_storable(driver.info.node_id, _segments(driver))
                 require_no_collision({**node.metadata.labels, **topology}, _segments(driver))
             except ValueError as exc:
                 said = f"node {self._name}, driver {driver.name}: {exc}"

@@ -14,6 +14,7 @@ from tonnage.csi.driver_capabilities import (
     DriverInfo,
     NodeCapabilities,
     get_controller_capabilities,
+    get_driver_name,
     get_node_capabilities,
     get_plugin_capabilities,
 )
@@ -70,7 +71,7 @@ async def _wait_for_socket(address: str, clock: Clock) -> None:
 
 
 async def _ask(driver: CsiClient, with_node: bool) -> DriverInfo:
-    name = (await driver.plugin_info()).name
+    name = await get_driver_name(driver)
     plugin = await get_plugin_capabilities(driver)
     controller = await get_controller_capabilities(driver) if plugin.controller_service else ControllerCapabilities()
     node = NodeCapabilities()

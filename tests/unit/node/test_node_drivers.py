@@ -98,3 +98,13 @@ async def test_a_driver_whose_socket_was_left_behind_is_waited_for_as_long_as_it
         await node.clock.run_for(1.0)
     assert node.drivers.gone == set()
     await node.drivers.close()
+
+
+@pytest.mark.parametrize("name", ["", "../../../escaped", "a/b", "a" * 64, "a..b", "\x00"])
+async def test_a_driver_whose_name_is_none_is_not_installed_and_names_no_file(folder: Path, name: str) -> None:
+    node = Restarted(folder)
+    async with ScriptedDriver(node.address, node_id="n", name=name).served():
+        await node.drivers.poll()
+        assert node.drivers.installed() == ()
+    assert await asyncio.to_thread(lambda: [each.name for each in folder.rglob("*.json")]) == [f"{NAME}.json"]
+    await node.drivers.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tonnage.node.node_objects import (
     new_node,
     renewal,
     require_no_collision,
+    require_storable,
     status_patch,
     topology_patch,
 )
@@ -89,6 +91,27 @@ def test_a_drivers_topology_becomes_labels_once():
     labels = {**registered().metadata.labels, **patch["metadata"]["labels"]}
     known = registered(labels=labels, annotations=patch["metadata"]["annotations"])
     assert topology_patch(known, {"topology.x/node": "n1"}, {"d": "id-1"}) is None
+
+
+def test_node_ids_are_written_as_json_whatever_is_in_them():
+    odd = {"d": 'a"b\\c', "a": "ü"}
+    patch = topology_patch(registered(), {}, odd)
+    assert patch is not None and json.loads(patch["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"]) == odd
+
+
+@pytest.mark.parametrize(
+    ("node_id", "topology", "told"),
+    [
+        ("", {}, "the driver's node id has 0 bytes; it must have 1 to 256"),
+        ("n" * 257, {}, "the driver's node id has 257 bytes; it must have 1 to 256"),
+        ("n", {"no label!": "x"}, 'the driver\'s topology segment "no label!": "x" is no label: '),
+        ("n", {"zone": "-"}, 'the driver\'s topology segment "zone": "-" is no label: '),
+    ],
+)
+def test_what_a_driver_tells_of_its_node_must_be_storable(node_id: str, topology: dict[str, str], told: str):
+    with pytest.raises(ValueError) as found:
+        require_storable(node_id, topology)
+    assert str(found.value).startswith(told)
 
 
 def test_two_who_say_where_a_node_is_cannot_both_be_right():

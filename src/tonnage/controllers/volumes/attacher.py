@@ -44,7 +44,7 @@ from tonnage.controllers.volumes.attacher_requests import (
 )
 from tonnage.controllers.volumes.attacher_resync import mismatched_attachments, published_nodes
 from tonnage.csi.client import CsiClient
-from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities
+from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities, get_driver_name
 from tonnage.csi.errors import CsiError
 from tonnage.csi.secrets import UndecodableSecret, secret_values
 from tonnage.errors import ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
@@ -282,7 +282,7 @@ class Attacher:
         backoff = Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=5.0)
         while True:
             try:
-                name = (await self._driver.plugin_info()).name
+                name = await get_driver_name(self._driver)
                 return DriverInfo(name, controller=await get_controller_capabilities(self._driver))
             except CsiError as exc:
                 _log.info("Waiting for the driver", address=self._driver.address, error=exc.message)

@@ -53,6 +53,9 @@ says both; upstream's status manager, too, writes what is so when it comes to a 
 _CREATING_IN_A_BURST_S: Final = 5.0
 """The same while this program writes of other pods, too: each takes longer, and runs all the same. What is written of
 those that run goes first."""
+STAGED: Final = "staged volume "
+"""Before the id of a volume, the key of the work on one that no pod uses any more; no uid looks like it. As upstream, a
+volume that cannot be unstaged holds up no pod that goes."""
 _LOOK_EVERY_S: Final = 0.25
 """How often it is looked whether others are still written of."""
 _PREEMPTION_CHECK_S: Final = 0.1
@@ -72,7 +75,7 @@ class PodWorker:
         expander: Expander,
         enqueue: Callable[[str], None],
     ) -> None:
-        """`enqueue` has a pod synced, by its uid."""
+        """`enqueue` has a pod synced, by its uid, or a volume unstaged, by its key."""
         self._context = context
         self._node = context.node
         self._client = context.client
@@ -112,10 +115,9 @@ class PodWorker:
             return await self._sync_active_pod(pod)
         return None
 
-    async def unstage_unused(self) -> None:
-        """Undo every staging that nobody has or wants."""
-        for volume in self._mounter.unused():
-            await self._mounter.unstage(volume, is_wanted=self._is_wanted)
+    async def unstage(self, volume: str) -> None:
+        """Undo the staging of a volume that nobody has or wants."""
+        await self._unstage(volume)
         await self.report_in_use()
 
     async def report_in_use(self) -> None:
@@ -296,8 +298,10 @@ class PodWorker:
     async def _unmount_pod(self, uid: str) -> None:
         """Unmount whatever is mounted for a pod, and unstage what nobody needs any more."""
         records = self._mounter.of_pod(uid)
-        for record in records:
-            await self._mounter.unpublish(record)
+        undone = await asyncio.gather(*map(self._mounter.unpublish, records), return_exceptions=True)
+        for failure in undone:
+            if failure is not None:
+                raise failure
         progress = self._progress.pop(uid, None)
         self._reports.forget(uid)
         self._ages.forget(uid)
@@ -305,7 +309,16 @@ class PodWorker:
         self._preempted.discard(uid)
         if records or (progress is not None and progress.volumes_to_mount):
             self._mounter.forget_pod(uid)
-            await self.unstage_unused()
+            wanted = progress.volumes_to_mount if progress is not None else ()
+            own = {record.volume_id for record in (*records, *(each.record for each in wanted))}
+            unused = [volume for volume in self._mounter.unused() if volume in own]
+            await asyncio.gather(*map(self._unstage, unused), return_exceptions=True)
+            for volume in self._mounter.unused():  # what failed is tried again there, and told of
+                self._enqueue(f"{STAGED}{volume}")
+            await self.report_in_use()
+
+    async def _unstage(self, volume: str) -> None:
+        await self._mounter.unstage(volume, is_wanted=self._is_wanted)
 
     def _names_in_use(self) -> set[str]:
         volumes_to_mount = (to_mount for progress in self._progress.values() for to_mount in progress.volumes_to_mount)
