@@ -247,3 +247,32 @@ def test_roles_that_multiply_their_bindings_and_reviews(cluster: Cluster) -> Non
         assert set(at_once(lambda _: as_namespace_admin(local, review))) == {201}
         mine = as_namespace_admin(f"{reviews}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}})
         assert mine.code == 201 and len(json.dumps(mine.body)) < 64 * 1024
+
+
+@pytest.mark.parametrize("form", ["a!=v{}", pytest.param("k{}!=v", marks=pytest.mark.slow)])
+def test_long_selectors_in_watches_and_lists(cluster: Cluster, form: str) -> None:
+    """Each of its own: nothing is shared."""
+    watches = 20
+
+    def query(i: int) -> str:
+        return "labelSelector=" + ",".join(form.format(f"{i}x{j}") for j in range(4_000))
+
+    def watch(i: int) -> int:
+        path = f"{MAPS}?watch=1&{query(i)}&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&timeoutSeconds=20"
+        return len(cluster.watch(path, 3))
+
+    def write(i: int) -> Reply:
+        return cluster.post(MAPS, {"metadata": {"name": f"watched{form[0]}{i}", "labels": {"a": "b"}}})
+
+    with probing(cluster), ThreadPoolExecutor(watches) as watchers:
+        watching = [watchers.submit(watch, i) for i in range(watches)]
+        for attempt in range(1_000):
+            assert write(attempt).code == 201
+            if all(each.done() for each in watching):
+                break
+            time.sleep(0.02)
+        assert {each.result() for each in watching} == {3}
+        assert set(at_once(lambda i: cluster.get(f"{MAPS}?{query(i)}"), 8)) == {200}
+        names = ",".join(f"metadata.name!=v{i}" for i in range(2_000))
+        assert set(at_once(lambda _: cluster.get(f"{MAPS}?fieldSelector={names}", accept=TABLE))) == {200}
+        assert cluster.delete(f"{MAPS}?{query(0)},a").code == 200

@@ -33,7 +33,7 @@ from tonnage.apiserver.event_loop.turns import Turn
 from tonnage.apiserver.health import health_checks
 from tonnage.apiserver.health.store_metrics import StoreMetrics
 from tonnage.apiserver.metrics import RequestMetrics
-from tonnage.apiserver.options import boolean
+from tonnage.apiserver.options import LONG_QUERY_CHARS, boolean, read_selectors
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response, is_about, locate, verb_of
 from tonnage.apiserver.static_documents import StaticDocuments
@@ -195,6 +195,8 @@ class Application:
             raise BadRequest("the URL has bytes in it that are neither ASCII nor percent-encoded text")
         if user is None and not self._anonymous_auth:
             return await self._other(request, NOBODY)  # probes need no credentials, and no rule for those without
+        if len(request.query_string) > LONG_QUERY_CHARS:
+            await self._registry.workers.run(partial(read_selectors, request.query))
         asked = attributes_of(user or NOBODY, request.method, path, request.query)
         if is_audited:
             note(request, attributes=asked)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from tonnage.apiserver import request_errors
 from tonnage.documents.api_errors import UnknownReason
@@ -17,7 +19,7 @@ from tonnage.errors import BadRequest
 from tonnage.objects import field_errors
 from tonnage.objects.field_rules import unsupported
 from tonnage.objects.resource_versions import InvalidRevision, parse_revision
-from tonnage.objects.selectors import FieldSelector, LabelSelector
+from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelMatcher, label_matcher
 
 _OPTIONS_KIND = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 _POLICIES = ("Ignore", "Strict", "Warn")
@@ -74,7 +76,7 @@ def dry_run_errors(asked: list[str]) -> field_errors.Errors:
 class ListOptions:
     """What a list or watch asks for. Empty `resource_version` means the newest."""
 
-    labels: LabelSelector | None = None
+    labels: LabelMatcher | None = None
     fields: FieldSelector | None = None
     resource_version: str = ""
     match: str = ""
@@ -101,7 +103,7 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     # Upstream answers "any version" from its memory, whole, whatever page was asked for.
     limit = 0 if resource_version == "0" else max(integer(query, "limit") or 0, 0)
     options = ListOptions(
-        labels=LabelSelector.parse(labels) if labels else None,
+        labels=label_matcher(labels) if labels else None,
         fields=FieldSelector.parse(fields) if fields else None,
         resource_version=resource_version,
         match=match,
@@ -115,6 +117,20 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     if errors:
         raise request_errors.invalid_options("ListOptions", errors)
     return options
+
+
+LONG_QUERY_CHARS: Final = 4_096
+"""Selectors of longer queries are read beside the event loop."""
+
+
+def read_selectors(query: Mapping[str, str]) -> None:
+    """Read a query's selectors, so that whoever reads them next has the answer at once; a mistake is told then."""
+    for name, read in (
+        ("labelSelector", label_matcher),
+        ("fieldSelector", lambda text: FieldSelector.parse(text).matcher),
+    ):
+        with suppress(InvalidSelector):
+            read(query.get(name, ""))
 
 
 def _list_errors(options: ListOptions) -> field_errors.Errors:

@@ -7,8 +7,7 @@ selector that names another is refused, because upstream would have to read ever
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tonnage.apiserver.options import ListOptions
@@ -19,7 +18,7 @@ from tonnage.documents.strategies.base import Strategy
 from tonnage.errors import BadRequest
 from tonnage.objects.document import decode, dig
 from tonnage.objects.resources import Resource
-from tonnage.objects.selectors import FieldSelector, LabelSelector
+from tonnage.objects.selectors import FieldSelector, LabelMatcher
 from tonnage.store import Record
 
 Matches = Callable[[Record], bool]
@@ -32,31 +31,35 @@ def scope(call: Call) -> str:
 
 
 def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
-    """Does a record belong to what was asked for? Raises BadRequest for a field this kind cannot be selected by."""
+    """Does a record belong to what was asked for? Raises BadRequest for a field this kind cannot be selected by.
+
+    What it gives keeps nothing of the options but the selectors, put together: a watch has it for an hour.
+    """
     if isinstance(call.resource, CustomResource):
         return _custom_matcher(call.resource, call.name, options)
     labels = options.labels if options.labels is not None and not options.labels.is_empty else None
-    fields = _stored_fields(strategy, call.resource, options.fields) if options.fields is not None else None
-    if fields is not None and not fields.terms:
-        fields = None
+    fields = options.fields if options.fields is not None and options.fields.terms else None
+    by_fields = _by_fields(fields, _stored_names(strategy, call.resource, fields)) if fields is not None else None
     # The old /watch/…/name path, or a selector that leaves one name: the key tells, and no other document is read.
     if name := call.name or (fields.required("metadata.name") if fields is not None else None):
         suffix = f"/{name}"
-        return lambda record: record.key.endswith(suffix) and _is_selected(record, labels, fields)
-    if labels is None and fields is None:
+        return lambda record: record.key.endswith(suffix) and _is_selected(record, labels, by_fields)
+    if labels is None and by_fields is None:
         return lambda record: True
-    return lambda record: _is_selected(record, labels, fields)
+    return lambda record: _is_selected(record, labels, by_fields)
 
 
 def _custom_matcher(resource: CustomResource, name: str, options: ListOptions) -> Matches:
     """The same for custom resources, whose selectable fields come and go: they are read off the documents."""
     labels = options.labels if options.labels is not None and not options.labels.is_empty else None
-    terms = options.fields.terms if options.fields is not None else ()
+    fields = options.fields if options.fields is not None and options.fields.terms else None
+    asked = fields.fields if fields is not None else ()
     known = ("metadata.name", *(("metadata.namespace",) if resource.namespaced else ()))
-    for term in terms:
-        if term.field not in known and term.field not in resource.custom.selectable_fields:
-            raise BadRequest(f"field label not supported: {term.field}")
-    own = [term.field for term in terms if term.field not in known]
+    for field in asked:
+        if field not in known and field not in resource.custom.selectable_fields:
+            raise BadRequest(f"field label not supported: {field}")
+    own = [field for field in asked if field not in known]
+    by_fields = _by_fields(fields, {field: field for field in asked}) if fields is not None else None
 
     def matches(record: Record) -> bool:
         if name and not record.key.endswith(f"/{name}"):
@@ -64,13 +67,10 @@ def _custom_matcher(resource: CustomResource, name: str, options: ListOptions) -
         attributes = record.attributes
         if labels is not None and not labels.matches(attributes.labels):
             return False
-        if not terms or options.fields is None:
-            return True
-        fields = dict(attributes.fields)
-        if own:
-            doc = resource.shown(decode(record.document))
-            fields |= {field: _text(dig(doc, *field.split("."))) for field in own}
-        return options.fields.matches(fields)
+        if by_fields is None or not own:
+            return by_fields is None or by_fields(attributes.fields)
+        doc = resource.shown(decode(record.document))
+        return by_fields({**attributes.fields, **{field: _text(dig(doc, *field.split("."))) for field in own}})
 
     return matches
 
@@ -81,14 +81,21 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _is_selected(record: Record, labels: LabelSelector | None, fields: FieldSelector | None) -> bool:
+_ByFields = Callable[[Mapping[str, str]], bool]
+
+
+def _by_fields(selector: FieldSelector, names: Mapping[str, str]) -> _ByFields:
+    """The selector as a question about stored fields. `names`: under which name each field is stored."""
+    matcher = selector.matcher
+    return lambda stored: matcher.matches({asked: stored.get(name, "") for asked, name in names.items()})
+
+
+def _is_selected(record: Record, labels: LabelMatcher | None, by_fields: _ByFields | None) -> bool:
     attributes = record.attributes
-    return (labels is None or labels.matches(attributes.labels)) and (
-        fields is None or fields.matches(attributes.fields)
-    )
+    return (labels is None or labels.matches(attributes.labels)) and (by_fields is None or by_fields(attributes.fields))
 
 
-def _stored_fields(strategy: Strategy, resource: Resource, fields: FieldSelector) -> FieldSelector:
+def _stored_names(strategy: Strategy, resource: Resource, fields: FieldSelector) -> Mapping[str, str]:
     own = field_labels(resource, strategy.selectable)
     known = {**own, "metadata.name": "metadata.name"}
     # Upstream's kinds with selectable fields list all of them; the others share a list that has both.
@@ -101,4 +108,4 @@ def _stored_fields(strategy: Strategy, resource: Resource, fields: FieldSelector
                 if own
                 else f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'
             )
-    return FieldSelector(tuple(replace(term, field=known[term.field]) for term in fields.terms))
+    return {label: known[label] for label in fields.fields}

@@ -1,12 +1,25 @@
-"""What one label must be: the atom of label selectors and of node selectors.
+"""What labels must be: one requirement, the atom of label selectors and of node selectors, and many at once.
 
-Upstream has it twice, as LabelSelectorRequirement and NodeSelectorRequirement, and judges both by one rule; here there
-is one class. `selectors` and `node_selectors` say how requirements combine.
+Upstream has a requirement twice, as LabelSelectorRequirement and NodeSelectorRequirement, and judges both by one rule;
+here there is one class. `selectors` and `node_selectors` say how requirements combine.
+
+Fifty kilobytes of `a!=x,a!=y,…` are ten thousand requirements, and a watch asks them of every object that changes.
+`LabelMatcher` puts many together by what they demand, and costs by the labels of the object or by the keys that are
+asked about, whichever are fewer:
+
+    In, Exists, Gt, Lt      the label must be there: an object with fewer labels than such keys does not match
+    In                      `key=value` must be among the pairs that all In of a key have in common
+    NotIn, DoesNotExist     no label of the object may be among these pairs and keys
 """
 
 from __future__ import annotations
 
 import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Final
 
 from tonnage.errors import BadRequest
 from tonnage.objects.field_errors import go_value
@@ -16,6 +29,8 @@ from tonnage.objects.texts.whole_numbers import whole_number
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 _is_integer = re.compile(r"[+-]?[0-9]+").fullmatch
 
+_FEW_VALUES: Final = 8
+"""Up to so many a walk is as fast as a set, and smaller."""
 EMPTY_SET = "for 'in', 'notin' operators, values set can't be empty"
 NOT_EMPTY = "values set must be empty for exists and does not exist"
 NOT_ONE = "for 'Gt', 'Lt' operators, exactly one value is required"
@@ -26,7 +41,7 @@ class InvalidSelector(BadRequest):
     """A selector that cannot be understood: 400 on the wire, in upstream's words."""
 
 
-class Requirement(Record):
+class Requirement(Record, dict=True, gc=True):
     """One label against `values`: In, NotIn, Exists, DoesNotExist; in node selectors and in text also Gt and Lt."""
 
     key: str
@@ -41,9 +56,9 @@ class Requirement(Record):
         """
         match self.operator:
             case "In" if self.values:
-                return value in self.values
+                return value in self._value_set
             case "NotIn" if self.values:
-                return value not in self.values
+                return value not in self._value_set
             case "Exists" if not self.values:
                 return value is not None
             case "DoesNotExist" if not self.values:
@@ -52,6 +67,15 @@ class Requirement(Record):
                 found = integer(value)
                 return found is not None and (found > bound if self.operator == "Gt" else found < bound)
         raise self._invalid()
+
+    @property
+    def _value_set(self) -> Collection[str]:
+        """The values; of many as a set, which is made once."""
+        return self.values if len(self.values) <= _FEW_VALUES else self._many_values
+
+    @cached_property
+    def _many_values(self) -> frozenset[str]:
+        return frozenset(self.values)
 
     def _invalid(self) -> InvalidSelector:
         match self.operator:
@@ -85,3 +109,119 @@ def integer(value: str | None) -> int | None:
         return None
     number = whole_number(value)
     return number if _MIN_INT64 <= number <= _MAX_INT64 else None
+
+
+FEW: Final = 16
+"""Up to so many requirements are asked one by one."""
+_SMALL: Final = 64
+_ALL_INTEGERS: Final = (_MIN_INT64, _MAX_INT64)
+
+
+class PackedTexts(Collection[str]):
+    """A set of texts that takes little more room than the texts: one text, in the order of their hashes."""
+
+    __slots__ = ("_ends", "_hashes", "_text")
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        ordered = sorted(set(texts), key=hash)
+        self._hashes = array("q", map(hash, ordered))
+        self._text = "".join(ordered)
+        self._ends = array("I", [0])
+        for text in ordered:
+            self._ends.append(self._ends[-1] + len(text))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._at, range(len(self)))
+
+    def __contains__(self, text: object) -> bool:
+        return self.position(text) is not None
+
+    def position(self, text: object) -> int | None:
+        """Where it stands in the order of iteration."""
+        hashed = hash(text)
+        position = bisect_left(self._hashes, hashed)
+        while position < len(self._hashes) and self._hashes[position] == hashed:
+            if self._at(position) == text:
+                return position
+            position += 1
+        return None
+
+    def _at(self, position: int) -> str:
+        return self._text[self._ends[position] : self._ends[position + 1]]
+
+
+def packed(texts: Collection[str]) -> Collection[str]:
+    """A set for membership tests, which is small also when there are many texts in it."""
+    return PackedTexts(texts) if len(texts) > _SMALL else frozenset(texts)
+
+
+class LabelMatcher:
+    """Whether labels meet all of many requirements. Making one raises InvalidSelector when one makes no sense."""
+
+    __slots__ = ("_bounded", "_bounds", "_denied", "_is_never", "_keys", "_limited", "_pairs", "_required", "is_empty")
+
+    def __init__(self, requirements: Iterable[Requirement]) -> None:
+        allowed: dict[str, set[str]] = {}
+        bounds: dict[str, tuple[int, int]] = {}
+        denied: set[str] = set()
+        required: set[str] = set()
+        forbidden: set[str] = set()
+        for requirement in requirements:
+            requirement.holds(None)  # raises what is wrong with it
+            key, values = requirement.key, requirement.values
+            match requirement.operator:
+                case "In":
+                    allowed[key] = allowed[key].intersection(values) if key in allowed else set(values)
+                case "NotIn":
+                    denied.update([f"{key}={value}" for value in values])
+                    forbidden.add(key)
+                case "DoesNotExist":
+                    denied.add(key)
+                    forbidden.add(key)
+                case "Exists":
+                    required.add(key)
+                case operator:
+                    bounds[key] = _narrowed(bounds.get(key, _ALL_INTEGERS), operator, integer(values[0]) or 0)
+        required |= allowed.keys() | bounds.keys()
+        self.is_empty = not required and not forbidden
+        self._is_never = not all(allowed.values()) or any(low > high for low, high in bounds.values())
+        # Mostly these are the same keys, and then one set.
+        self._required = packed(required)
+        self._keys = self._required if forbidden <= required else packed(required | forbidden)
+        self._limited = self._required if len(allowed) == len(required) else packed(allowed)
+        self._pairs = packed([f"{key}={value}" for key, values in allowed.items() for value in values])
+        self._denied = packed(denied)
+        if len(bounds) == len(required) and isinstance(self._required, PackedTexts):
+            self._bounded = self._required
+        else:
+            self._bounded = PackedTexts(bounds)
+        self._bounds = array("q", [bound for key in self._bounded if not self._is_never for bound in bounds[key]])
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if self._is_never or len(self._required) > len(labels):
+            return False
+        if len(self._keys) < len(labels):
+            labels = {key: labels[key] for key in self._keys if key in labels}
+        met = 0
+        for key, value in labels.items():
+            pair = f"{key}={value}"
+            if pair in self._denied or key in self._denied:
+                return False
+            if key in self._required:
+                met += 1
+                if key in self._limited and pair not in self._pairs:
+                    return False
+                if (position := self._bounded.position(key)) is not None:
+                    low, high = self._bounds[2 * position : 2 * position + 2]
+                    number = integer(value)
+                    if number is None or not low <= number <= high:
+                        return False
+        return met == len(self._required)
+
+
+def _narrowed(bounds: tuple[int, int], operator: str, bound: int) -> tuple[int, int]:
+    low, high = bounds
+    return (max(low, bound + 1), high) if operator == "Gt" else (low, min(high, bound - 1))

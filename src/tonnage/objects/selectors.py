@@ -11,17 +11,31 @@ the sentences of a refusal are upstream's, for clients show them. Selectors of n
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TypeVar
 
 from tonnage.objects.label_grammar import requirements_in
 from tonnage.objects.meta import Record
-from tonnage.objects.requirements import InvalidSelector, Requirement
+from tonnage.objects.requirements import FEW, InvalidSelector, LabelMatcher, Requirement
 
-__all__ = ["FieldSelector", "FieldTerm", "InvalidSelector", "LabelSelector", "Requirement", "selects"]
+T = TypeVar("T")
+_SHARED_CHARS = 64 * 1024
+"""As long as a URL may be. Longer texts, in reviews, are read and forgotten."""
+__all__ = [
+    "FieldSelector",
+    "FieldTerm",
+    "InvalidSelector",
+    "LabelMatcher",
+    "LabelSelector",
+    "Requirement",
+    "label_matcher",
+    "selects",
+]
 
 
-class LabelSelector(Record):
+class LabelSelector(Record, dict=True, gc=True):
     """All of `match_labels` and all of `match_expressions` must hold; with neither, everything matches."""
 
     match_labels: Mapping[str, str] = {}
@@ -43,15 +57,24 @@ class LabelSelector(Record):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Judge an object's labels. Raises InvalidSelector at the first expression that makes no sense."""
+        if len(self.match_expressions) > FEW or len(self.match_labels) > FEW:
+            return self._matcher.matches(labels)
         for key, value in self.match_labels.items():
             if labels.get(key) != value:
                 return False
         return all(requirement.holds(labels.get(requirement.key)) for requirement in self.match_expressions)
 
+    @cached_property
+    def _matcher(self) -> LabelMatcher:
+        """All that it requires, put together once."""
+        return LabelMatcher((*self._equalities(), *self.match_expressions))
+
+    def _equalities(self) -> Iterator[Requirement]:
+        return (Requirement(key=key, operator="In", values=(value,)) for key, value in self.match_labels.items())
+
     def requirements(self) -> tuple[Requirement, ...]:
         """The same selector as one sorted, hashable tuple: selectors with equal requirements match alike."""
-        equalities = (Requirement(key=key, operator="In", values=(value,)) for key, value in self.match_labels.items())
-        both = (*equalities, *self.match_expressions)
+        both = (*self._equalities(), *self.match_expressions)
         return tuple(sorted(both, key=lambda each: (each.key, each.operator, each.values)))
 
     @property
@@ -63,6 +86,25 @@ class LabelSelector(Record):
         parts = [(key, f"{key}={value}") for key, value in self.match_labels.items()]
         parts += [(requirement.key, str(requirement)) for requirement in self.match_expressions]
         return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))
+
+
+def label_matcher(text: str) -> LabelMatcher:
+    """Read `?labelSelector=`; equal texts that are asked for at a time share one answer. Raises InvalidSelector."""
+    return _raised_or(_read_labels(text) if len(text) <= _SHARED_CHARS else _read_labels.__wrapped__(text))
+
+
+@lru_cache(maxsize=32)
+def _read_labels(text: str) -> LabelMatcher | str:
+    try:
+        return LabelMatcher(requirements_in(text))
+    except InvalidSelector as exc:
+        return exc.message
+
+
+def _raised_or(read: T | str) -> T:
+    if isinstance(read, str):
+        raise InvalidSelector(read)
+    return read
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -83,7 +125,7 @@ class FieldTerm:
         return f"{self.field}{'=' if self.is_equal else '!='}{escaped}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FieldSelector:
     """All terms must hold; without any, everything matches. A field that an object does not have counts as empty."""
 
@@ -95,15 +137,22 @@ class FieldSelector:
 
         Blanks belong to names and values. Which fields may be asked for is the resource's affair, not the grammar's.
         Mirrors fields.ParseSelector, which sorts the terms (that decides which of several mistakes is told) and forgets
-        one that names neither field nor value.
+        one that names neither field nor value. Equal texts that are asked for at a time share one answer.
         """
-        terms = [_field_term(text, part) for part in sorted(_TERMS.findall(text)) if part]
-        return cls(tuple(term for term in terms if term.field or term.value))
+        return _raised_or(_read_fields(text) if len(text) <= _SHARED_CHARS else _read_fields.__wrapped__(text))
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        return all((fields.get(term.field, "") == term.value) == term.is_equal for term in self.terms)
+        return self.matcher.matches({field: fields.get(field, "") for field in self.fields})
 
-    @property
+    @cached_property
+    def matcher(self) -> LabelMatcher:
+        """The terms, put together: a question about all of `fields`, where those that an object lacks are empty."""
+        signs = {True: "In", False: "NotIn"}
+        return LabelMatcher(
+            Requirement(key=term.field, operator=signs[term.is_equal], values=(term.value,)) for term in self.terms
+        )
+
+    @cached_property
     def fields(self) -> tuple[str, ...]:
         """The names of the fields it looks at, each once."""
         return tuple(dict.fromkeys(term.field for term in self.terms))
@@ -114,6 +163,15 @@ class FieldSelector:
 
     def __str__(self) -> str:
         return ",".join(map(str, self.terms))
+
+
+@lru_cache(maxsize=8)
+def _read_fields(text: str) -> FieldSelector | str:
+    try:
+        terms = [_field_term(text, part) for part in sorted(_TERMS.findall(text)) if part]
+    except InvalidSelector as exc:
+        return exc.message
+    return FieldSelector(tuple(term for term in terms if term.field or term.value))
 
 
 _TERMS = re.compile(r"(?:\\.|[^,])*", re.DOTALL)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
+from tonnage.objects.requirements import LabelMatcher, PackedTexts
 from tonnage.objects.selectors import FieldSelector, FieldTerm, InvalidSelector, LabelSelector, Requirement
 
 MODEST = settings(max_examples=tries(150), deadline=None)
@@ -63,6 +64,24 @@ def naive_all(requirements: list[Requirement], labels: dict[str, str]) -> bool:
 @MODEST
 def test_expressions_match_as_the_naive_judge_says(requirements: list[Requirement], labels: dict[str, str]) -> None:
     assert LabelSelector(match_expressions=tuple(requirements)).matches(labels) == naive_all(requirements, labels)
+
+
+@given(st.lists(REQUIREMENTS, max_size=24), LABELS)
+@MODEST
+def test_requirements_put_together_say_what_they_say_one_by_one(
+    requirements: list[Requirement], labels: dict[str, str]
+) -> None:
+    assert LabelMatcher(requirements).matches(labels) == naive_all(requirements, labels)
+    beside = {**labels, **{f"other-{i}": "v" for i in range(8)}}  # more labels than keys that are asked about
+    assert LabelMatcher(requirements).matches(beside) == naive_all(requirements, labels)
+
+
+@given(st.sets(st.text(max_size=3), max_size=200), st.text(max_size=3))
+@MODEST
+def test_packed_texts_are_a_set(texts: set[str], other: str) -> None:
+    packed = PackedTexts(texts)
+    assert len(packed) == len(texts) and set(packed) == texts
+    assert all(text in packed for text in texts) and (other in packed) is (other in texts)
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=3), st.lists(REQUIREMENTS, max_size=3), LABELS)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 
 from tonnage.apiserver import request_errors, responses, status, stored_documents
 from tonnage.apiserver.event_loop.turns import Turn
@@ -53,8 +54,9 @@ class Watching:
     def __init__(self, registry: Registry, call: Call, rng: random.Random, *, started_at: float) -> None:
         self._registry = registry
         self._resource = call.resource
-        self._options = list_options(call.query, watch=True)
-        self._matches = matcher(registry.strategy(call.resource), call, self._options)
+        options = list_options(call.query, watch=True)
+        self._matches = matcher(registry.strategy(call.resource), call, options)
+        self._options = replace(options, labels=None, fields=None)  # which may be long, and are in `_matches`
         self._scope = scope(call)
         self._encoder = _Encoder(registry, call)
         timeout_s = self._options.timeout_s

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from tonnage.objects.requirements import Requirement
+from tonnage.objects.requirements import FEW, LabelMatcher, Requirement
 from tonnage.objects.selectors import LabelSelector
 
 if TYPE_CHECKING:
@@ -25,23 +26,41 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Labels = Mapping[str, str]
-Requirements = tuple[Requirement, ...]
 
 _ANY_NAMESPACE: Final = ""
 _NO_LABEL: Final = ("", "")
+_MAX_ANCHORS: Final = 64
+"""Labels and namespaces that a matcher is filed under. One that asks for more, as anybody may, is met by more pods."""
+
+
+class Requirements(tuple[Requirement, ...]):
+    """Requirements in one order, of which there may be thousands: compared as a key, and asked, without a walk."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    @cached_property
+    def matcher(self) -> LabelMatcher:
+        return LabelMatcher(self)
 
 
 def requirements_of(selector: LabelSelector) -> Requirements:
-    """A selector's requirements in one order. Raises InvalidSelector when one of them makes no sense."""
-    found = selector.requirements()
-    for each in found:
-        each.holds(None)
-    return found
+    """A selector's requirements. Raises InvalidSelector when one of them makes no sense."""
+    requirements = Requirements(selector.requirements())
+    for requirement in requirements:
+        requirement.holds(None)
+    return requirements
 
 
 def hold(requirements: Requirements, labels: Labels) -> bool:
     """Do all of them hold? Without any, everything is meant."""
-    return all(each.holds(labels.get(each.key)) for each in requirements)
+    if len(requirements) > FEW:
+        return requirements.matcher.matches(labels)
+    return all(requirement.holds(labels.get(requirement.key)) for requirement in requirements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +100,20 @@ class PodMatcher:
         return PodMatcher(self.namespaces | found if self.namespaces else found, self.requirements)
 
     def anchors(self) -> Iterator[tuple[str, tuple[str, str]]]:
-        """(namespace, label) pairs, one of which every pod that it means has; the fewest there are."""
+        """(namespace, label) pairs, one of which every pod that it means has: the fewest there are, or few."""
         insists = (each for each in self.requirements if each.operator == "In")
         narrowest = min(insists, key=lambda each: len(each.values), default=None)
-        for namespace in self.namespaces if self.namespace_requirements is None else (_ANY_NAMESPACE,):
-            if narrowest is None:
+        is_anywhere = self.namespace_requirements is not None or len(self.namespaces) > _MAX_ANCHORS
+        namespaces = (_ANY_NAMESPACE,) if is_anywhere else self.namespaces
+        for namespace in namespaces:
+            if narrowest is None or len(namespaces) * len(narrowest.values) > _MAX_ANCHORS:
                 yield namespace, _NO_LABEL
             else:
                 for value in dict.fromkeys(narrowest.values):
                     yield namespace, (narrowest.key, value)
 
 
-NOBODY: Final = PodMatcher(frozenset(), ())
+NOBODY: Final = PodMatcher(frozenset(), Requirements())
 """What an absent selector means."""
 
 

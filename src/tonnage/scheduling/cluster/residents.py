@@ -150,7 +150,7 @@ class Residents:
         """The groups a matcher may mean: those with a label it insists on, else all."""
         found: list[_Lookalikes] = []
         for namespace, (key, value) in matcher.anchors():
-            if matcher.namespace_requirements is not None or not key:
+            if not namespace or not key:
                 return list(self._groups.values())
             found.extend(self._labelled.get((namespace, key, value), ()))
         return found

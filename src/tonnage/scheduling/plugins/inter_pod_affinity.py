@@ -105,7 +105,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return None
         for term in terms.near:
             for each in term.matcher.requirements:
-                if each.operator == "In":
+                if each.operator == "In" and len(each.values) <= MAX_TERMS:
                     return {(each.key, value): 1 for value in each.values}
         return None
 

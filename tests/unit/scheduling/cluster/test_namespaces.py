@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tonnage.objects.requirements import Requirement
 from tonnage.scheduling.cluster import namespaces as module
 from tonnage.scheduling.cluster.namespaces import Namespaces
-from tonnage.scheduling.cluster.pod_matching import PodMatcher, hold
+from tonnage.scheduling.cluster.pod_matching import PodMatcher, Requirements, hold
 
 SELECTORS = (
-    (Requirement(key="team", operator="In", values=("a",)),),
-    (Requirement(key="team", operator="NotIn", values=("a", "b")),),
-    (Requirement(key="team", operator="Exists"), Requirement(key="tier", operator="DoesNotExist")),
+    Requirements((Requirement(key="team", operator="In", values=("a",)),)),
+    Requirements((Requirement(key="team", operator="NotIn", values=("a", "b")),)),
+    Requirements((Requirement(key="team", operator="Exists"), Requirement(key="tier", operator="DoesNotExist"))),
 )
 labels = st.dictionaries(st.sampled_from(("team", "tier")), st.sampled_from("abc"), max_size=2)
 put = st.tuples(st.sampled_from("xyz"), labels)
@@ -40,7 +40,7 @@ def test_an_answer_stays_the_same_object_until_it_changes():
     before = known.chosen_by(SELECTORS[0])
     known["y"] = {"team": "b"}
     assert known.chosen_by(SELECTORS[0]) is before
-    assert PodMatcher(frozenset(), (), SELECTORS[0]).settled(known).namespaces is before
+    assert PodMatcher(frozenset(), Requirements(), SELECTORS[0]).settled(known).namespaces is before
     known["y"] = {"team": "a"}
     assert known.chosen_by(SELECTORS[0]) == {"x", "y"}
 

@@ -16,7 +16,7 @@ from tonnage.scheduling.cluster import residents
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.namespaces import Namespaces
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.pod_matching import NOBODY, MatcherIndex, PodMatcher, requirements_of
+from tonnage.scheduling.cluster.pod_matching import NOBODY, MatcherIndex, PodMatcher, Requirements, requirements_of
 from tonnage.scheduling.cluster.residents import Residents
 from tonnage.scheduling.cluster.row_counts import RowCounts
 from tonnage.scheduling.engine.indexes import add_indexes
@@ -24,7 +24,7 @@ from tonnage.scheduling.spread.affinity_terms import CarriedTerms
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 WEB = PodMatcher(frozenset(("default",)), requirements_of(LabelSelector.parse("app=web")))
-ANYBODY = PodMatcher(frozenset(), (), ())
+ANYBODY = PodMatcher(frozenset(), Requirements(), Requirements())
 
 
 def as_dict(counts: RowCounts) -> dict[int, int]:
@@ -94,7 +94,7 @@ def test_counts_are_summed_up_by_label_value() -> None:
 
 def test_a_matcher_settles_on_the_namespaces_it_selects() -> None:
     team = Requirement(key="team", operator="In", values=("x",))
-    matcher = PodMatcher(frozenset(("listed",)), WEB.requirements, (team,))
+    matcher = PodMatcher(frozenset(("listed",)), WEB.requirements, Requirements((team,)))
     known = Namespaces()
     known.update({"red": {"team": "x"}, "blue": {"team": "y"}})
     settled = matcher.settled(known)
