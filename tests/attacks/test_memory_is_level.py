@@ -26,13 +26,17 @@ from tonnage.client.config import kubeconfig
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.policy import Policy
+from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import ConfigMap, Pod
+from tonnage.objects.document import encode
 from tonnage.objects.users import User
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.store import Event
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
+from tonnage.testing.definition_builders import definition
+from tonnage.testing.eventually import eventually_async
 from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 
@@ -132,6 +136,38 @@ async def test_an_api_server_is_as_it_was_after_objects_came_and_went(tmp_path: 
                 await store.compact(store.revision)
 
             assert await left_behind(churn, 10) == {}
+
+
+async def test_custom_resources_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
+    """Each definition has a group of its own, and with it labels of metrics of its own."""
+    definitions, widget = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {"metadata": {"name": "w"}}
+    async with serve(Settings(data_dir=tmp_path / "data", port=0)) as server:
+        store = server.registry.store
+        store._feed.window._max_events = 16
+        async with Client.connect(kubeconfig.load(server.kubeconfig)) as client:
+
+            async def churn(number: int) -> None:
+                group = f"g{number}.example.com"
+                name, path = f"widgets.{group}", f"/apis/{group}/v1/namespaces/default/widgets"
+                made = definition()
+                made["metadata"]["name"], made["spec"]["group"] = name, group
+
+                async def is_gone() -> bool:
+                    try:
+                        await client.raw("GET", f"{definitions}/{name}")
+                    except NotFound:
+                        return True
+                    return False
+
+                await client.raw("POST", definitions, encode(made))
+                kind = {"apiVersion": f"{group}/v1", "kind": "Widget"}
+                await client.raw("POST", path, encode({**kind, **widget}))
+                await client.raw("GET", path)
+                await client.raw("DELETE", f"{definitions}/{name}")
+                await eventually_async(is_gone, "the definition to be gone")
+                await store.compact(store.revision)
+
+            assert await left_behind(churn, 6) == {}
 
 
 async def test_events_go_faster_than_a_busy_cluster_makes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -11,7 +12,7 @@ from prometheus_client.registry import Collector
 from tonnage.apiserver.requests import Call
 from tonnage.gates import Gates
 from tonnage.metrics import REQUEST_BUCKETS_S, show_gates
-from tonnage.objects.resources import RESOURCES, Resource
+from tonnage.objects.resources import BY_PATH, RESOURCES, Resource
 
 _LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
 _VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}
@@ -64,6 +65,7 @@ class RequestMetrics:
             "tonnage_large_requests", "Large requests that are worked on beside the event loop.", registry=registry
         )
         show_gates(registry, gates)
+        self._custom = custom
         registry.register(_StoredObjects(count_objects, custom))
         self._children: dict[tuple[str, ...], tuple[Histogram, dict[int, Counter]]] = {}
         self.reading = self._inflight.labels("readOnly")
@@ -74,6 +76,8 @@ class RequestMetrics:
         values = self._values(call, applies)
         child = self._children.get(values)
         if child is None:
+            if (call.resource.group, call.resource.version, call.resource.plural) not in BY_PATH:
+                self._forget_gone()
             child = self._children[values] = (self._duration.labels(*values), {})
         histogram, by_code = child
         if call.verb != "watch":
@@ -93,6 +97,24 @@ class RequestMetrics:
 
     def events_of(self, call: Call) -> Counter:
         return self._watch_events.labels(call.resource.group, call.resource.plural, call.resource.version)
+
+    def _forget_gone(self) -> None:
+        """Remove what was counted about custom resources that are not served any more: definitions come and go.
+
+        Called when a custom resource is first asked for in a new way, so that at most what came since is left.
+        """
+        served = {(row.group, row.plural, row.version) for row in (*RESOURCES, *self._custom())}
+        for values, (_, by_code) in tuple(self._children.items()):
+            component, _, group, resource, scope, subresource, verb, version = values
+            if (group, resource, version) in served:
+                continue
+            del self._children[values]
+            self._duration.remove(*values)
+            for code in by_code:
+                self._total.remove(*values, str(code))
+            with suppress(KeyError):  # of those that were watched
+                self._longrunning.remove(component, group, resource, scope, subresource, verb, version)
+                self._watch_events.remove(group, resource, version)
 
     def _values(self, call: Call, applies: bool) -> tuple[str, ...]:
         at, resource = call.at, call.at.resource

@@ -80,6 +80,8 @@ class State:
         bucket = self._buckets.get(resource_of(key))
         if bucket is not None and bucket.records.pop(key, None) is not None:
             del bucket.keys[bisect_left(bucket.keys, key)]
+            if not bucket.keys:  # custom resources come and go
+                del self._buckets[resource_of(key)]
         self._tombstones[key] = revision
 
     def forget_tombstones(self, revision: int) -> None:

@@ -2,8 +2,8 @@
 
 Every new pod asks for its namespace and for all priority classes, every claim for the storage classes: few objects that
 hardly change. Of these kinds admission takes words and numbers alone and never a part of the document, so one decoded
-document serves all, for as long as its record is the newest. Documents of other kinds are decoded for each that asks,
-who may build on them.
+document serves all, for as long as its record is the newest, and goes with it. Documents of other kinds are decoded for
+each that asks, who may build on them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class StoreLister:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: dict[str, tuple[Record, Doc]] = {}
+        for resource in _SHARED:
+            store.follow(f"{resource}/", self._forget)
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Doc | None:
         key = resource.key(namespace, name)
@@ -47,6 +49,10 @@ class StoreLister:
         prefix = f"{resource.store_prefix}{namespace}/" if namespace else resource.store_prefix
         for record in on_loop(lambda: self._store.list(prefix)):
             yield self._decoded(record)
+
+    def _forget(self, record: Record, *, is_deleted: bool) -> None:
+        """Let go of what was decoded of a record that is not the newest any more; its key may never come again."""
+        self._kept.pop(record.key, None)
 
     def _decoded(self, record: Record) -> Doc:
         if resource_of(record.key) not in _SHARED or len(record.document) > _MAX_KEPT_BYTES:
