@@ -6,8 +6,8 @@
 
 Start: the forkserver, and at once the API server; the objects that the others need, among them who they are
 (`bootstrap`, loaded meanwhile); then everything else at once. Stop: the other way round, so that no program talks to a
-server that is gone. In between, a program that ends is started again. The folder is locked while a cluster runs on it,
-and everything in it is taken up again by the next.
+server that is gone. In between, a program that ends, or no longer answers, is started again. The folder is locked while
+a cluster runs on it, and everything in it is taken up again by the next.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Plane:
         bootstrap = Bootstrap.connect(self.settings, self._commands, clock=self._clock, rng=self._rng)
         self._client = bootstrap.client
         await bootstrap.apply(self._manifests)
-        ports = self._serve_at(served_before)
+        urls, ports = self._serve_at(served_before)
         commands = {name: self._commands.of(name, ports.get(name, 0)) for name in PROGRAMS}
         if self.settings.dashboard:
             commands[DASHBOARD] = self._commands.dashboard(self._dashboard_port)
@@ -148,6 +148,7 @@ class Plane:
         if self.settings.dashboard:
             await self.supervisor.wait_ready(DASHBOARD, timeout_s=_READY_WITHIN_S)
             self.dashboard_url = self.supervisor[DASHBOARD].last_line.removeprefix("ready ")
+        self.supervisor.watch_liveness(urls)
 
     def _ports_before(self) -> dict[str, int]:
         """Where programs were served in the last run."""
@@ -158,8 +159,8 @@ class Plane:
             _log.warning("Ports of the last run are not known", error=str(exc))
             return {}
 
-    def _serve_at(self, before: Mapping[str, int]) -> dict[str, int]:
-        """Choose where programs serve, and write it down before they do."""
+    def _serve_at(self, before: Mapping[str, int]) -> tuple[dict[str, str], dict[str, int]]:
+        """Choose where programs serve, and write it down before they do; addresses and ports by program."""
         ports = choose_ports(SERVING, before, self._rng, without=(self._dashboard_port,))
         if self.settings.dashboard:
             ports[DASHBOARD] = self._dashboard_port
@@ -168,7 +169,7 @@ class Plane:
             name: f"{'https' if name in AUTHORITIES else 'http'}://{LOOPBACK}:{port}" for name, port in ports.items()
         }
         write_endpoints(self.settings.data_dir, urls, {"apiserver": "pki/ca.crt", **AUTHORITIES})
-        return ports
+        return urls, ports
 
     async def _stop(self) -> None:
         if self._keeping is not None:

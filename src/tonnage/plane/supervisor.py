@@ -2,8 +2,8 @@
 
        start                 "ready"
 (none) ──────► starting ───────────────► running
-                  ▲                         │ ends before its time
-                  └── pause, growing ───────┘
+                  ▲                         │ ends before its time, or is killed because it no longer answers
+                  └── pause, growing ───────┘   (`liveness`)
 stop(): SIGTERM, and SIGKILL after a grace period; what ends then is not started again.
 """
 
@@ -14,7 +14,7 @@ import json
 import os
 import random
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from tonnage.clock import Clock
 from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.plane import forkserver
+from tonnage.plane.liveness import Liveness, ProbeTimes, is_answered
 from tonnage.plane.log_files import MAX_LOG_BYTES, bound_log
 from tonnage.private_files import open_log, own_folder, write_private
 
@@ -65,7 +66,14 @@ class Supervisor:
     """All programs of one cluster, through a forkserver of their own."""
 
     def __init__(
-        self, logs_dir: Path, run_dir: Path, *, clock: Clock, rng: random.Random, max_log_bytes: int = MAX_LOG_BYTES
+        self,
+        logs_dir: Path,
+        run_dir: Path,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        max_log_bytes: int = MAX_LOG_BYTES,
+        probes: ProbeTimes | None = None,
     ) -> None:
         self._logs = logs_dir
         self._max_log_bytes = max_log_bytes
@@ -75,7 +83,8 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._forkserver: asyncio.subprocess.Process | None = None
         self._listener: asyncio.Task[None] | None = None
-        self._log_keeper: asyncio.Task[None] | None = None
+        self._keepers: list[asyncio.Task[None]] = []
+        self._probes = probes or ProbeTimes()
         self._restarts: set[asyncio.Task[None]] = set()
         self.is_broken = asyncio.Event()
         """The forkserver itself is gone: nothing can be started any more."""
@@ -94,7 +103,7 @@ class Supervisor:
                 pass_fds=(lock,),
             )  # fmt: skip
         self._listener = asyncio.create_task(self._listen())
-        self._log_keeper = asyncio.create_task(self._bound_logs())
+        self._keepers.append(asyncio.create_task(self._bound_logs()))
 
     def __getitem__(self, name: str) -> Child:
         return self._children[name]
@@ -132,6 +141,11 @@ class Supervisor:
             for wait in waits:
                 wait.cancel()
 
+    def watch_liveness(self, urls: Mapping[str, str]) -> None:
+        """From now on, start these programs anew when they no longer answer; `urls` are where they serve, by name."""
+        for name, url in urls.items():
+            self._keepers.append(asyncio.create_task(self._watch_liveness(self._children[name], url)))
+
     async def stop(self, *names: str) -> None:
         """Tell these to end, together, and wait; what is deaf is killed."""
         wanted = [self._children[name] for name in names if name in self._children]
@@ -141,11 +155,7 @@ class Supervisor:
         for child in wanted:
             if not child.pid or self.is_broken.is_set():
                 continue
-            try:
-                await within(self._clock, _STOP_GRACE_S, child.has_ended.wait())
-            except TimeoutError:
-                _log.warning("Does not end and is killed", program=child.name, pid=child.pid)
-                self._send({"signal": child.name, "number": int(signal.SIGKILL)})
+            await self._wait_or_kill(child)
 
     async def close(self) -> None:
         """End the forkserver; whatever still runs ends with it."""
@@ -153,8 +163,8 @@ class Supervisor:
             child.is_wanted = False
         for task in self._restarts:
             task.cancel()
-        if self._log_keeper is not None:
-            self._log_keeper.cancel()
+        for keeper in self._keepers:
+            keeper.cancel()
         if self._forkserver is not None:
             assert self._forkserver.stdin is not None
             self._forkserver.stdin.close()
@@ -205,6 +215,39 @@ class Supervisor:
                 with suppress(OSError):
                     bound_log(log, max_bytes=self._max_log_bytes)
             await self._clock.sleep(_LOOK_AT_LOGS_EVERY_S)
+
+    async def _watch_liveness(self, child: Child, url: str) -> None:
+        liveness, probes = Liveness(), self._probes
+        asked_at = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(max(0.0, asked_at + probes.period_s - self._clock.monotonic()))
+            asked_at = self._clock.monotonic()
+            life, pid = child.starts, child.pid
+            if not pid or not child.is_ready.is_set() or not child.is_wanted:
+                continue
+            answered = await is_answered(url, probes.timeout_s, self._clock)
+            failures = liveness.note(life, answered=answered)
+            if failures:
+                _log.info("Does not answer", program=child.name, pid=pid, url=f"{url}/livez", times=failures)
+            if failures >= probes.failures and (child.starts, child.pid) == (life, pid):
+                _log.warning(
+                    "Does not answer its health page any more, and is started anew",
+                    program=child.name,
+                    pid=pid,
+                    url=f"{url}/livez",
+                    tried=failures,
+                    timeout_s=probes.timeout_s,
+                )
+                self._send({"signal": child.name, "number": int(signal.SIGTERM)})
+                await self._wait_or_kill(child)
+
+    async def _wait_or_kill(self, child: Child) -> None:
+        """Wait for the end of a program that was told to end; kill one that is deaf."""
+        try:
+            await within(self._clock, _STOP_GRACE_S, child.has_ended.wait())
+        except TimeoutError:
+            _log.warning("Does not end and is killed", program=child.name, pid=child.pid)
+            self._send({"signal": child.name, "number": int(signal.SIGKILL)})
 
     def _ended(self, child: Child, code: int) -> None:
         child.pid, child.last_code = 0, code

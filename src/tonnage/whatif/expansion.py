@@ -41,6 +41,8 @@ __all__ = ["Expander", "Expansion", "Replica"]
 
 T = TypeVar("T", bound=Object)
 _SEED: Final = "expansion"
+MOST_EXPANDED: Final = 1_000
+"""Pods of one workload that are explained one by one; nobody reads more, and each is told node by node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Expansion:
     present: tuple[Pod, ...]
     """The pods that it has, in their order; those that have ended are not among them."""
     missing: tuple[Replica, ...]
-    """The pods that it asks for and has not."""
+    """The pods that it asks for and has not, `MOST_EXPANDED` at most."""
 
 
 class Expander:
@@ -68,11 +70,18 @@ class Expander:
         self._names = {each.key for each in state.objects if isinstance(each, Pod)}
 
     def expand(self, workload: Workload) -> Expansion:
-        """The pods that a workload has, and those that its controller would still make. Raises BrokenManifest."""
+        """The pods that a workload has, and those that its controller would still make. Raises BrokenManifest.
+
+        Of very many to make, the first `MOST_EXPANDED`, and a warning says so.
+        """
         owner, made = self._owner(workload)
         present = self._present(workload)
-        replicas = self._replicas(owner, present)
-        return Expansion(workload, made, present, tuple(islice(replicas, self.missing(workload))))
+        missing, name = self.missing(workload), f"{resource_of(type(workload)).kind} {workload.key}"
+        if missing > MOST_EXPANDED:
+            told = f"{name} asks for {missing:,} more pods, of which the first {MOST_EXPANDED:,} are looked at"
+            self._warnings.append(f"{told}; tonnage fit counts how many fit")
+        replicas = islice(self._replicas(owner, present), min(missing, MOST_EXPANDED))
+        return Expansion(workload, made, present, tuple(replicas))
 
     def more(self, workload: Workload) -> tuple[tuple[Object, ...], Iterator[Replica]]:
         """What is made first, and pods beyond those that are there, for as long as somebody asks for one more.

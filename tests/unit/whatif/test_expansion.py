@@ -107,6 +107,17 @@ def test_a_stateful_set_has_pods_and_claims_by_ordinal(tmp_path: Path):
     assert pod.spec.tolerations, "admitted as a server would: every pod tolerates a node's hiccup"
 
 
+def test_of_a_workload_without_end_the_first_pods_are_looked_at_and_a_warning_says_so(tmp_path: Path):
+    state, creation = state_of(tmp_path, STATEFUL_SET.replace("replicas: 3", "replicas: 2147483647"))
+    warnings: list[str] = []
+    workload = find_workload(workload_name("sts/shop/db"), (*state.objects, *state.workloads), state.source)
+    assert len(Expander(state, creation, warnings).expand(workload).missing) == 1000
+    assert warnings == [
+        "StatefulSet shop/db asks for 2,147,483,647 more pods, of which the first 1,000 are looked at; tonnage fit "
+        "counts how many fit"
+    ]
+
+
 def test_what_is_there_already_is_not_made_again(tmp_path: Path):
     uid = "11111111-1111-1111-1111-111111111111"
     pod = f"""

@@ -210,6 +210,15 @@ def test_the_fewest_nodes_of_a_kind_that_hold_a_workload():
     assert found["count"] == 3
 
 
+def test_nodes_are_not_counted_for_a_workload_without_end():
+    Path("node.yaml").write_text(NODE)
+    huge = DB.replace("replicas: 9", "replicas: 2147483647")
+    assert answer(CLUSTER + huge, "--workload", "sts/shop/db")["count"] == 3
+    result = run(CLUSTER + huge, "--workload", "sts/shop/db", "--node-template", "node.yaml", "--nodes-needed")
+    assert isinstance(result.exception, TonnageError)
+    assert "asks for 2,147,483,647 more pods, and nodes are counted for 100,000 at most" in result.exception.message
+
+
 def test_a_node_that_is_too_small_even_when_empty_is_an_error():
     Path("node.yaml").write_text(NODE.replace("130Gi", "50Gi"))
     result = run(CLUSTER + DB, "--workload", "sts/shop/db", "--node-template", "node.yaml", "--nodes-needed")

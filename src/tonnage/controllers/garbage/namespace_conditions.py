@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from tonnage.client.recorder import truncated
 from tonnage.clock import rfc3339
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 
+_MAX_MESSAGE_BYTES: Final = 8 * 1024
+"""Objects may have thousands of finalizers, of 300 bytes each; what is beyond this nobody reads."""
 _DISCOVERY: Final = "NamespaceDeletionDiscoveryFailure"
 _CONTENT_FAILURE: Final = "NamespaceDeletionContentFailure"
 _CONTENT: Final = "NamespaceContentRemaining"
@@ -66,6 +69,7 @@ def conditions_after(known: Iterable[Doc], remains: Remains, now: datetime) -> l
         was = by_type.get(type_)
         status = "True" if type_ in troubles else "False"
         reason, message = troubles.get(type_, calm)
+        message = truncated(message, _MAX_MESSAGE_BYTES)
         since = was["lastTransitionTime"] if was is not None and was["status"] == status else rfc3339(now)
         by_type[type_] = {
             "type": type_,

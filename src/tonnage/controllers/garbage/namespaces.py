@@ -22,7 +22,7 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, parse_rfc3339
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.namespace_conditions import Remains, conditions_after
-from tonnage.errors import ApiError, MethodNotAllowed, NotFound, TonnageError
+from tonnage.errors import ApiError, Invalid, MethodNotAllowed, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects.core_v1 import Namespace, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.meta import Key, Object
@@ -135,9 +135,13 @@ class NamespaceController:
         wanted = {"phase": "Terminating", **({"conditions": conditions} if conditions is not None else {})}
         metadata = doc["metadata"]
         same = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-        return await self._client.patch_doc(
-            Namespace, metadata["name"], {"metadata": same, "status": wanted}, subresource="status"
-        )
+        try:
+            return await self._client.patch_doc(
+                Namespace, metadata["name"], {"metadata": same, "status": wanted}, subresource="status"
+            )
+        except (RequestEntityTooLarge, Invalid) as exc:  # it has no room for them, and goes all the same
+            _log.warning("What a namespace waits for is not told", namespace=metadata["name"], error=exc.message)
+            return doc
 
     async def _finalize(self, doc: Doc) -> None:
         kept = [each for each in doc["spec"]["finalizers"] if each != _FINALIZER]

@@ -32,7 +32,7 @@ from tonnage.controllers.nodes.condition_taints import (
 )
 from tonnage.controllers.nodes.node_health import READY, Health, is_overdue, observe, unknown_conditions
 from tonnage.controllers.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
-from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import NodeCondition
@@ -198,6 +198,9 @@ class NodeLifecycleController:
                 await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
             except (NotFound, Conflict):
                 continue  # it is gone, or another of its name
+            except ApiError as exc:  # one pod must not keep its node from being tainted
+                _log.warning("A pod could not be marked as not ready", pod=pod.key, error=exc.message)
+                continue
             self._recorder.event(pod, "Warning", "NodeNotReady", "NodeNotReady", "Node is not ready")
 
     # -- NoExecute, as fast as the zone allows ------------------------------------------------------------------------

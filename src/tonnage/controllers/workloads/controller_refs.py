@@ -18,7 +18,7 @@ from tonnage.client.http import Client
 from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.index_functions import namespace_of
-from tonnage.errors import Conflict, Invalid, NotFound
+from tonnage.errors import Conflict, Invalid, NotFound, RequestEntityTooLarge
 from tonnage.objects import scheme
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc
@@ -149,6 +149,9 @@ async def _adopt(client: Client, owner: Object, found: T, finalizer: str) -> T |
     try:
         adopted = await client.patch(type(found), found.key, patch, patch_type="strategic")
     except NotFound:
+        return None
+    except RequestEntityTooLarge as exc:
+        _log.warning("Not adopted: it has no room for its owner", owner=owner.key, object=found.key, error=exc.message)
         return None
     _log.info("Adopted", owner=owner.key, object=found.key)
     return adopted

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tonnage import logs
+from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads import deployment_status, rollout, rollout_revisions
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
@@ -208,7 +209,8 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
     async def _record_creation_failure(self, deployment: Deployment, note: str) -> None:
         self._recorder.event(deployment, "Warning", "ReplicaSetCreateError", "Create", note)
         now = self._clock.now()
-        conditions = deployment_status.with_progressing(deployment, "False", "ReplicaSetCreateError", note, now)
+        told = truncated(note)
+        conditions = deployment_status.with_progressing(deployment, "False", "ReplicaSetCreateError", told, now)
         await self._write_status(deployment, msgspec.structs.replace(deployment.status, conditions=conditions))
 
     async def _scale(self, deployment: Deployment, sets: Sequence[ReplicaSet], sizes: rollout.Sizes) -> bool:

@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 
 from tonnage import logs
 from tonnage.client.cache import Cache
+from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
 from tonnage.controllers.workloads.pod_control import PodControl, slow_start
@@ -68,7 +69,7 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
             failure = await self._manage(found, active) or await self._delete_rejected(found, pods)
         now = self._clock.now()
         terminating = sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods)
-        status = status_of(found, active, terminating, failure.message if failure else None, now)
+        status = status_of(found, active, terminating, truncated(failure.message) if failure else None, now)
         await write_status(self._client, found, self.kind_status(status))
         if failure is not None:
             raise failure

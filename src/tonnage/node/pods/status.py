@@ -10,7 +10,7 @@ Conditions of others (PodScheduled, readiness gates, disruption) are left as the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Final, Literal
 
@@ -25,6 +25,7 @@ Step = Literal["creating", "running", "terminated"]
 
 OURS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 """The conditions that a kubelet owns."""
+_TELLING: Final = ("containerStatuses", "initContainerStatuses", "message")
 
 
 def came_at(pod: Pod, *, now: datetime) -> datetime:
@@ -134,6 +135,18 @@ def preempted_patch(pod: Pod, *, now: datetime) -> Doc:
     patch["status"] |= {"reason": PREEMPTING, "message": PREEMPTED}
     patch["status"]["conditions"].append(target)
     return patch
+
+
+def shorter_patches(patch: Doc) -> Iterator[Doc]:
+    """What to write when a pod has no room for a whole patch: without what only tells, then the phase alone.
+
+    Containers are left as they were said to be last.
+    """
+    status = patch["status"]
+    kept = {field: value for field, value in status.items() if value is None or field not in _TELLING}
+    kept["conditions"] = [{**each, "message": None} if "message" in each else each for each in status["conditions"]]
+    yield {**patch, "status": kept}
+    yield {**patch, "status": {"phase": status["phase"]}}
 
 
 def pod_ip(uid: str, taken: Collection[str]) -> str:

@@ -41,6 +41,11 @@ class StatusReports:
             report.overwritten_at_s = now_s
         return max(0.0, report.overwritten_at_s + RECONCILE_S - now_s)
 
+    def is_said(self, uid: str, patch: Doc) -> bool:
+        """Whether this was said last; what of it was left out for want of room counts as said."""
+        report = self._reports.get(uid)
+        return report is not None and report.statement == statement(patch)
+
     def written(self, uid: str, patch: Doc) -> None:
         self._reports[uid] = _Report(statement(patch))
 

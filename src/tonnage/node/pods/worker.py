@@ -20,7 +20,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.clock import StampAges
-from tonnage.errors import NotFound
+from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.node.context import NodeContext
 from tonnage.node.csinode.attach_limits import AttachLimitUpdater
 from tonnage.node.mounts.expansion import Expander
@@ -40,6 +40,7 @@ from tonnage.node.pods.status import (
     rejected_patch,
     restarted_patch,
     running_patch,
+    shorter_patches,
     terminated_patch,
 )
 from tonnage.node.pods.status_reports import StatusReports
@@ -89,6 +90,8 @@ class PodWorker:
         self._progress: dict[str, PodProgress] = {}
         self._reports = StatusReports()
         self._ages = StampAges(context.clock)
+        self._without_room: set[str] = set()
+        """Uids of pods that are as large as an object may be: their status is told in short."""
         self._in_use = VolumesInUse(self._client, self._node, context.caches.nodes, self._names_in_use)
         self._pod_mounter = PodMounter(context, mounter, limits, self._in_use)
         self._enqueue = enqueue
@@ -223,7 +226,7 @@ class PodWorker:
         ip = self._host_ip if pod.spec.host_network else pod_ip(pod.uid, self._index.ips)
         now, seen_at = self._measured_now(pod), self._seen_at(progress)
         patch = running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=now, seen_at=seen_at)
-        if patch is None:
+        if patch is None or (pod.uid in self._without_room and self._reports.is_said(pod.uid, patch)):
             self._reports.in_step(pod.uid)
             return await self._end_pod(pod)
         pause_s = self._reports.pause_s(pod.uid, patch, self._clock.monotonic())
@@ -273,11 +276,21 @@ class PodWorker:
         _log.info("Pod preempted by its node", pod=pod.key, node=self._node)
 
     async def _write(self, pod: Pod, patch: Doc | None) -> Pod:
-        """Patch the status, if there is anything to patch. The patch carries the uid: a namesake is not touched."""
+        """Patch the status, if there is anything to patch. The patch carries the uid: a namesake is not touched.
+
+        A pod that has no room for it gets a shorter one, now and from now on. Raises RequestEntityTooLarge when the
+        shortest does not fit either.
+        """
         if patch is None:
             return pod
-        written = await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
-        return self._index.note(written)
+        for attempt in (*(() if pod.uid in self._without_room else (patch,)), *shorter_patches(patch)):
+            try:
+                written = await self._client.patch(Pod, pod.key, attempt, patch_type="strategic", subresource="status")
+                return self._index.note(written)
+            except RequestEntityTooLarge as exc:
+                failure = exc
+                self._without_room.add(pod.uid)
+        raise failure
 
     # -- down ---------------------------------------------------------------------------------------------------------
 
@@ -288,7 +301,10 @@ class PodWorker:
             await self._context.delay_or_stop()
             for container in pod.spec.containers:
                 self._recorder.event(pod, "Normal", "Killing", "Stopping", f"Stopping container {container.name}")
-            await self._write(pod, patch)
+            try:
+                await self._write(pod, patch)
+            except (RequestEntityTooLarge, Invalid) as exc:  # what would be told is about to go with the pod
+                _log.warning("A pod ends without a last status", pod=pod.key, node=self._node, error=exc.message)
         await self._unmount_pod(pod.uid)
         if pod.metadata.finalizers and pod.metadata.deletion_grace_period_seconds == 0:
             return  # we have done our part; others hold it
@@ -307,6 +323,7 @@ class PodWorker:
         self._ages.forget(uid)
         self.admission.release(uid)
         self._preempted.discard(uid)
+        self._without_room.discard(uid)
         if records or (progress is not None and progress.volumes_to_mount):
             self._mounter.forget_pod(uid)
             wanted = progress.volumes_to_mount if progress is not None else ()

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain, islice
 
+from tonnage.errors import TonnageError
 from tonnage.objects.meta import Object
 from tonnage.whatif.disk_documents import disks_of_objects
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit.answer import FitAnswer
 from tonnage.whatif.fit.asking import Asked
 from tonnage.whatif.fit.counting import FitCluster, count
-from tonnage.whatif.fit.growth import nodes_needed
+from tonnage.whatif.fit.growth import MOST_PODS, nodes_needed
 from tonnage.whatif.fit.remedies import Remedies
 from tonnage.whatif.interruptions import INTERRUPTIONS
 
@@ -40,6 +41,11 @@ def fitted(
     """The whole answer; `fresh` makes the cluster, with what the workload brings along. Raises TonnageError."""
     needed, replicas = None, asked.replicas
     if node_template is not None:
+        if asked.wanted > MOST_PODS:
+            raise TonnageError(
+                f"{asked.name} asks for {asked.wanted:,} more pods, and nodes are counted for {MOST_PODS:,} at most",
+                hint="write fewer replicas, or leave out --nodes-needed to count how many fit",
+            )
         wanted = list(islice(asked.replicas, asked.wanted))
         with phase("adding nodes"):
             needed = nodes_needed(fresh, wanted, node_template)

@@ -14,6 +14,8 @@ from tonnage.whatif.fit.counting import FitCluster
 from tonnage.whatif.node_copies import copy_of
 
 MOST_NODES: Final = 5_000
+MOST_PODS: Final = 100_000
+"""What so many nodes of today hold, and more than anybody waits for."""
 
 
 @dataclass(frozen=True, slots=True)

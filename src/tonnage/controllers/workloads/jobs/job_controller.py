@@ -46,7 +46,7 @@ from tonnage.controllers.workloads.jobs.pod_outcomes import (
 from tonnage.controllers.workloads.pod_control import PodControl, slow_start
 from tonnage.controllers.workloads.status_writes import write_status
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
-from tonnage.errors import Conflict, NotFound, TonnageError
+from tonnage.errors import Conflict, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects.batch_v1 import (
     INDEX_FAILURE_COUNT,
     INDEX_IGNORED_FAILURE_COUNT,
@@ -200,7 +200,14 @@ class JobController(WorkloadController[Job, Pod]):
             self._tell_end(job, settled)
 
     async def _write(self, job: Job, status: JobStatus) -> Job:
-        fresh = await write_status(self._client, job, status)
+        try:
+            fresh = await write_status(self._client, job, status)
+        except RequestEntityTooLarge as exc:
+            if not job.metadata.is_terminating:
+                raise
+            # Nobody is going to read the count of a Job that goes; its pods wait to be let go.
+            _log.warning("What a Job has come to is not told", job=job.key, error=exc.message)
+            return job
         if fresh is None:
             return job
         self._expectations.expect_written(job.key, self._workloads, fresh)
