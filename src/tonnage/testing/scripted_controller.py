@@ -58,6 +58,8 @@ class ScriptedController(ControllerServicer):
         """By the name that was asked for."""
         self.attached: set[tuple[str, str]] = set()
         """Volume id and node id."""
+        self.publish_context: dict[str, str] = {}
+        """Told of every volume that is attached, beside its device."""
         self.expands_on_node = False
         self.gives_less_by = 0
         """Bytes that its volumes are smaller than what was asked for."""
@@ -181,7 +183,8 @@ class ScriptedController(ControllerServicer):
     ) -> csi.ControllerExpandVolumeResponse:
         await self._play("ControllerExpandVolume", request, context)
         return csi.ControllerExpandVolumeResponse(
-            capacity_bytes=request.capacity_range.required_bytes, node_expansion_required=self.expands_on_node
+            capacity_bytes=request.capacity_range.required_bytes - self.gives_less_by,
+            node_expansion_required=self.expands_on_node,
         )
 
     async def ControllerPublishVolume(
@@ -189,7 +192,9 @@ class ScriptedController(ControllerServicer):
     ) -> csi.ControllerPublishVolumeResponse:
         await self._play("ControllerPublishVolume", request, context)
         self.attached.add((request.volume_id, request.node_id))
-        return csi.ControllerPublishVolumeResponse(publish_context={"device": f"/dev/{request.volume_id}"})
+        return csi.ControllerPublishVolumeResponse(
+            publish_context={"device": f"/dev/{request.volume_id}", **self.publish_context}
+        )
 
     async def ControllerUnpublishVolume(
         self, request: csi.ControllerUnpublishVolumeRequest, context: Context

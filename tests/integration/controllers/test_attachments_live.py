@@ -201,6 +201,20 @@ async def test_a_refusal_that_is_told_at_length_keeps_its_code(harness: StorageH
     assert failed.error_code == 8 and failed.message.endswith(" ...") and len(failed.message.encode()) <= 1024
 
 
+async def test_what_a_driver_tells_and_no_server_stores_is_said_in_the_status_and_it_is_detached(
+    harness: StorageHarness,
+) -> None:
+    await harness.bound("pv", "data")
+    async with harness.driver() as driver, harness.attaching(AttachDetachController):
+        driver.publish_context = {"x": "y" * 300_000}
+        await harness.pod("db-0", "data", on="node-1")
+        told = await eventually_async(lambda: _attach_error(harness, "pv on node-1"))
+        assert "status.attachmentMetadata: Too long" in told.message
+        await harness.remove_pod("db-0")
+        await eventually_async(lambda: _nothing_attached(harness))
+        assert not driver.attached
+
+
 @pytest.mark.parametrize("what", ["a volume", "an attachment", "a limit"])
 async def test_a_refused_attachment_is_tried_at_once_when_room_or_a_slot_may_have_come(
     harness: StorageHarness, what: str

@@ -215,6 +215,22 @@ async def test_another_driver_behind_the_socket_makes_no_volume() -> None:
         await on.provisioned(second)
 
 
+async def test_a_volume_that_is_said_to_have_grown_to_less_than_asked_keeps_its_size_until_it_has() -> None:
+    async with stage() as on, on.provisioner():
+        volume = await on.provisioned(await on.claim("data", "2Gi", "node-1"))
+        await on.bind(await on.get_claim("data"), volume)
+        on.driver.gives_less_by = 4 * GI  # of 3 Gi: -1 Gi
+        more = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
+        await on.client.patch(PersistentVolumeClaim, "default/data", more)
+        assert (await on.told("data", "VolumeResizeFailed")).endswith(
+            "code = DataLoss desc = expanded volume capacity -1073741824 less than requested capacity 3221225472"
+        )
+        kept = await on.client.get(PersistentVolume, volume.name)
+        assert str(kept.spec.capacity["storage"]) == "2Gi"
+        on.driver.gives_less_by = 0
+        await on.told("data", "VolumeResizeSuccessful")
+
+
 async def asked_times(on: Stage, times: int) -> bool:
     return len(on.driver.asked("CreateVolume")) >= times
 

@@ -7,6 +7,15 @@ import random
 import pytest
 
 from tonnage.csi.errors import Code, CsiError, error_text
+from tonnage.errors import (
+    BadRequest,
+    Forbidden,
+    InternalError,
+    Invalid,
+    RequestEntityTooLarge,
+    ServiceUnavailable,
+    TonnageError,
+)
 from tonnage.provisioner.options import NodeDeployment
 from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
 from tonnage.provisioner.volumes.node_deployment import delay_s
@@ -15,6 +24,7 @@ from tonnage.provisioner.volumes.provisioning_state import (
     ProvisioningState,
     is_infeasible,
     is_out_of_room,
+    is_refused_for_good,
     state_of,
 )
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
@@ -63,3 +73,22 @@ def test_provisioners_of_nodes_wait_for_a_random_part_of_a_delay_that_grows() ->
     assert 0.0 <= min(first) < 2.0 and 18.0 < max(first) <= 20.0
     third = [delay_s(2, deployment, rng) for _ in range(200)]
     assert min(third) >= 40.0 and max(third) <= 60.0
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_for_good"),
+    [
+        (Invalid("no"), True),
+        (BadRequest("no"), True),
+        (RequestEntityTooLarge("no"), True),
+        (InternalError("etcdserver: request is too large"), True),
+        (InternalError("trying to send message larger than max (3 vs. 2)"), True),
+        (InternalError("etcdserver: leader changed"), False),
+        (Forbidden("no"), False),
+        (ServiceUnavailable("no"), False),
+    ],
+)
+def test_a_volume_is_given_up_when_its_object_is_refused_for_what_is_in_it(
+    failure: TonnageError, is_for_good: bool
+) -> None:
+    assert is_refused_for_good(failure) is is_for_good

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tonnage import logs
 from tonnage.client.reconciler import Reconciler
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import CsiError, error_text
+from tonnage.csi.errors import Code, CsiError, error_text
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
@@ -115,7 +115,11 @@ class ExpansionController:
                 ),
             )
         )
-        return Quantity.from_bytes(answer.capacity_bytes or size.value()), answer.node_expansion_required
+        has_bytes = answer.capacity_bytes or size.value()
+        if has_bytes < size.value():
+            told = f"expanded volume capacity {has_bytes} less than requested capacity {size.value()}"
+            raise CsiError("/csi.v1.Controller/ControllerExpandVolume", Code.DATA_LOSS, told)
+        return Quantity.from_bytes(has_bytes), answer.node_expansion_required
 
     async def _failed(
         self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity, failure: TonnageError

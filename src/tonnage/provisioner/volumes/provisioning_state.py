@@ -20,7 +20,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from tonnage.csi.errors import Code, CsiError, is_in_doubt
-from tonnage.errors import BadRequest, Invalid, RequestEntityTooLarge, TonnageError
+from tonnage.errors import BadRequest, InternalError, Invalid, RequestEntityTooLarge, TonnageError
 
 
 class ProvisioningState(StrEnum):
@@ -57,7 +57,12 @@ def is_infeasible(failure: TonnageError) -> bool:
 
 
 def is_refused_for_good(failure: TonnageError) -> bool:
-    """Whether a server refuses a PersistentVolume for what is in it, so that it would refuse it again."""
+    """Whether a server refuses a PersistentVolume for what is in it, so that it would refuse it again.
+
+    Kubernetes' server hands on as an internal error that an object is too large for etcd, or for the way there.
+    """
+    if isinstance(failure, InternalError):
+        return any(words in failure.message for words in ("request is too large", "message larger than max"))
     return isinstance(failure, BadRequest | Invalid | RequestEntityTooLarge)
 
 
