@@ -115,11 +115,12 @@ def test_when_the_servers_clock_is_set_a_volume_is_held_until_it_shows_or_its_ti
 class SkewedPools(Skewed):
     """The object's pools are kept by a program with a clock of its own; 20Gi were promised, and made just now."""
 
-    def __init__(self, skew_s: float, pools_skew_s: float) -> None:
+    def __init__(self, skew_s: float, pools_skew_s: float, set_back_s: float = 0) -> None:
         super().__init__(skew_s)
         self.pools_skew_s = pools_skew_s
         self.rig.put(self.kept())
         self.rig.clock.advance(10)
+        self.skew_s -= set_back_s
         self.rig.reserve(self.rig.pod("web", "data"))
         self.rig.put(written("data"), self.volume("data"), self.bound("data"))
         self.rig.clock.advance(1)
@@ -135,12 +136,25 @@ class SkewedPools(Skewed):
 
 @pytest.mark.parametrize("skew_s", [-600, 0, 600])
 @pytest.mark.parametrize("pools_skew_s", [-600, 0, 600])
-def test_no_clock_ends_a_promise_whose_pools_nobody_looked_at(skew_s: float, pools_skew_s: float) -> None:
-    it = SkewedPools(skew_s, pools_skew_s)
+@pytest.mark.parametrize("set_back_s", [0, 7200])
+def test_no_clock_ends_a_promise_whose_pools_nobody_looked_at(
+    skew_s: float, pools_skew_s: float, set_back_s: float
+) -> None:
+    it = SkewedPools(skew_s, pools_skew_s, set_back_s)
     for _ in range(5):
         it.rig.wait(70)
         assert it.rig.gibs() == [20]
     # The program is back, and looks: the pools are as they were, so that the volume is a thin one.
+    it.rig.put(it.kept())
+    it.rig.wait(70)
+    assert it.rig.gibs() == []
+
+
+def test_a_look_counts_though_the_servers_clock_was_set_back_after_the_volume_was_made() -> None:
+    it = SkewedPools(0, 0)
+    it.skew_s -= 7200
+    it.rig.wait(70)
+    assert it.rig.gibs() == [20]
     it.rig.put(it.kept())
     it.rig.wait(70)
     assert it.rig.gibs() == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from tonnage.keyed_heap import KeyedHeap
@@ -23,6 +23,9 @@ DEFAULT_TIMEOUT_S = 60.0
 
 AGAIN_S = 5.0
 """What the clock may not end yet is looked at again after this, and the timeout."""
+
+_SET_BACK = timedelta(minutes=1)
+"""A server's stamps that go back by more than this are of a clock that was set back."""
 
 WAITS_FOR_REFRESH = "bound; waits for the object to be refreshed"
 RESTS = "rests and keeps nothing back: its volume cannot be made"
@@ -70,6 +73,16 @@ def is_refresh(version: str, new: CSIStorageCapacity) -> bool:
     One from a manifest has no version: whoever hands it in again means it as news.
     """
     return not version or new.figures_version != version
+
+
+def is_looked_at_anew(capacity: CSIStorageCapacity, before: datetime | None, bound_at: datetime | None) -> bool:
+    """Whether the pools of an object were looked at since a claim was bound, though the server's clock was set back and
+    shows less than it did: there was another look than the one `before`, and either the clock was set back between
+    them, or the new one is later than the claim's own stamp."""
+    looked_at = capacity.checked_at
+    if looked_at is None or before is None or looked_at == before:
+        return False
+    return looked_at < before - _SET_BACK or (bound_at is not None and looked_at > bound_at)
 
 
 def as_assumed(claim: PersistentVolumeClaim, storage: Storage) -> PersistentVolumeClaim:

@@ -370,6 +370,7 @@ class Ledger:
     def was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
         """The volume of a promise was made, or has arrived: seen at this tick, and at this time of the server's."""
         promise.made_tick, promise.made_at = tick, made_at
+        promise.looked_at = {identity(each): each.checked_at for each in self._objects.charged_to(promise)}
         self._made.append(promise)
         self._waits.begin(promise.key, self._clock.monotonic() - age_s)
 

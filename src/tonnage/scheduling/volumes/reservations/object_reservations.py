@@ -58,6 +58,7 @@ from tonnage.scheduling.volumes.reservations.holds import (
     LongestTimeout,
     Timeouts,
     as_assumed,
+    is_looked_at_anew,
     is_refresh,
     pod_of,
 )
@@ -230,10 +231,17 @@ class Reservations:
         for uid in list(self._bound.ended(now_s)):
             held = self._by_object[uid]
             now = self._storage.capacities.get(held.capacity.key)
-            if now is not None and now.is_unchecked_since(held.bound_at):
+            if now is not None and now.is_unchecked_since(held.bound_at) and not self._is_looked_at_anew(held, now):
                 self._bound.begin(uid, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show them
             else:
                 self._end(held, TIMEOUT)
+
+    def _is_looked_at_anew(self, held: ReservedObject, now: CSIStorageCapacity) -> bool:
+        claims = [self._storage.claims.get(key) for key in held.waited.keys() - held.rebuilds]
+        stamps = [each.metadata.updated_at if each is not None else None for each in claims]
+        known = [each for each in stamps if each is not None]
+        bound_at = max(known) if known and len(known) == len(held.waited) else None
+        return is_looked_at_anew(now, held.looked_at, bound_at)
 
     # -- what storage tells -------------------------------------------------------------------------------------------
 
@@ -366,6 +374,8 @@ class Reservations:
         is_bound = is_bound and not under_way
         if is_bound and not held.is_bound:
             held.bound_at = self._server.now()
+            shown = self._storage.capacities.get(held.capacity.key)
+            held.looked_at = shown.checked_at if shown is not None else None
             self._bound.begin(held.uid, self._clock.monotonic())
         elif held.is_bound and not is_bound:
             self._bound.stop(held.uid)

@@ -23,7 +23,7 @@ from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.migrated_affinity import reachable
 from tonnage.scheduling.volumes.rebuilds import Progress, progress_of
 from tonnage.scheduling.volumes.reservations.figures import Figures
-from tonnage.scheduling.volumes.reservations.holds import is_refresh
+from tonnage.scheduling.volumes.reservations.holds import is_looked_at_anew, is_refresh
 from tonnage.scheduling.volumes.reservations.promises import Promise
 
 
@@ -111,7 +111,12 @@ class PromisedObjects:
 
     def is_unchecked(self, promise: Promise, made_at: datetime | None) -> bool:
         """Whether nobody has looked, since its volume was made, at the source of pools that are to show it."""
-        return any(each.is_unchecked_since(made_at) for each in self.charged_to(promise))
+        bound_at = promise.claim.metadata.updated_at if not promise.is_rebuild else None
+        return any(
+            each.is_unchecked_since(made_at)
+            and not is_looked_at_anew(each, promise.looked_at.get(identity(each)), bound_at)
+            for each in self.charged_to(promise)
+        )
 
     def place_of(self, volume: PersistentVolume) -> str:
         """A node whose room a volume took, by its node affinity; empty if that names none, or nodes that have their

@@ -38,6 +38,7 @@ class Promise:
         "is_rebuild",
         "is_unsent",
         "key",
+        "looked_at",
         "made_at",
         "made_tick",
         "named",
@@ -87,6 +88,8 @@ class Promise:
         self.made_at: datetime | None = None
         """The same by the server's clock, as far as it was known: an object that is created later than that knows of it
         as well."""
+        self.looked_at: Mapping[str, datetime | None] = {}
+        """When the pools of its objects had been looked at last when its volume was made, by uid."""
         self.arrived: tuple[int, datetime | None] | None = None
         """Of a rebuild, the same two from when it was first over, also if the volume may move again since."""
         self.charged: Mapping[str, int] = _NOTHING

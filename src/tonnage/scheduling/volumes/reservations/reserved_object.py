@@ -26,6 +26,7 @@ class ReservedObject:
         "claims",
         "is_bound",
         "is_under_way",
+        "looked_at",
         "node_of",
         "pods",
         "rebuilds",
@@ -69,6 +70,8 @@ class ReservedObject:
         self.is_bound = False
         self.bound_at: datetime | None = None
         """When the last of its claims was seen bound, by the server's clock as well."""
+        self.looked_at: datetime | None = None
+        """When its pools had been looked at last when they were."""
         self.rebuilds = {each.key for each in claims if each.is_bound}
         self.is_under_way = False
         """A volume that is rebuilt has not arrived."""
