@@ -5,6 +5,7 @@ test plays the scheduler and the binder of volumes.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 import tempfile
@@ -14,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
 from tonnage.apiserver.server import Settings, serve
 from tonnage.client.config import kubeconfig
-from tonnage.client.config.connection import Connection
+from tonnage.client.config.connection import Cluster, Connection, User
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.csi.client import CsiClient
@@ -32,6 +34,7 @@ from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import Options
 from tonnage.provisioner.program import Provisioner
 from tonnage.quantity import Quantity
+from tonnage.testing.api_servers import kube_apiserver
 from tonnage.testing.eventually import eventually_async
 from tonnage.testing.scripted_driver import ScriptedDriver
 
@@ -40,6 +43,15 @@ KEY = "topology.example/node"
 SELECTED = "volume.kubernetes.io/selected-node"
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 Code = grpc.StatusCode
+ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
+ON_KUBE_APISERVER = [
+    pytest.mark.envtest,
+    pytest.mark.skipif(
+        not (ASSETS / "kube-apiserver").exists(), reason="KUBEBUILDER_ASSETS names no folder with kube-apiserver"
+    ),
+]
+servers = pytest.mark.parametrize("name", ["embedded", pytest.param("kube-apiserver", marks=ON_KUBE_APISERVER)])
+"""For a test that runs on a `server` of each name."""
 
 
 class Stage:
@@ -198,6 +210,19 @@ async def staged(connection: Connection, *, has_topology: bool = True) -> AsyncI
             await found.node("node-2", "100Gi")
             await found.storage_class()
             yield found
+
+
+@asynccontextmanager
+async def server(name: str, folder: Path, *, has_topology: bool = True) -> AsyncIterator[Stage]:
+    """The stage on our API server, or on Kubernetes' own."""
+    if name == "embedded":
+        async with stage(has_topology=has_topology) as on:
+            yield on
+        return
+    with kube_apiserver(folder, ASSETS) as api:
+        connection = Connection(Cluster(api.url, skip_tls_verify=True), User(token="contract-token"), "default")
+        async with staged(connection, has_topology=has_topology) as on:
+            yield on
 
 
 @contextmanager

@@ -10,8 +10,9 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
-from provisioner_stage import DRIVER, KEY, Code, Stage, stage
+from provisioner_stage import DRIVER, KEY, Code, Stage, server, servers, stage
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import NotFound
@@ -62,17 +63,18 @@ USELESS: dict[str, tuple[Callable[[csi.Volume], None], str]] = {
 }
 
 
-async def test_a_volume_that_is_no_use_is_deleted_and_its_claim_can_go() -> None:
-    async with stage() as on, on.provisioner(RARELY):
+@servers
+async def test_a_volume_that_is_no_use_is_deleted_and_its_claim_can_go(name: str, tmp_path: Path) -> None:
+    async with server(name, tmp_path) as on, on.provisioner(RARELY):
         for number, (alter, told) in enumerate(USELESS.values()):
-            name = f"data-{number}"
+            claim_name = f"data-{number}"
             on.driver.alter = alter
             on.driver.calls.clear()
-            claim = await on.claim(name, "1Gi", "node-1")
-            assert (await on.told(name, "ProvisioningFailed")).startswith(told)
+            claim = await on.claim(claim_name, "1Gi", "node-1")
+            assert (await on.told(claim_name, "ProvisioningFailed")).startswith(told)
             await eventually_async(lambda: is_deleted(on))
             await on.client.delete(PersistentVolumeClaim, claim.key)
-            await eventually_async(partial(is_gone, on, name))
+            await eventually_async(partial(is_gone, on, claim_name))
             assert not on.driver.volumes and await on.volume_of(claim) is None
             # After a refusal of the server the next attempt waits for the longest pause.
             if told.startswith("error saving"):
@@ -88,8 +90,9 @@ USEFUL: dict[str, Callable[[csi.Volume], None]] = {
 }
 
 
-async def test_what_is_odd_and_can_be_stored_is_stored_word_for_word() -> None:
-    async with stage() as on, on.provisioner():
+@servers
+async def test_what_is_odd_and_can_be_stored_is_stored_word_for_word(name: str, tmp_path: Path) -> None:
+    async with server(name, tmp_path) as on, on.provisioner():
         for number, alter in enumerate(USEFUL.values()):
             on.driver.alter = alter
             volume = await on.provisioned(await on.claim(f"data-{number}", "1Gi", "node-1"))

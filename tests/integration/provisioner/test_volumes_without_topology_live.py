@@ -5,17 +5,13 @@ The same on our API server and on Kubernetes' own, where an object with an empty
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-import pytest
-from provisioner_stage import DRIVER, KEY, Stage, stage, staged
+from provisioner_stage import DRIVER, KEY, Stage, server, servers
 
-from tonnage.client.config.connection import Cluster, Connection, User
 from tonnage.csi import csi_pb2 as csi
 from tonnage.objects.coordination_v1 import Lease, LeaseSpec
 from tonnage.objects.core_v1 import (
@@ -49,17 +45,9 @@ from tonnage.objects.storage_v1 import (
 from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.options import Options
 from tonnage.quantity import Quantity
-from tonnage.testing.api_servers import kube_apiserver
 from tonnage.testing.eventually import eventually_async
 
-ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
 GI = 1 << 30
-ON_KUBE_APISERVER = [
-    pytest.mark.envtest,
-    pytest.mark.skipif(
-        not (ASSETS / "kube-apiserver").exists(), reason="KUBEBUILDER_ASSETS names no folder with kube-apiserver"
-    ),
-]
 FAST = Options(retry_start_s=0.05, retry_max_s=0.2)
 PLACES: dict[str, tuple[list[dict[str, str]], list[list[str]] | None]] = {
     "no topology at all": ([], None),
@@ -69,21 +57,6 @@ PLACES: dict[str, tuple[list[dict[str, str]], list[list[str]] | None]] = {
     "several": ([{KEY: "node-1"}, {KEY: "node-2"}], [["node-1"], ["node-2"]]),
 }
 """What a driver that has topology tells of a volume, and the values of the terms that are written."""
-
-
-@asynccontextmanager
-async def server(name: str, folder: Path, *, has_topology: bool) -> AsyncIterator[Stage]:
-    if name == "embedded":
-        async with stage(has_topology=has_topology) as on:
-            yield on
-        return
-    with kube_apiserver(folder, ASSETS) as api:
-        connection = Connection(Cluster(api.url, skip_tls_verify=True), User(token="contract-token"), "default")
-        async with staged(connection, has_topology=has_topology) as on:
-            yield on
-
-
-servers = pytest.mark.parametrize("name", ["embedded", pytest.param("kube-apiserver", marks=ON_KUBE_APISERVER)])
 
 
 @servers
