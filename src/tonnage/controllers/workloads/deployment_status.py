@@ -58,9 +58,16 @@ def calculate_status(
 
 
 def rollout_status(
-    deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, now: datetime
+    deployment: Deployment,
+    sets: Sequence[ReplicaSet],
+    new: ReplicaSet | None,
+    now: datetime,
+    measured_now: datetime | None = None,
 ) -> DeploymentStatus:
-    """The status in a rollout: by numbers, and how it goes on. Mirrors syncRolloutStatus."""
+    """The status in a rollout: by numbers, and how it goes on. Mirrors syncRolloutStatus.
+
+    `measured_now` is what the deadline is judged by, where the clock may have been set since the last progress.
+    """
     status = calculate_status(deployment, sets, new, now)
     conditions = status.conditions
     was = condition_of(deployment.status.conditions, _PROGRESSING)
@@ -79,7 +86,7 @@ def rollout_status(
             condition = msgspec.structs.replace(condition, last_transition_time=was.last_transition_time)
         # Set anew also when nothing but the time is new: that is what the deadline counts from.
         conditions = (*without(conditions, _PROGRESSING), condition)
-    elif is_timed_out(deployment, was, now):
+    elif is_timed_out(deployment, was, measured_now or now):
         condition = _progress("False", "ProgressDeadlineExceeded", f"{who} has timed out progressing.", now)
         conditions = with_condition(conditions, condition)
     failure = _failure(sets, new)
@@ -117,6 +124,12 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
         status.updated_replicas == status.replicas == status.available_replicas == wanted
         and status.observed_generation >= deployment.metadata.generation
     )
+
+
+def progressed_at(status: DeploymentStatus) -> datetime | None:
+    """What the deadline counts from."""
+    was = condition_of(status.conditions, _PROGRESSING)
+    return was.last_update_time if was is not None else None
 
 
 def is_timed_out(deployment: Deployment, was: DeploymentCondition | None, now: datetime) -> bool:

@@ -256,10 +256,14 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         self, deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, *, in_rollout: bool
     ) -> float | None:
         now = self._clock.now()
-        calculate = deployment_status.rollout_status if in_rollout else deployment_status.calculate_status
-        status = calculate(deployment, sets, new, now)
+        if not in_rollout:
+            await self._write_status(deployment, deployment_status.calculate_status(deployment, sets, new, now))
+            return None
+        measured_now = self._ages.now(deployment.uid, deployment_status.progressed_at(deployment.status))
+        status = deployment_status.rollout_status(deployment, sets, new, now, measured_now)
         await self._write_status(deployment, status)
-        return deployment_status.check_after_s(deployment, status, now) if in_rollout else None
+        measured_now = self._ages.now(deployment.uid, deployment_status.progressed_at(status))
+        return deployment_status.check_after_s(deployment, status, measured_now)
 
     async def _write_status(self, deployment: Deployment, status: DeploymentStatus, revision: str = "") -> bool:
         """Write the status, and the revision into the annotations; whether anything was written."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from tonnage.controllers.workloads.deployment_status import (
@@ -103,6 +104,18 @@ def test_progress_moves_the_deadline_and_keeps_the_time_of_the_last_change() -> 
     condition = condition_of(rollout_status(going, sets, sets[0], NOW).conditions, "Progressing")
     assert condition is not None
     assert (condition.last_update_time, condition.last_transition_time) == (NOW, NOW - timedelta(seconds=100))
+
+
+@pytest.mark.parametrize(("measured_s", "reason"), [(59, "ReplicaSetUpdated"), (61, "ProgressDeadlineExceeded")])
+def test_the_deadline_is_judged_by_what_was_measured(measured_s: float, reason: str) -> None:
+    began_at = NOW - timedelta(days=1)  # by a clock that was set forward meanwhile
+    going = deployment(replicas=2, progressDeadlineSeconds=60, status=progressing("ReplicaSetUpdated", age_s=86400))
+    sets = [replica_set("web-1", 2, available=0)]
+    status = msgspec.structs.replace(going.status, replicas=2, updated_replicas=2, ready_replicas=0)
+    going = msgspec.structs.replace(going, status=status)
+    found = rollout_status(going, sets, sets[0], NOW, began_at + timedelta(seconds=measured_s))
+    condition = condition_of(found.conditions, "Progressing")
+    assert condition is not None and condition.reason == reason
 
 
 def test_a_finished_rollout_is_not_judged_again() -> None:
