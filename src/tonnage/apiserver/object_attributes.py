@@ -42,13 +42,15 @@ class Selectable:
 class Attributes:
     """Labels and selectable fields of one document, read when first asked for."""
 
-    __slots__ = ("_document", "_fields", "_labels", "_selectable")
+    __slots__ = ("_document", "_fields", "_labels", "_selectable", "custom")
 
     def __init__(self, selectable: Selectable, document: bytes) -> None:
         self._selectable = selectable
         self._document: bytes | None = document
         self._labels: Mapping[str, str] = {}
         self._fields: Mapping[str, str] = {}
+        self.custom: tuple[str, Mapping[str, str]] = ("", {})
+        """Of a custom object: the fields that its definition lets one select by, and which form of the definition."""
 
     @property
     def labels(self) -> Mapping[str, str]:

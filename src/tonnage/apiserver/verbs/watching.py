@@ -188,12 +188,8 @@ def frame_of(event: Event, matches: Matches, encoder: _Encoder) -> bytes | None:
         return encoder.shared(event, "DELETED") if before else None
     if matches(event.record):
         return encoder.shared(event, "MODIFIED" if before else "ADDED")
-    if before and event.previous is not None:
-        # It left the selection: the last state that matched, under the revision of the write that took it out.
-        gone = decode(event.previous.document)
-        gone["metadata"]["resourceVersion"] = str(event.revision)
-        return encoder("DELETED", encode(gone))
-    return None
+    # It left the selection: the last state that matched, under the revision of the write that took it out.
+    return encoder.shared(event, "DELETED") if before else None
 
 
 class _Encoder:
@@ -217,12 +213,16 @@ class _Encoder:
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), document)
 
     def shared(self, event: Event, kind: str) -> bytes:
-        if self._form == "table":
-            return self(kind, event.record.document)  # ages differ from second to second, and the first has columns
+        if self._form == "table" and self._with_columns:
+            return self(kind, _told(event, kind))  # nobody else's: the first frame of a stream has columns
         name = kind + self._share_as
         frame = event.frames.get(name)
+        if self._form == "table":  # whose ages differ from second to second
+            second, made_in = str(self._now()).partition(".")[0].encode(), f"{name}, made in"
+            frame = frame if event.frames.get(made_in) == second else None
+            event.frames[made_in] = second
         if frame is None:
-            frame = event.frames[name] = self(kind, event.record.document)
+            frame = event.frames[name] = self(kind, _told(event, kind))
         return frame
 
     def bookmark(self, meta: Doc) -> bytes:
@@ -253,6 +253,15 @@ class _Encoder:
             headers=headers,
             api_version=self._api_version,
         )
+
+
+def _told(event: Event, kind: str) -> bytes:
+    """The state to tell: the newest, or for an object that left a selection the one before, under the new revision."""
+    if kind != "DELETED" or event.type is EventType.DELETE or event.previous is None:
+        return event.record.document
+    gone = decode(event.previous.document)
+    gone["metadata"]["resourceVersion"] = str(event.revision)
+    return encode(gone)
 
 
 def _shape_of(resource: Resource) -> str:
