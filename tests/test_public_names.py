@@ -45,7 +45,6 @@ FRAMEWORK = {
     "Judgement": "a filter's answer for many nodes",
     "Mask": "a yes or no for many nodes",
     "Minds": "tells whether a pod that comes to a node may change a filter's answer there",
-    "Prefers": "what a plugin's preference among rows decides: nothing, between equals, before scores",
     "Narrowing": "PreFilter's answer that only some nodes are left",
     "PostFilterResult": "PostFilter's answer: the node and the pods that have to go",
     "Ration": "how an event that cannot help all is shared out among the pods that a plugin refused",

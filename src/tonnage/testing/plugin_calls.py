@@ -15,10 +15,11 @@ import json
 import random
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Rows, row_count
+from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
@@ -72,10 +73,10 @@ def node_scores(plugin: ScorePlugin, cluster: Cluster, pod: Pod) -> dict[str, in
             return {}
         assert first is None or first.is_success, first
     rows = cycle.feasible
-    raw = plugin.score(cycle, rows)
+    raw = _scores(plugin, cycle, rows)
     assert raw.shape == rows.shape and np.issubdtype(raw.dtype, np.integer), f"{raw!r} for {len(rows)} rows"
     for place, row in enumerate(rows.tolist()):
-        alone = plugin.score(cycle, slice(row, row + 1)).tolist()
+        alone = _scores(plugin, cycle, np.array([row])).tolist()
         assert alone == [raw[place]], f"{cluster.name(row)}: {alone} when asked alone, {raw[place]} among others"
     scores = plugin.normalize(cycle, raw) if plugin.normalizes else raw
     assert ((scores >= 0) & (scores <= MAX_SCORE)).all(), f"scores are 0 to {MAX_SCORE}, not {scores.tolist()}"
@@ -110,3 +111,8 @@ def _refusals(plugin: FilterPlugin, cycle: Cycle, rows: Rows) -> list[tuple[str,
         tuple(reason for place, reason in enumerate(judgement.reasons) if bits >> place & 1)
         for bits in judgement.bits.tolist()
     ]
+
+
+def _scores(plugin: ScorePlugin, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints:
+    found = plugin.score(cycle, slice(int(rows[0]), int(rows[0]) + 1) if len(rows) == 1 else rows)
+    return np.zeros(len(rows), dtype=np.int64) if found is None else found

@@ -55,7 +55,8 @@ def answers(plugin: Plugin, pod: PodInfo, world: World) -> Any:
         told.append(None if judgement is None or not any(told) else judgement.reasons)
     if isinstance(plugin, ScorePlugin):
         skips = isinstance(plugin, PreScorePlugin) and plugin.pre_score(cycle) is SKIP
-        told.append(None if skips else plugin.score(cycle, rows)[list(world.cluster.row_of.values())].tolist())
+        scores = None if skips else plugin.score(cycle, rows)
+        told.append(None if scores is None else scores[list(world.cluster.row_of.values())].tolist())
     return told
 
 

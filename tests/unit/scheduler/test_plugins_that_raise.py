@@ -111,10 +111,6 @@ class Quiet(
         victims = tuple(each for row in cycle.cluster.residents for each in row.values())
         return PostFilterResult(SUCCESS, "a", victims) if self.preempting else PostFilterResult(unschedulable())
 
-    def preemption_begins(self, pod: PodInfo) -> None: ...
-
-    def preemption_ends(self, pod: PodInfo) -> None: ...
-
     def pre_score(self, cycle: Cycle) -> None:
         return None
 
@@ -222,8 +218,6 @@ CASES: Mapping[str, str] = {
     "filter": "",
     "refusal_note": "filter",
     "post_filter": "filter",
-    "preemption_begins": "filter",
-    "preemption_ends": "filter",
     "pre_score": "",
     "score": "",
     "normalize": "",

@@ -80,7 +80,7 @@ def test_the_most_important_pods_have_the_nodes_in_the_end(
         assert len(placed) == min(len(residents), len(pods)), "a node stays empty while somebody waits"
         assert not waiting or waiting[0] <= placed[-1], "somebody lesser has a node"
         (plugin,) = [each for each in rig.profile.post_filter if isinstance(each, DefaultPreemption)]
-        assert plugin._preempting == set() and rig.slots.taken == rig.slots.resting == len(rig.waits) == 0
+        assert plugin.preempting == set() and rig.slots.taken == rig.slots.resting == len(rig.waits) == 0
         known = {queued.uid for queue in rig.queue.pending_pods() for queued in rig.queue.pods_in(queue)}
         assert known == {each.metadata.uid for each in pods if not each.spec.node_name}
         assert set(rig.queue.nominator._node_of) <= known

@@ -182,7 +182,7 @@ class AnswerCache:
         is_known = answer.judged_at >= 0
         if is_known and (few := few_rows(rows, _FEW_ROWS)):  # the row that took the pod before, and hardly any others
             for row in few:
-                _judge_row(cycle, answer.results, answer.judged_by, row)
+                _judge(cycle, answer.results, answer.judged_by, slice(row, row + 1))
                 does_pass = answer.results.first.item(row) == NOBODY and cluster.exists.item(row)
                 answer.count += does_pass - answer.passes.item(row)
                 answer.passes[row] = does_pass
@@ -230,16 +230,13 @@ class AnswerCache:
         if not answer.passes.item(row):
             return UNFIT
         total = 0 if answer.node_answer.total is None else answer.node_answer.total.item(row)
-        is_measured = cycle.times is not None
         for plugin, weight in answer.scored_by or ():
-            if is_measured:
-                found = cycle.run("Score", plugin, plugin.score_at, cycle, row)
-            else:
-                found = plugin.score_at(cycle, row)
+            scores = cycle.run("Score", plugin, plugin.score, cycle, slice(row, row + 1))
+            score = 0 if scores is None else scores.item(0)
             if not plugin.normalizes:
-                total += weight * found
+                total += weight * score
             else:
-                _keep_raw(cycle, answer.raw, plugin.name, slice(row, row + 1), found)
+                _keep_raw(cycle, answer.raw, plugin.name, slice(row, row + 1), score)
         return total
 
     def _score_node_answer(self, cycle: Cycle, node_answer: NodeOnlyAnswer) -> None:
@@ -289,29 +286,15 @@ def _judge(cycle: Cycle, results: FilterResults, filters: Filters, rows: Rows) -
             results.add(position, judgement, rows)
 
 
-def _judge_row(cycle: Cycle, results: FilterResults, filters: Filters, row: int) -> None:
-    is_measured = cycle.times is not None
-    for plugin, position in filters:
-        if is_measured:
-            is_sure = cycle.run("Filter", plugin, plugin.surely_passes, cycle, row)
-        else:
-            is_sure = plugin.surely_passes(cycle, row)
-        if is_sure:
-            continue
-        judgement = cycle.run("Filter", plugin, plugin.filter, cycle, slice(row, row + 1))
-        if judgement is not None:
-            results.add(position, judgement, slice(row, row + 1))
-
-
-def _scored(cycle: Cycle, scores: Scores, raw: dict[str, Ints], rows: Rows) -> Ints | int:
+def _scored(cycle: Cycle, plugins: Scores, raw: dict[str, Ints], rows: Rows) -> Ints | int:
     """The weighted sum of the scores that need no normalising; the others are written down in `raw`."""
     total: Ints | int = 0
-    for plugin, weight in scores:
-        found = cycle.run("Score", plugin, plugin.score, cycle, rows)
+    for plugin, weight in plugins:
+        scores = cycle.run("Score", plugin, plugin.score, cycle, rows)
         if not plugin.normalizes:
-            total = total + (found if weight == 1 else weight * found)
+            total = total if scores is None else total + (scores if weight == 1 else weight * scores)
         else:
-            _keep_raw(cycle, raw, plugin.name, rows, found)
+            _keep_raw(cycle, raw, plugin.name, rows, 0 if scores is None else scores)
     return total
 
 

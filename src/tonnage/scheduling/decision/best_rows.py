@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
-from typing import Final
+from enum import Enum
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.columns import Ints
+from tonnage.scheduling.framework import Cycle
 
 _FEW: Final = 256
 _BELOW: Final = 64
@@ -91,3 +93,23 @@ def _level(rows: npt.NDArray[np.intp]) -> array[int]:
     found = array("q")
     found.frombytes(rows.astype(np.int64, copy=False).tobytes())
     return found
+
+
+class Prefers(Enum):
+    """What a plugin's preference among rows decides, beside their scores."""
+
+    NOTHING = "nothing: all rows are alike to it"
+    AMONG_EQUALS = "among equals: which of the rows with the best total is taken"
+    BEFORE_SCORES = "before scores: a row that it prefers is taken, whatever the totals are"
+
+
+class Preference(Protocol):
+    """Somebody who tells rows apart beside their scores: VolumeBinding, by how surely the volumes fit."""
+
+    def prefers(self, cycle: Cycle) -> Prefers:
+        """What `preference` decides: nothing for this pod, between rows with the same best total, or before totals."""
+        ...
+
+    def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
+        """How good each row is beside its score: 0 is as good as it gets, less is worse. None: they are all alike."""
+        ...

@@ -24,6 +24,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answer_cache import UNFIT, Answer, AnswerCache
+from tonnage.scheduling.decision.best_rows import Preference, Prefers
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
 from tonnage.scheduling.decision.nominated_room import judge_by_sums, not_yet_counted
@@ -36,7 +37,6 @@ from tonnage.scheduling.framework import (
     Narrowing,
     Plugin,
     PluginTimes,
-    Prefers,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
@@ -54,6 +54,8 @@ class Pipeline:
     filter: tuple[FilterPlugin, ...] = ()
     pre_score: tuple[PreScorePlugin, ...] = ()
     score: tuple[tuple[ScorePlugin, int], ...] = ()
+    preferring: tuple[Preference, ...] = ()
+    """Those with a word beside scores, in order."""
 
 
 @dataclass(slots=True)
@@ -96,9 +98,6 @@ class Decider:
             if type(plugin).refusal_note is not FilterPlugin.refusal_note
         )
         self._cross_scores = tuple(each for each in pipeline.score if not each[0].row_local)
-        self._preferring = tuple(
-            plugin for plugin, _ in pipeline.score if type(plugin).preference is not ScorePlugin.preference
-        )
         self._normalised = tuple(each for each in pipeline.score if each[0].row_local and each[0].normalizes)
 
     def decide(
@@ -319,33 +318,27 @@ class Decider:
         cluster = cycle.cluster
         self._cache.score(cycle, answer)
         total = answer.total[: cluster.size]
-        parts: list[tuple[ScorePlugin, int, Ints | None]] = []
+        # While every node passes, which is nearly always, nothing has to be gathered.
+        rows: Rows = cluster.all_rows if found == cluster.size else cycle.feasible
+        parts: list[tuple[ScorePlugin, int, Ints]] = []
         for plugin, weight in self._normalised if answer.has_raw_scores else ():
             raw = answer.raw_scores(plugin.name)
             if raw is not None and plugin.name not in cycle.skip_score:
-                parts.append((plugin, weight, raw))
+                parts.append((plugin, weight, raw[rows]))
         anew = self._cross_scores
         if cycle.unshared:
             anew = tuple(
                 each for each in self._pipeline.score if not each[0].row_local or each[0].name in cycle.unshared
             )
         for plugin, weight in anew:
-            if plugin.name in cycle.skip_score or plugin.is_silent(cycle):
-                continue
-            if plugin.scores_all_rows and not plugin.normalizes:
-                scores = cycle.run("Score", plugin, plugin.score, cycle, cluster.all_rows)
-                total = total + (scores if weight == 1 else weight * scores)
-            else:
-                parts.append((plugin, weight, None))
+            if plugin.name not in cycle.skip_score:
+                scores = cycle.run("Score", plugin, plugin.score, cycle, rows)
+                if scores is not None:
+                    parts.append((plugin, weight, scores))
         if not parts and found == answer.count:
-            is_as_kept = total.base is answer.total  # nothing was added to it
-            best = answer.best.of(total) if is_as_kept else (total == total.max()).nonzero()[0]
-            return self._drawn(cycle, best, cluster.all_rows, total)
-        # While every node passes, which is nearly always, nothing has to be gathered.
-        rows: Rows = cluster.all_rows if found == cluster.size else cycle.feasible
+            return self._drawn(cycle, answer.best.of(total), cluster.all_rows, total)
         total = total[rows]
-        for plugin, weight, known in parts:
-            scores = cycle.run("Score", plugin, plugin.score, cycle, rows) if known is None else known[rows]
+        for plugin, weight, scores in parts:
             total = total + weight * (plugin.normalize(cycle, scores) if plugin.normalizes else scores)
         best = (total == total.max()).nonzero()[0]
         return self._drawn(cycle, best if isinstance(rows, slice) else rows[best], rows, total)
@@ -356,7 +349,7 @@ class Decider:
         A plugin may prefer a row before any total. It is asked about the best rows first, and about the others only if
         none of the best is as good as it gets: mostly one is.
         """
-        for plugin in self._preferring:
+        for plugin in self._pipeline.preferring:
             prefers = plugin.prefers(cycle)
             if prefers is Prefers.NOTHING or (prefers is Prefers.AMONG_EQUALS and len(best) == 1):
                 continue
@@ -383,7 +376,8 @@ class Decider:
         for plugin, weight in self._pipeline.score:
             if plugin.name not in cycle.skip_score:
                 raw = plugin.score(cycle, cycle.feasible)
-                found.append((plugin.name, weight, plugin.normalize(cycle, raw) if plugin.normalizes else raw))
+                scores = np.zeros(len(cycle.feasible), dtype=np.int64) if raw is None else raw
+                found.append((plugin.name, weight, plugin.normalize(cycle, scores) if plugin.normalizes else scores))
         return found
 
     def _pre_score(self, cycle: Cycle) -> Status | None:

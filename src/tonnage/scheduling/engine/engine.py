@@ -45,6 +45,7 @@ from tonnage.scheduling.engine.reserve_and_permit import permit, reserve, unrese
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.waking_rules import WakingRules
 from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
+from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.nominator import nominated_to
@@ -406,17 +407,13 @@ class Engine:
 
     def preemption_begins(self, plugin: PostFilterPlugin, pod: PodInfo) -> None:
         """Victims are about to be deleted for a pod: until they are it is not tried."""
-        try:
-            plugin.preemption_begins(pod)
-        except Exception:
-            broken(plugin.name, pod)
+        if isinstance(plugin, DefaultPreemption):
+            plugin.preempting.add(pod.uid)
 
     def preemption_ends(self, plugin: PostFilterPlugin, pod: PodInfo, *, succeeded: bool | None = None) -> None:
         """Its victims are gone, or not all of them (False), or nobody had to go after all (None)."""
-        try:
-            plugin.preemption_ends(pod)
-        except Exception:
-            broken(plugin.name, pod)
+        if isinstance(plugin, DefaultPreemption):
+            plugin.preempting.discard(pod.uid)
         if succeeded:
             self.queue.gate_opened(pod.pod, plugin.name)
         elif succeeded is False:

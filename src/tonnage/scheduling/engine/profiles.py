@@ -37,6 +37,7 @@ from tonnage.scheduling.framework import (
 from tonnage.scheduling.plugins.out_of_scope import OutOfScope
 from tonnage.scheduling.plugins.priority_sort import PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
+from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.queue.queued_pod import SortKey, by_priority
 from tonnage.scheduling.queue.queueing_hints import QueueingRules
 
@@ -101,6 +102,7 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
         filter=plain("filter", FilterPlugin),
         pre_score=plain("preScore", PreScorePlugin),
         score=at("score", ScorePlugin),
+        preferring=tuple(plugin for plugin in plain("score", ScorePlugin) if isinstance(plugin, VolumeBinding)),
     )
     sorts = plain("queueSort", QueueSortPlugin)
     sorts_by_priority = not sorts or type(sorts[0]) is PrioritySort

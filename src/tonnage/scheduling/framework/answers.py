@@ -46,14 +46,6 @@ class Code(Enum):
     ERROR = "error: something broke"
 
 
-class Prefers(Enum):
-    """What a plugin's preference among rows decides, beside their scores."""
-
-    NOTHING = "nothing: all rows are alike to it"
-    AMONG_EQUALS = "among equals: which of the rows with the best total is taken"
-    BEFORE_SCORES = "before scores: a row that it prefers is taken, whatever the totals are"
-
-
 @dataclass(frozen=True, slots=True)
 class Status:
     """A plugin's word on a pod, with countable reasons in upstream's wording."""

@@ -17,7 +17,6 @@ from tonnage.scheduling.framework.answers import (
     Minds,
     Narrowing,
     PostFilterResult,
-    Prefers,
     Status,
     SumsAsked,
     minds_everybody,
@@ -63,14 +62,6 @@ class FilterPlugin(Plugin):
         """In plain numbers: this plugin refuses the pod on a row now. False when that takes a closer look."""
         return False
 
-    def surely_passes(self, cycle: Cycle, row: int) -> bool:
-        """Whether one row passes, as far as plain numbers tell; False leaves it to `filter`.
-
-        Between two equal pods one row changes, mostly: the one that took the pod before. It mostly takes the next one
-        too, and a plugin that can see so at once spares the arrays.
-        """
-        return False
-
     def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
         """For a pod that fits nowhere: a sentence for people beyond the reasons that are counted; mostly empty.
 
@@ -112,12 +103,6 @@ class PostFilterPlugin(Plugin):
     def post_filter(self, cycle: Cycle, diagnosis: Any) -> PostFilterResult:
         """Nothing fits: make room, or say why that would not help. (Preemption.) `diagnosis` is a Diagnosis."""
 
-    def preemption_begins(self, pod: PodInfo) -> None:
-        """The victims of this plugin's last answer for a pod are being deleted from now on."""
-
-    def preemption_ends(self, pod: PodInfo) -> None:
-        """They are gone, or it failed. May be called for a pod whose preemption never began."""
-
 
 class PreScorePlugin(Plugin):
     @abstractmethod
@@ -127,28 +112,13 @@ class PreScorePlugin(Plugin):
 
 class ScorePlugin(Plugin):
     @abstractmethod
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """An integer for each of these rows: 0..100 as it is, or anything when `normalize` brings it there."""
+    def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
+        """An integer for each of these rows: 0..100 as it is, or anything when `normalize` brings it there.
 
-    def score_at(self, cycle: Cycle, row: int) -> int:
-        """The same for one row; worth writing where plain numbers cost less than arrays of one."""
-        return int(self.score(cycle, slice(row, row + 1))[0])
+        None stands for 0 on every row.
+        """
 
     normalizes: ClassVar[bool] = False
-    scores_all_rows: ClassVar[bool] = False
-    """Ask about all rows in one slice, feasible or not: for a plugin whose answers lie ready and are not normalised."""
-
-    def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
-        """How good each row is beside its score: 0 is as good as it gets, less is worse. None: they are all alike."""
-        return None
-
-    def prefers(self, cycle: Cycle) -> Prefers:
-        """What `preference` decides: nothing for this pod, between rows with the same best total, or before totals."""
-        return Prefers.AMONG_EQUALS
-
-    def is_silent(self, cycle: Cycle) -> bool:
-        """True when `score` would be 0 for every row: a decision then does without asking."""
-        return False
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
         """The scores of all feasible rows, brought to 0..100. Equal scores stay equal."""

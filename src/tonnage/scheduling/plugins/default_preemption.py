@@ -2,7 +2,8 @@
 
 The search is `scheduling/preemption/preemption.py`. What is found is carried out elsewhere and takes a while: the
 victims are deleted, and until that is done the pod is not to be tried again, or it would look for another node with
-other victims. Whoever carries it out says when that begins and ends; in between PreEnqueue holds the pod back.
+other victims. Whoever carries it out tells the engine when that begins and ends; in between PreEnqueue holds the pod
+back.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
         self._args = args or DefaultPreemptionArgs()
         self._search: Preemption | None = None
-        self._preempting: set[str] = set()  # the uids of pods whose victims are being deleted
+        self.preempting: set[str] = set()
+        """The uids of pods whose victims are being deleted: the engine adds and removes them."""
         self.attempts_total = 0
 
     def connect(self, handle: Handle) -> None:
@@ -71,14 +73,8 @@ class DefaultPreemption(PostFilterPlugin, PreEnqueuePlugin):
         self.attempts_total += 1
         return self._search.attempt(cycle, diagnosis)
 
-    def preemption_begins(self, pod: PodInfo) -> None:
-        self._preempting.add(pod.uid)
-
-    def preemption_ends(self, pod: PodInfo) -> None:
-        self._preempting.discard(pod.uid)
-
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        return unresolvable(IN_PROGRESS) if pod.uid in self._preempting else SUCCESS
+        return unresolvable(IN_PROGRESS) if pod.uid in self.preempting else SUCCESS
 
     def events(self) -> Iterable[EventHint]:
         """Victims that are gone may let the pod past PreEnqueue; whether to try it, those say who refused it."""

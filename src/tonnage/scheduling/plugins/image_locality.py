@@ -31,17 +31,14 @@ class ImageLocality(ScorePlugin):
     """Not row-local: how many nodes have an image is a fact about all of them."""
 
     name = "ImageLocality"
-    scores_all_rows = True
 
     def __init__(self) -> None:
         self._ready: OrderedDict[tuple[str, ...], tuple[Hashable, Ints]] = OrderedDict()
 
-    def is_silent(self, cycle: Cycle) -> bool:
-        images = cycle.cluster.images
-        return images.are_unknown or not any(images.where(image) for image in cycle.pod.images)
-
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
         cluster, images = cycle.cluster, cycle.pod.images
+        if cluster.images.are_unknown or not any(cluster.images.where(image) for image in images):
+            return None
         as_of = (id(cluster), cluster.count, cluster.capacity, *map(cluster.images.version_of, images))
         found = self._ready.get(images)
         if found is None or found[0] != as_of:

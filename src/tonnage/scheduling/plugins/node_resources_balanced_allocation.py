@@ -37,9 +37,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 return None
         return SKIP
 
-    def score_at(self, cycle: Cycle, row: int) -> int:
-        return _score_at(uses_at(cycle, self._resources, row, scored=False))
-
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         if few := few_rows(rows, FEW_ROWS):
             return np.array([_score_at(uses_at(cycle, self._resources, row, scored=False)) for row in few])

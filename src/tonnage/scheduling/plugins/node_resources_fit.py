@@ -120,9 +120,6 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
         return not _has_room(cluster, self.asked(pod), row)
 
-    def surely_passes(self, cycle: Cycle, row: int) -> bool:
-        return _has_room(cycle.cluster, self.asked(cycle.pod), row)
-
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         found: Hashable = pod.ordered_requests
         return found
@@ -204,11 +201,6 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         if not self._ignored and not self._ignored_groups:
             return False
         return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
-
-    def score_at(self, cycle: Cycle, row: int) -> int:
-        if self._strategy != "LeastAllocated":
-            return super().score_at(cycle, row)
-        return _least(uses_at(cycle, self._resources, row, scored=True))
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         if self._strategy == "LeastAllocated" and (few := few_rows(rows, FEW_ROWS)):

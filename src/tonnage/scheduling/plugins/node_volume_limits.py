@@ -201,10 +201,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         limited = tuple([each for each in last.counts if view.limits.is_limited(each[0])])
         return _Brought(view, limited, (), last.needed)
 
-    def surely_passes(self, cycle: Cycle, row: int) -> bool:
-        brought: _Brought | str = cycle.state[self.name]
-        return not isinstance(brought, str) and _takes(brought, row)
-
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         brought: _Brought | str = cycle.state[self.name]
         if isinstance(brought, str):

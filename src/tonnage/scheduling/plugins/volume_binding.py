@@ -27,12 +27,13 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, only_row, row_count
+from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, only_row
 from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import VolumeBindingArgs
 from tonnage.scheduling.configuration.shapes import shape_of
 from tonnage.scheduling.configuration.storage_capacity_args import PoolFit, Reservation, StorageCapacityArgs
+from tonnage.scheduling.decision.best_rows import Prefers
 from tonnage.scheduling.events import NODE_ADD, ClusterEvent
 from tonnage.scheduling.framework import (
     SKIP,
@@ -47,7 +48,6 @@ from tonnage.scheduling.framework import (
     Minds,
     PluginCounter,
     PreBindPlugin,
-    Prefers,
     PreFilterPlugin,
     PreScorePlugin,
     Ration,
@@ -236,10 +236,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """What the claims of a pod that is expected on a row hold there."""
         return held_by(self.fit_of(cluster), pod, row) if self.is_joint and pod.has_claims else frozenset()
 
-    def surely_passes(self, cycle: Cycle, row: int) -> bool:
-        notes: Notes = cycle.state[self.name]
-        return notes.is_plain and not notes.fit.refusal_at(notes.provisioning, row)
-
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         notes: Notes = cycle.state[self.name]
         if not notes.is_plain:
@@ -293,16 +289,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         notes: Notes | None = cycle.state.get(self.name)
         return SKIP if self._scores is None or notes is None or notes.demand.is_settled else None
 
-    def score_at(self, cycle: Cycle, row: int) -> int:
-        notes: Notes | None = cycle.state.get(self.name)
-        if self._scores is None or notes is None or not notes.is_plain:
-            return super().score_at(cycle, row)
-        return self._scores.at(notes.fit, notes.provisioning, row)
-
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+    def score(self, cycle: Cycle, rows: Rows) -> Ints | None:
         notes: Notes | None = cycle.state.get(self.name)
         if self._scores is None or notes is None:  # a profile may leave out PreScore, which would have said so
-            return np.zeros(row_count(rows), dtype=np.int64)
+            return None
         if not notes.is_plain:
             return self._scores.of(notes.fit, notes.demand, rows)
         if few := few_rows(rows, _FEW_ROWS):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.best_rows import Prefers
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
 from tonnage.scheduling.framework import SKIP, Cycle, FilterPlugin, Judgement, PreFilterPlugin, ScorePlugin, Status
 from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
@@ -54,16 +55,14 @@ class Claims(PreFilterPlugin, FilterPlugin, ScorePlugin):
         return row_numbers(rows).astype(np.int64) if self.name in cycle.state else np.zeros(row_count(rows), np.int64)
 
 
-class Prefers(ScorePlugin):
-    """Has no scores, but likes some rows better where all else is equal."""
-
-    name = "Prefers"
+class Liking:
+    """Likes some rows better where all else is equal."""
 
     def __init__(self, *rows: int) -> None:
         self._rows = rows
 
-    def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        return np.zeros(row_count(rows), dtype=np.int64)
+    def prefers(self, cycle: Cycle) -> Prefers:
+        return Prefers.AMONG_EQUALS
 
     def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
         return np.isin(rows, self._rows).astype(np.int64) if self._rows else None
@@ -170,9 +169,9 @@ def test_a_filter_before_it_is_heard_first_although_it_is_asked_later():
 # -- ties -------------------------------------------------------------------------------------------------------------
 
 
-def drawn(*preferences: Prefers, pods: int = 40) -> set[str]:
+def drawn(*preferences: Liking, pods: int = 40) -> set[str]:
     cluster = cluster_of(*(node(f"n{i}") for i in range(5)))
-    decider = Decider(Pipeline(score=tuple((each, 1) for each in preferences)), random.Random(7))
+    decider = Decider(Pipeline(preferring=preferences), random.Random(7))
     return {decider.decide(cluster, asking(f"p{i}")).node for i in range(pods)}
 
 
@@ -181,13 +180,13 @@ def test_ties_are_broken_by_lot():
 
 
 def test_of_equal_rows_those_that_a_plugin_prefers_are_drawn_from():
-    assert drawn(Prefers(1, 3)) == {"n1", "n3"}
-    assert drawn(Prefers()) == {"n0", "n1", "n2", "n3", "n4"}
+    assert drawn(Liking(1, 3)) == {"n1", "n3"}
+    assert drawn(Liking()) == {"n0", "n1", "n2", "n3", "n4"}
 
 
 def test_a_second_preference_chooses_among_what_the_first_left():
-    assert drawn(Prefers(1, 3), Prefers(3, 4)) == {"n3"}
-    assert drawn(Prefers(1, 3), Prefers(0)) == {"n1", "n3"}
+    assert drawn(Liking(1, 3), Liking(3, 4)) == {"n3"}
+    assert drawn(Liking(1, 3), Liking(0)) == {"n1", "n3"}
 
 
 def test_a_preference_does_not_outweigh_a_score():
@@ -199,5 +198,5 @@ def test_a_preference_does_not_outweigh_a_score():
             return np.where(row_numbers(rows) == 2, 1, 0).astype(np.int64)
 
     cluster = cluster_of(*(node(f"n{i}") for i in range(5)))
-    decider = Decider(Pipeline(score=((Number(), 1), (Prefers(4), 1))), random.Random(7))
+    decider = Decider(Pipeline(score=((Number(), 1),), preferring=(Liking(4),)), random.Random(7))
     assert {decider.decide(cluster, asking(f"p{i}")).node for i in range(10)} == {"n2"}

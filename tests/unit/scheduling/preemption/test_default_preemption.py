@@ -502,13 +502,13 @@ def test_while_victims_are_being_deleted_the_pod_is_held_back():
     plugin = DefaultPreemption()
     waiting = asking()
     assert plugin.pre_enqueue(waiting).is_success
-    plugin.preemption_begins(waiting)
+    plugin.preempting.add(waiting.uid)
     status = plugin.pre_enqueue(waiting)
     assert (status.code, status.message) == (
         Code.UNRESOLVABLE,
         "waiting for the preemption for this pod to be finished",
     )
-    plugin.preemption_ends(waiting)
+    plugin.preempting.discard(waiting.uid)
     assert plugin.pre_enqueue(waiting).is_success
 
 
