@@ -9,7 +9,7 @@ attempt of the scheduler's engine. "Nominated" is the decision alone, for equal 
 expected on a node each and count there. Also what an event costs: it should not depend on size.
 
 Times are CPU time, the median over batches, so that other programs on the machine matter little. Compare within one
-run. Budgets (DESIGN section 8): 100 µs for equal and 1,000 µs for unlike pods at 5,000 nodes.
+run. Budgets: DESIGN section 8.
 """
 
 from __future__ import annotations
