@@ -64,23 +64,23 @@ class StampAges:
     """How long ago things happened whose times stand in the API, measured, so that setting the clock changes no age.
 
     The time of day says how old a stamp is when it is first seen, and the monotonic clock counts on from there. A stamp
-    that lies in the future, because the clock was set back since, is new. Beyond `most` keys the oldest is forgotten,
-    and its stamp judged anew.
+    that lies in the future, because the clock was set back since, is new. Beyond `most` keys of 300 bytes, the one
+    that nobody asked for longest is forgotten, and its stamp judged anew.
     """
 
-    def __init__(self, clock: Clock, *, most: int = 1 << 16) -> None:
+    def __init__(self, clock: Clock, *, most: int = 4096) -> None:
         self._clock = clock
         self._most = most
         self._seen: dict[Hashable, tuple[datetime, float]] = {}
 
     def age_s(self, key: Hashable, stamp: datetime) -> float:
         """How old the stamp of `key` is, 0 or more; a key whose stamp is another one than before begins anew."""
-        now_s, known = self._clock.monotonic(), self._seen.get(key)
+        now_s, known = self._clock.monotonic(), self._seen.pop(key, None)
         if known is None or known[0] != stamp:
-            self._seen.pop(key, None)
+            known = (stamp, now_s - max((self._clock.now() - stamp).total_seconds(), 0.0))
             if len(self._seen) >= self._most:
                 del self._seen[next(iter(self._seen))]
-            known = self._seen[key] = (stamp, now_s - max((self._clock.now() - stamp).total_seconds(), 0.0))
+        self._seen[key] = known
         return now_s - known[1]
 
     def now(self, key: Hashable, stamp: datetime | None) -> datetime:

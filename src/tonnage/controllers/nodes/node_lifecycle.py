@@ -70,7 +70,7 @@ class NodeLifecycleController:
         self._client = context.client
         self._recorder = context.recorder
         self._clock = context.clock
-        self._ages = StampAges(context.clock)
+        self._ages = StampAges(context.clock, most=1 << 14)
         self._configuration = configuration or NodeLifecycleConfiguration()
         self._nodes = context.informers.of(Node)
         self._leases = context.informers.of(Lease, namespace=LEASES)
