@@ -13,10 +13,12 @@ a cluster runs on it, and everything in it is taken up again by the next.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
@@ -90,6 +92,14 @@ class Plane:
     async def __aenter__(self) -> Self:
         try:
             await self._start()
+        except OSError as exc:
+            await self._stop()
+            if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                raise
+            raise TonnageError(
+                f"cannot write to {self.settings.data_dir}: {exc.strerror}",
+                hint="make room there, or start `tonnage apiserver` alone on it and delete objects",
+            ) from exc
         except BaseException:
             await self._stop()
             raise
@@ -204,8 +214,10 @@ class Plane:
                 )
             self._progress("waiting for the programs of the last run to end")
             await self._clock.sleep(_LOOK_EVERY_S)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        holder_line = f"{os.getpid()}\n".encode()
+        with suppress(OSError):  # on a full disk: it is for the message to the second comer
+            os.pwrite(lock, holder_line, 0)
+            os.ftruncate(lock, len(holder_line))
         return lock
 
 

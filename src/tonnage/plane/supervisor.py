@@ -198,7 +198,8 @@ class Supervisor:
             if "started" in message:
                 child = self._children[message["started"]]
                 child.pid = message["pid"]
-                write_private(self._pid_file(child), f"{child.pid}\n".encode(), durable=False)
+                with suppress(OSError):  # on a full disk: it is for `tonnage status`, nothing here reads it
+                    write_private(self._pid_file(child), f"{child.pid}\n".encode(), durable=False)
             elif "printed" in message:
                 child = self._children[message["printed"]]
                 child.last_line = message["line"]

@@ -404,7 +404,9 @@ class Writer:
 
     def _fails(self) -> None:
         waits_s = _VERIFY_EVERY_S if isinstance(self._broken, StoreCorrupt) else self._probe_every_s
-        self._probe_at = time.monotonic() + waits_s
+        now = time.monotonic()
+        if self._probe_at is None or self._probe_at <= now:  # failures in between do not put it off
+            self._probe_at = now + waits_s
 
     def _judged(self, exc: Exception) -> StoreError:
         """The failure as a StoreError; the writer goes on only after those that a file survives for certain."""
