@@ -21,7 +21,7 @@ import pytest
 
 from tonnage.store import Record, Store, StoreFull
 from tonnage.testing.eventually import eventually, eventually_async
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import Cluster, start_cluster, start_up
 from tonnage_command import tonnage
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -68,6 +68,11 @@ def config_map(name: str, size: int = 10, **metadata: Any) -> dict[str, Any]:
 
 def lease(renewed_at: str) -> dict[str, Any]:
     return {"metadata": {"name": "leader"}, "spec": {"holderIdentity": "a", "renewTime": renewed_at}}
+
+
+def renewals(cluster: Cluster) -> dict[str, str]:
+    leases = cluster.get("/apis/coordination.k8s.io/v1/leases").body["items"]
+    return {lease["metadata"]["name"]: lease["spec"]["renewTime"] for lease in leases}
 
 
 def health(cluster: Cluster) -> list[int]:
@@ -147,6 +152,36 @@ def test_a_disk_that_another_program_filled_takes_deletions_and_leases(small_dis
     assert cluster.stop() == 0
     done = tonnage("apiserver", "--data-dir", str(data), "--check")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ok: nothing is damaged")
+
+
+@pytest.mark.slow
+def test_a_whole_cluster_holds_on_a_full_disk_and_starts_again(tmp_path: Path):
+    pods = "/api/v1/namespaces/default/pods"
+    with mounted(tmp_path / "disk", 80) as disk:
+        cluster = start_up(disk / "data")
+        for number in range(10):
+            assert cluster.post(MAPS, config_map(f"large-{number}", 900_000)).code == 201
+        pod = {"metadata": {"name": "pod"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        assert cluster.post(pods, pod).code == 201
+        eventually(lambda: cluster.get(f"{pods}/pod").body["status"].get("phase") == "Running", "the pod to run")
+        programs = ("apiserver", "scheduler", "controllers", "csi-driver", "provisioner", "node")
+        pids = [cluster.pid(program) for program in programs]
+        filling = fill(disk)
+        eventually(lambda: fill(disk) and health(cluster) == [500, 200, 500], "the full disk to be told")
+        before = renewals(cluster)
+        assert before
+        eventually(lambda: all(renewals(cluster)[name] > at for name, at in before.items()), "all leases to be renewed")
+        assert cluster.delete(f"{pods}/pod").code == 200
+        eventually(lambda: cluster.get(f"{pods}/pod").code == 404, "the pod to be gone")
+        assert [cluster.pid(program) for program in programs] == pids
+        cluster.stop()
+        fill(disk)
+        cluster = start_up(disk / "data")
+        assert [cluster.delete(f"{MAPS}/large-{number}").code for number in range(10)] == [200] * 10
+        filling.unlink()
+        eventually(lambda: health(cluster) == [200, 200, 200], "health to recover")
+        assert cluster.post(MAPS, config_map("after", 500_000)).code == 201
+        cluster.stop()
 
 
 def test_a_new_store_is_not_begun_on_a_full_disk(small_disk: Path):

@@ -20,6 +20,7 @@ from tonnage.store.database import judged_version, translated
 from tonnage.store.errors import StoreCorrupt, StoreMissing
 from tonnage.store.folder import LOG_FILE
 from tonnage.store.loading import Scan, Seal
+from tonnage.store.lock import acknowledged_in
 from tonnage.store.log import ALL_ROWS, read_seal
 from tonnage.store.migration import FindProblem
 from tonnage.store.write_ahead_log import lost_commits, wal_of
@@ -68,6 +69,9 @@ def check_folder(folder: Path, find_problem: FindProblem | None = None) -> Repor
         report = check(reader.connection, path, find_problem)
         # A server that runs is writing it; it has looked at its start.
         lost = lost_commits(wal_of(path)) if reader.is_alone else 0
+        acknowledged = _acknowledged(folder) if reader.is_alone else 0
+    if report.is_readable and report.revision < acknowledged:
+        report.add(f"revision {acknowledged} was acknowledged, and the newest that is there is {report.revision}")
     if lost:
         report.add(f"the write-ahead log breaks off, and {lost} commits at its end are lost")
     return report
@@ -130,6 +134,17 @@ def reading(folder: Path) -> Iterator[Reader]:
         except (sqlite3.Error, OSError, UnicodeDecodeError) as exc:
             raise translated(exc, path) from exc
         yield Reader(connection, is_alone)
+
+
+def _acknowledged(folder: Path) -> int:
+    try:
+        lock = os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
+        return acknowledged_in(lock)
+    finally:
+        os.close(lock)
 
 
 def _is_free(folder: Path, undo: ExitStack) -> bool:

@@ -43,7 +43,6 @@ class OpenFolder(NamedTuple):
 
     def close(self) -> None:
         try:
-            self.lock.mark_closed()
             self.log.close()
         finally:
             self.lock.release()
@@ -95,13 +94,11 @@ def _opened(
             max_pages=max_pages,
             find_problem=find_problem,
             key_beside=key_beside,
-            was_open=lock.was_open(folder / LOG_FILE),
+            acknowledged=lock.acknowledged,
         )
         undo.callback(log.close)
         state, loaded = _load(log, index)
-        trouble = _found_trouble(log, reserve)
-        lock.mark_open(log.path)  # its write-ahead log is on disk by now
-        opened = OpenFolder(folder, lock, log, state, loaded, reserve, trouble)
+        opened = OpenFolder(folder, lock, log, state, loaded, reserve, _found_trouble(log, reserve))
         undo.pop_all()
     return opened
 

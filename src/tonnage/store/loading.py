@@ -6,8 +6,9 @@ the present, and is not served as if it were. A key kept out can be deleted (`St
 
 A row that is not there at all is noticed by its neighbour's `follows`, by the count of what compaction left, or by the
 seal (schema.sql). Whose row it was can no longer be said: an object may be shown as it was before, or not at all, which
-is why a gap is told as loudly as a damaged row. What is lost unnoticed: rows written after the last seal, cut off the
-end as a whole. That is the file as it was at an earlier moment, like a restored backup.
+is why a gap is told as loudly as a damaged row. The newest revision that was acknowledged counts as a seal too
+(`lock.py`). What is lost unnoticed: rows after both, cut off the end as a whole. That is the file as it was at an
+earlier moment, like a restored backup.
 
 Pure but for the iterator it is given.
 """

@@ -2,8 +2,8 @@
 
 The lock is the kernel's (`flock` on `folder/lock`), so it goes with the process that held it, however that process
 ended: a killed server never leaves a folder locked. The holder writes its pid into the file for the error message of
-the second comer; the pid itself decides nothing. Beside it stands the inode of the log while that is open: where it
-still stands at the next start, the log was not closed, and its write-ahead log must be there.
+the second comer; the pid itself decides nothing. Beside it stands the newest revision that was acknowledged: a log
+that has less at the next start was cut, or lost its write-ahead log, or is an older one.
 """
 
 from __future__ import annotations
@@ -30,31 +30,19 @@ class FolderLock:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as exc:
                 raise StoreInUse(folder, self._holder()) from exc
-            marks = os.pread(self._fd, 64, 0).split()[1:]
-            self._open_file = int(marks[0]) if marks and marks[0].isdigit() else 0
-            self._write()
+            self.acknowledged = acknowledged_in(self._fd)
+            self.note(self.acknowledged)
         except BaseException:
             os.close(self._fd)
             raise
 
-    def was_open(self, path: Path) -> bool:
-        """Was this very file opened by the last holder, and not closed?"""
-        return self._open_file != 0 and path.exists() and path.stat().st_ino == self._open_file
+    def note(self, revision: int) -> None:
+        """Write who holds the folder, and the newest revision that is acknowledged. A full disk need not take it.
 
-    def mark_open(self, path: Path) -> None:
-        self._open_file = path.stat().st_ino
-        self._write()
-
-    def mark_closed(self) -> None:
-        self._open_file = 0
-        self._write()
-
-    def _write(self) -> None:
-        """Who holds the folder, and which file is open. A full disk need not take it."""
-        text = f"{os.getpid()} {self._open_file}\n" if self._open_file else f"{os.getpid()}\n"
+        Not synced: it is for the next start after a kill, and after a power cut it is late, never ahead.
+        """
         with suppress(OSError):
-            os.pwrite(self._fd, text.encode(), 0)
-            os.ftruncate(self._fd, len(text))
+            os.pwrite(self._fd, f"{os.getpid():<20} {revision:>20}\n".encode(), 0)
 
     def release(self) -> None:
         # Closing releases the lock. The file stays: to remove it would let two later comers lock two different files.
@@ -63,3 +51,9 @@ class FolderLock:
     def _holder(self) -> int | None:
         pid = next(iter(os.pread(self._fd, 64, 0).split()), b"")
         return int(pid) if pid.isdigit() else None
+
+
+def acknowledged_in(lock: int) -> int:
+    """The newest revision that a holder of this lock file has acknowledged; 0 when it does not say."""
+    words = os.pread(lock, 64, 0).split()
+    return int(words[1]) if len(words) == 2 and words[1].isdigit() else 0

@@ -57,7 +57,7 @@ _SPARE_PAGES = 1024
 class Log:
     """The rows, for the one thread that writes. Opening raises StoreError; `load` comes before the first write.
 
-    `was_open` says that the last process which had the file did not close it: its write-ahead log must be there.
+    `acknowledged` is the newest revision that an earlier process said is durable: what is missing up to it is told.
     """
 
     def __init__(
@@ -67,14 +67,12 @@ class Log:
         max_pages: int | None = None,
         find_problem: FindProblem | None = None,
         key_beside: Path | None = None,
-        was_open: bool = False,
+        acknowledged: int = 0,
     ) -> None:
         self.path = path
         self._max_pages = max_pages
         with in_our_words(path):
-            wal = wal_of(path)
-            # Before SQLite looks, and cuts it off. Of one that is gone nobody knows how many commits it had.
-            lost = 1 if was_open and not wal.exists() else lost_commits(wal)
+            lost = lost_commits(wal_of(path))  # before SQLite looks, and cuts it off
             self._connection = open_writer(path, max_pages=max_pages, find_problem=find_problem, key_beside=key_beside)
         try:
             with in_our_words(path):
@@ -84,7 +82,7 @@ class Log:
         except BaseException:
             self._connection.close()
             raise
-        self._seal = replace(seal, lost_commits=lost)
+        self._seal = replace(seal, lost_commits=lost, sealed=max(seal.sealed, acknowledged))
         self.compacted = seal.compacted
         self.revision = max(newest, self.compacted)
         self._rows = seal.rows  # those at or before `compacted`

@@ -103,6 +103,7 @@ class Store:
             on_settled=self._settle,
             on_compacted=self._note_compaction,
             on_health=self._note_health,
+            on_durable=opened.lock.note,
             probe_every_s=probe_every_s,
             is_full=opened.trouble is not None,
         )
@@ -432,7 +433,6 @@ class Store:
             # Readers first: SQLite folds its write-ahead log into the file when the writer is the last to leave.
             await self._loop.run_in_executor(None, self._reading.shutdown)
             self._reader.close()
-            self._lock.mark_closed()  # before the write-ahead log goes: it must not be missed
             await self._writer.stop()
         finally:
             self._feed.close()

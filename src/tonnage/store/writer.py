@@ -26,7 +26,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -87,7 +87,8 @@ class Writer:
     `on_settled(writes, outcomes)` comes once for each batch, in the order of submission. `on_compacted(compaction,
     revision, error)` comes after each step, `revision` being how far history is compacted now; the compaction is over
     when its target is reached or there is an error. `on_health(error, rows)` comes after each probe; `rows` are those
-    that a failed commit left behind after all. `is_full` says that there was no room when the log was opened.
+    that a failed commit left behind after all. `on_durable(revision)` comes in the writer's thread, before what it
+    tells is acknowledged. `is_full` says that there was no room when the log was opened.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Writer:
         on_settled: OnSettled,
         on_compacted: OnCompacted,
         on_health: OnHealth,
+        on_durable: Callable[[int], None],
         probe_every_s: float,
         is_full: bool = False,
     ) -> None:
@@ -106,6 +108,7 @@ class Writer:
         self._on_settled = on_settled
         self._on_compacted = on_compacted
         self._on_health = on_health
+        self._on_durable = on_durable
         self._probe_every_s = probe_every_s
         self._queue: SimpleQueue[Write | Compaction | _Probe | _Stop] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
@@ -238,6 +241,7 @@ class Writer:
                 outcomes = self._append_on_full_disk(writes, full)
             self._log.require_files()
             self._log.remember_files()
+            self._on_durable(self._log.revision)
         except Exception as exc:
             failure = self._judged(exc)
             return [again(failure) for _ in writes]
