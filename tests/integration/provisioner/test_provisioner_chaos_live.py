@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 from provisioner_stage import Code, Stage, stage
 
+from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.provisioner.options import Options
@@ -29,8 +30,15 @@ async def test_every_claim_gets_one_volume_and_every_deleted_one_leaves_nothing(
             return rng.choice(LOST_ANSWERS if moment.endswith("answer") else MOODS)
         return None
 
+    def spoil(volume: csi.Volume) -> None:
+        """Some volumes cannot be written, or are told of at such length that they are not."""
+        if rng.random() < 0.2:
+            volume.accessible_topology[0].segments["no label!"] = "x"
+        elif rng.random() < 0.1:
+            volume.volume_context["x"] = "y" * 1_100_000
+
     async with stage() as on:
-        on.driver.mood = mood
+        on.driver.mood, on.driver.alter = mood, spoil
         claims = [await on.claim(f"c{number}", f"{SIZE_GI}Gi") for number in range(CLAIMS)]
         others = asyncio.create_task(play_scheduler_and_binder(on, rng))
         try:
