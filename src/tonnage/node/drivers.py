@@ -12,6 +12,7 @@ and a driver that comes a moment later has not been gone. Upstream's kubelet, to
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import Callable
@@ -117,22 +118,7 @@ class Drivers:
 
     async def poll(self) -> None:
         """Look at every address once. Never raises: a driver that does not answer is asked at the next poll."""
-        for address in self._addresses:
-            known = self._by_address.get(address)
-            if not _exists(address):
-                if known is not None:
-                    await self._forget(known)
-                continue
-            socket = _identity(address)
-            if known is not None and known.socket == socket:
-                continue
-            try:
-                await within(self._clock, _ASK_S, self._ask(address, socket))
-                self._complained.discard(address)
-            except (TonnageError, TimeoutError, OSError) as exc:
-                if address not in self._complained:
-                    _log.warning("A driver does not say who it is", address=address, error=str(exc))
-                    self._complained.add(address)
+        await asyncio.gather(*map(self._poll_one, self._addresses))
         if self._expected and self._clock.monotonic() >= self._expected_until_s:
             self._give_up_expected()
 
@@ -147,6 +133,23 @@ class Drivers:
             await client.close()
 
     # -- one driver ---------------------------------------------------------------------------------------------------
+
+    async def _poll_one(self, address: str) -> None:
+        known = self._by_address.get(address)
+        if not _exists(address):
+            if known is not None:
+                await self._forget(known)
+            return
+        socket = _identity(address)
+        if known is not None and known.socket == socket:
+            return
+        try:
+            await within(self._clock, _ASK_S, self._ask(address, socket))
+            self._complained.discard(address)
+        except (TonnageError, TimeoutError, OSError) as exc:
+            if address not in self._complained:
+                _log.warning("A driver does not say who it is", address=address, error=str(exc))
+                self._complained.add(address)
 
     async def _ask(self, address: str, socket: tuple[int, int] | None) -> None:
         client = self._client(address)

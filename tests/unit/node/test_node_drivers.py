@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from tonnage.clock import VirtualClock
 from tonnage.node.drivers import Drivers
 from tonnage.node.metrics import NodeMetrics
+from tonnage.testing.eventually import eventually_async
 from tonnage.testing.scripted_driver import ScriptedDriver
 
 NAME = "csi.example"
@@ -107,4 +108,23 @@ async def test_a_driver_whose_name_is_none_is_not_installed_and_names_no_file(fo
         await node.drivers.poll()
         assert node.drivers.installed() == ()
     assert await asyncio.to_thread(lambda: [each.name for each in folder.rglob("*.json")]) == [f"{NAME}.json"]
+    await node.drivers.close()
+
+
+async def test_a_driver_that_does_not_answer_keeps_no_other_waiting(folder: Path) -> None:
+    other, answers = f"unix://{folder}/other.sock", asyncio.Event()
+    node = Restarted(folder, f"unix://{folder}/csi.sock", other)
+    silent = ScriptedDriver(node.address, node_id="n", name="silent.example")
+
+    async def wait(_: str) -> None:
+        await answers.wait()
+
+    silent.before_call = wait
+    async with silent.served(), ScriptedDriver(other, node_id="n", name=NAME).served():
+        polling = asyncio.create_task(node.drivers.poll())
+        await eventually_async(lambda: node.drivers.is_installed(NAME))
+        assert not polling.done() and not node.drivers.is_installed("silent.example")
+        answers.set()
+        await polling
+        assert node.drivers.is_installed("silent.example")
     await node.drivers.close()
