@@ -7,6 +7,7 @@ busy machine makes no difference; `test_server_stays_responsive.py` sends some o
 from __future__ import annotations
 
 import random
+import sys
 import tracemalloc
 from typing import Any
 
@@ -170,3 +171,24 @@ def test_gathering_twenty_thousand_rules() -> None:
     others = [{"metadata": {"name": f"r{i}", "labels": labels}, "rules": rules} for i in range(2)]
     gathering = {"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": labels}]}}
     assert aggregated_rules(gathering, others) == rules
+
+
+def test_thousands_of_roles_that_say_nothing_about_what_is_asked(policy: Policy) -> None:
+    """Each is passed over in a few calls; anybody may bind them to everybody in his namespace."""
+    for i in range(1_000):
+        policy.put_role(role(f"r{i}", {**READ_PODS, "resourceNames": [f"n{i}"]}))
+        policy.put_binding(bound(role(f"r{i}"), f"r{i}"))
+    calls = 0
+
+    def called(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    assert not policy.authorize(Attributes(JANE, "get", resource="nodes", namespace="shop")).allowed
+    sys.setprofile(called)
+    try:
+        policy.authorize(Attributes(JANE, "get", resource="other", namespace="shop"))
+        policy.authorize(Attributes(JANE, "get", resource="pods", namespace="shop", name="other"))
+    finally:
+        sys.setprofile(None)
+    assert calls < 20 * 1_000

@@ -84,11 +84,12 @@ class Sheet:
     def _answer(self, about: tuple[str, ...]) -> Iterator[tuple[RuleIndex | None, Decision]]:
         """The roles that say something about a resource or a path, up to the first that no name limits."""
         for rules, (binding, position) in zip(self.roles, self._bindings, strict=True):
-            if rules.allows_path(*about) if len(about) == 2 else rules.allows(*about):
-                yield None, Decision(True, binding.reason(position))
+            if not (rules.allows_path(*about) if len(about) == 2 else rules.allows_some(*about)):
+                continue
+            is_limited = len(about) == 3 and not rules.allows(*about)
+            yield rules if is_limited else None, Decision(True, binding.reason(position))
+            if not is_limited:
                 return
-            if len(about) == 3 and rules.allows_some(*about):
-                yield rules, Decision(True, binding.reason(position))
 
 
 class Policy:

@@ -94,18 +94,22 @@ class RuleIndex:
 
     def allows(self, verb: str, group: str, resource: str, name: str | None = UNNAMED) -> bool:
         """Do the rules allow this on the object of that name; by default on all, whatever their names?"""
-        return self._is_any({**_about(verb, group, resource), NAME: name})
+        return self._is_any({NAME: name, **_about(verb, group, resource)})
 
     def allows_some(self, verb: str, group: str, resource: str) -> bool:
         """Do the rules allow this on any object, if only on those of certain names?"""
         return self._is_any(_about(verb, group, resource))
 
     def allows_path(self, verb: str, path: str) -> bool:
-        return self._is_any({VERB: verb, URL: path})
+        return self._is_any({URL: path, VERB: verb})
 
     def _is_any(self, asked: Mapping[int, str | None]) -> bool:
         """Is there a rule that has all of these values?"""
-        choices = [self.having(side, value) for side, value in asked.items()]
+        choices: list[list[Positions]] = []
+        for side, value in asked.items():
+            choices.append(self.having(side, value))
+            if not choices[-1]:
+                return False
         fewest = min(choices, key=lambda choice: sum(map(len, choice)))
         return any(
             all(any(position in where for where in choice) for choice in choices)
@@ -148,7 +152,7 @@ class RuleIndex:
 
 
 def _about(verb: str, group: str, resource: str) -> dict[int, str | None]:
-    return {VERB: verb, GROUP: group, RESOURCE: resource}
+    return {RESOURCE: resource, GROUP: group, VERB: verb}  # what most roles do not have comes first
 
 
 def _with_one_asterisk(url: str) -> str:
