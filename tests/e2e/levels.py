@@ -45,7 +45,7 @@ STRICT_MEMORY: Final = Slack(0.03, 4 * MI)
 """Memory in a long run: a burst of work more or less in a quarter makes as much of a difference."""
 SLACK: Final = {
     "memory": Slack(0.10, 12 * MI),
-    "descriptors": Slack(0.10, 16),
+    "descriptors": Slack(0.10, 40),  # connections of a moment in which much was asked at once
     "threads": Slack(0.10, 4),
     "log bytes": Slack(0.10, 4 * MI),  # a log that has just been begun anew, and one that is about to be
     "store bytes": Slack(0.25, 32 * MI),  # history is let go in steps

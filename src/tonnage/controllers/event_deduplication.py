@@ -23,18 +23,21 @@ class DeduplicatingRecorder:
         self._recorder = recorder
         self._clock = clock
         self._repeat_after_s = repeat_after_s
-        self._recorded_at_s: dict[tuple[str, str, str], float] = {}
+        self._recorded_at_s: dict[tuple[str, str, str], float] = {}  # the one recorded longest ago first
 
     def event(
         self, about: Object, type: EventType, reason: str, action: str, note: str, related: Object | None = None
     ) -> None:
         """Record it, unless it was recorded a moment ago. `related` does not count when two events are compared."""
         key, now_s = (about.uid, reason, note), self._clock.monotonic()
-        recorded_at_s = self._recorded_at_s.pop(key, None)
+        recorded_at_s = self._recorded_at_s.get(key)
         if recorded_at_s is not None and now_s - recorded_at_s < self._repeat_after_s:
-            self._recorded_at_s[key] = recorded_at_s
             return
+        self._recorded_at_s.pop(key, None)
+        while self._recorded_at_s:
+            oldest, at_s = next(iter(self._recorded_at_s.items()))
+            if now_s - at_s < self._repeat_after_s and len(self._recorded_at_s) < _MAX_KNOWN:
+                break
+            del self._recorded_at_s[oldest]
         self._recorded_at_s[key] = now_s
-        if len(self._recorded_at_s) > _MAX_KNOWN:
-            del self._recorded_at_s[next(iter(self._recorded_at_s))]
         self._recorder.event(about, type, reason, action, note, related)

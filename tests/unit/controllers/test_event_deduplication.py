@@ -34,3 +34,14 @@ def test_the_same_event_is_recorded_again_only_after_a_while() -> None:
     clock.advance(1.0)
     record("a")
     assert recorder.notes == ["a", "b", "a"]
+
+
+def test_what_may_be_recorded_again_is_forgotten() -> None:
+    clock, recorder = VirtualClock(), Notes()
+    deduplicating = DeduplicatingRecorder(recorder, clock, repeat_after_s=60.0)  # type: ignore[arg-type]
+    for number in range(500):
+        deduplicating.event(claim(f"c{number}"), "Normal", "Waiting", "Binding", "a")
+        deduplicating.event(claim("c0"), "Normal", "Waiting", "Binding", "a")
+        clock.advance(1.0)
+    assert len(recorder.notes) == 500 + 8  # the first claim's once a minute
+    assert len(deduplicating._recorded_at_s) <= 61
