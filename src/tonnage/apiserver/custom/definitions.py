@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources, shape_id
 from tonnage.documents.custom.definition_status import are_names_accepted, is_established
@@ -57,11 +57,7 @@ class Definitions:
 
     def all(self) -> list[CustomResource]:
         """Every custom resource that is served: by definition, and of one the versions in order of preference."""
-        records = self._store.list(CRDS.store_prefix)
-        gone = self._known.keys() - {record.key for record in records}
-        for key in gone:
-            del self._known[key]
-        return [resource for record in records for resource in _by_preference(self._resources(record))]
+        return [resource for record in self._records() for resource in _by_preference(self._resources(record))]
 
     @property
     def state(self) -> tuple[tuple[str, int], ...]:
@@ -75,9 +71,20 @@ class Definitions:
 
     def heads(self) -> Iterator[Doc]:
         """All definitions without their versions; the caller's own, to do with as it likes."""
-        for record in self._store.list(CRDS.store_prefix):
+        for record in self._records():
             head: Doc = copy(self._of(record).head)
             yield head
+
+    def _records(self) -> list[Record]:
+        """All definitions. What was worked out for others, which are gone, is forgotten."""
+        records = self._store.list(CRDS.store_prefix)
+        for key in self._known.keys() - {record.key for record in records}:
+            del self._known[key]
+        return records
+
+    def prepare(self, record: Record) -> None:
+        """Work out what follows from a definition, which may take long, before anybody asks. For any thread."""
+        self._known[record.key] = self._follow(record, self._known.get(record.key))
 
     def _resources(self, record: Record) -> dict[str, CustomResource]:
         return self._of(record).by_version
@@ -96,8 +103,11 @@ class Definitions:
             return _Known(record.revision, head, "", {})
         shape = shape_id(definition)
         is_terminating = "deletionTimestamp" in definition["metadata"]
-        if before is not None and (before.shape, before.is_terminating) == (shape, is_terminating):
-            return _Known(record.revision, head, shape, before.by_version)
+        if before is not None and before.shape == shape:
+            rows = before.by_version
+            if before.is_terminating != is_terminating:
+                rows = {version: replace(row, is_terminating=is_terminating) for version, row in rows.items()}
+            return _Known(record.revision, head, shape, rows)
         try:
             made = custom_resources(definition)
         except Exception:  # a definition that nobody should have let in must not take the others with it

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from tonnage.apiserver.custom.definitions import CRDS
+from tonnage.apiserver.event_loop import workers
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
 from tonnage.background import in_background
@@ -27,9 +28,10 @@ from tonnage.documents.strategies.custom_resource_definition import CLEANUP_FINA
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.store import StoreClosed, StoreError
+from tonnage.store import Record, StoreClosed, StoreError
 
 _OPTIONS = WriteOptions(manager="kube-apiserver")
+_ANYTHING: Doc = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 _LOOK_AGAIN_S = 5.0
 """How long a deletion waits for the objects that are left before it looks again, though nothing was seen to change."""
 
@@ -50,6 +52,7 @@ class DefinitionLifecycle:
 
     async def settle(self) -> None:
         """Bring the status of every definition to what its spec asks for; then their resources are served."""
+        refused: ApiError | None = None
         async with self._lock:
             known = list(self._registry.definitions.heads())
             for definition in known:
@@ -57,10 +60,15 @@ class DefinitionLifecycle:
                 if "deletionTimestamp" in meta:
                     self._delete_objects_of(meta["name"])
                     continue
-                for step in (self._accepted, self._established):
-                    if step(definition, known):
-                        await self._write(meta["name"], step, known)
+                try:
+                    for step in (self._accepted, self._established):
+                        if step(definition, known):
+                            await self._write(meta["name"], step, known)
+                except ApiError as exc:  # with its status it is too large, say: the others are served all the same
+                    refused = exc
         self._changed()
+        if refused is not None:
+            raise refused
 
     async def try_to_settle(self) -> bool:
         """The same, without failing: it is tried again with the next change. Did it work?"""
@@ -86,6 +94,12 @@ class DefinitionLifecycle:
 
         with suppress(NotFound):
             await self._registry.change(CRDS, "", name, change, _OPTIONS, subresource="status")
+            await self._prepare(self._registry.read(CRDS, "", name))
+
+    async def _prepare(self, record: Record) -> None:
+        """A large definition is compiled beside the loop; another is compiled by whoever asks first."""
+        if workers.is_large(record.document):
+            await self._registry.work(True, lambda: self._registry.definitions.prepare(record))
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -126,10 +140,12 @@ class DefinitionLifecycle:
         await self._note(name, "False", *done, lets_go=True)
 
     async def _delete_objects(self, definition: Doc) -> None:
-        # One that is not served any more had objects all the same.
+        # One that is not served any more had objects all the same. What they look like no longer matters.
         spec = {
             **definition["spec"],
-            "versions": [{**version, "served": True} for version in definition["spec"]["versions"]],
+            "versions": [
+                {**version, "served": True, "schema": _ANYTHING} for version in definition["spec"]["versions"]
+            ],
         }
         resource = next(iter(custom_resources({**definition, "spec": spec}).values()))
         while True:

@@ -7,7 +7,7 @@ from datetime import datetime
 from tonnage.apiserver.tables import cells
 from tonnage.apiserver.tables.column import NAME, Cell, Column, Layout, description
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.custom.printer_columns import PrinterColumn
+from tonnage.documents.custom.printer_columns import Looks, PrinterColumn
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc
 
@@ -20,13 +20,14 @@ def columns(resource: CustomResource) -> list[Doc]:
 
 
 def layout(resource: CustomResource) -> Layout:
-    """How the rows of a custom resource are filled."""
-    return Layout((NAME, *(_column(each) for each in resource.custom.columns)))
+    """How the rows of one table of a custom resource are filled."""
+    looks = Looks()
+    return Layout((NAME, *(_column(column, looks) for column in resource.custom.columns)))
 
 
-def _column(column: PrinterColumn) -> Column:
+def _column(column: PrinterColumn, looks: Looks) -> Column:
     def cell(doc: Doc, now: datetime) -> Cell:
-        found: Cell = column.cell(doc, lambda at: cells.age(at, now))
+        found: Cell = column.cell(doc, lambda at: cells.age(at, now), looks)
         return found
 
     return Column(column.name, cell, type=column.type, about=column.description or column.name)

@@ -11,6 +11,7 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.refusals import forbidden
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.event_conversion import to_stored
 from tonnage.errors import NotFound
 from tonnage.objects.document import Doc, copy, encode
@@ -130,6 +131,7 @@ async def _read(registry: Registry, call: Call, validation: str) -> tuple[Doc, b
         return to_stored(call.resource, doc)
 
     is_large = bodies.is_large(call.body, content_type)
+    is_large = is_large or (isinstance(call.resource, CustomResource) and call.resource.custom.is_large)
     doc = await registry.work(is_large, read)
     if bodies.media_type(content_type) == bodies.PROTOBUF:  # of which a few bytes may have been many objects
         is_large = is_large or workers.is_large(encode(doc))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from tonnage.documents.admit import Findings
@@ -21,7 +22,7 @@ from tonnage.documents.custom.merging import struct_of
 from tonnage.documents.custom.openapi import kind_definition
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
 from tonnage.documents.custom.pruning import keys_in, prune
-from tonnage.documents.custom.structural import Structural, compile_schema
+from tonnage.documents.custom.structural import Structural, compile_schema, walk
 from tonnage.documents.custom.validation import validate, validate_status, validate_update
 from tonnage.documents.custom.value_rules import Rules
 from tonnage.documents.custom.version_order import deprecation_warning
@@ -29,6 +30,8 @@ from tonnage.documents.schema import Struct
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
+
+_LARGE_FIELDS = 2000
 
 
 class CustomKind:
@@ -68,6 +71,11 @@ class CustomKind:
             each["jsonPath"].removeprefix(".") for each in found.get("selectableFields") or ()
         )
         """Fields that a field selector may name beside metadata.name and metadata.namespace: `spec.colour`."""
+
+    @cached_property
+    def is_large(self) -> bool:
+        """Has the schema so many fields that to fill in their defaults may take long, however small a document is?"""
+        return sum(1 for _ in islice(walk(self.schema), _LARGE_FIELDS)) == _LARGE_FIELDS
 
     @cached_property
     def struct(self) -> Struct:

@@ -15,6 +15,9 @@ from typing import Any
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
 
+ABSENT: Any = object()
+"""In place of a value: there is none. Filters give it for what does not match, which is work too."""
+_END: Any = object()
 MAX_PATH_CHARS = 4096
 """Longer paths are refused: nobody writes them, and each step is work for every document."""
 MAX_FOUND = 10_000
@@ -42,11 +45,30 @@ class JsonPath:
             below: list[Any] = []
             for value in found:
                 for item in step(value):
+                    if item is ABSENT:
+                        continue
                     below.append(item)
                     if len(below) >= MAX_FOUND:
                         return []
             found = below
         return found
+
+    def first(self, doc: Any, most: int) -> tuple[Any, int]:
+        """The first value at the path, ABSENT when there is none, and how many were looked at; at most `most` are."""
+        pending: list[Iterator[Any]] = [iter((doc,))]
+        for looked_at in range(most):
+            value = next(pending[-1], _END)
+            if value is _END:
+                pending.pop()
+                if not pending:
+                    return ABSENT, looked_at
+            elif value is ABSENT:
+                continue
+            elif len(pending) > len(self._steps):
+                return value, looked_at
+            else:
+                pending.append(self._steps[len(pending) - 1](value))
+        return ABSENT, most
 
 
 def parse(text: str) -> JsonPath:
@@ -220,7 +242,7 @@ def _filter(condition: str, text: str) -> Step:
 def _matching(matches: Callable[[Any], bool]) -> Step:
     def step(value: Any) -> Iterator[Any]:
         if isinstance(value, list):
-            yield from (item for item in value if matches(item))
+            yield from (item if matches(item) else ABSENT for item in value)
 
     return step
 

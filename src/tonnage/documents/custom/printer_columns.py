@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from tonnage.clock import InvalidTime, parse_rfc3339
-from tonnage.documents.custom.json_path import InvalidJsonPath, JsonPath, parse
+from tonnage.documents.custom.json_path import ABSENT, MAX_FOUND, InvalidJsonPath, JsonPath, parse
 from tonnage.documents.go_text import plain
 from tonnage.objects.document import Doc, encode
 
+MAX_COLUMNS = 100
+MAX_CELL_CHARS = 4096
+"""Of one cell: many columns may show the same megabyte."""
+_LOOKS_A_CELL = 20
 _AGE: Doc = {
     "name": "Age",
     "type": "date",
@@ -46,18 +51,35 @@ class PrinterColumn:
             "priority": self.priority,
         }
 
-    def cell(self, doc: Doc, age: Callable[[str], str]) -> Any:
+    def cell(self, doc: Doc, age: Callable[[str], str], looks: Looks | None = None) -> Any:
         """What stands in this column for a document: the first value that its path finds."""
-        found = self.path.find(doc)
-        if not found:
+        looks = looks or Looks()
+        value, looked_at = self.path.first(doc, looks.next_cell())
+        looks.left -= looked_at
+        if value is ABSENT:
             return None
-        return _text(found[0]) if self.type == "string" else _value(self.type, found[0], age)
+        return _text(value) if self.type == "string" else _value(self.type, value, age)
+
+
+class Looks:
+    """How many values the paths of one table may still look at: `..` and filters multiply, so do columns and rows."""
+
+    def __init__(self) -> None:
+        self.left = 100_000
+
+    def next_cell(self) -> int:
+        """What one more cell may look at. Ordinary paths need less than each cell brings with it."""
+        self.left += _LOOKS_A_CELL
+        return max(0, min(MAX_FOUND, self.left))
 
 
 def printer_columns(columns: Iterable[Doc]) -> tuple[PrinterColumn, ...]:
-    """The columns of one version, after Name. One with a path that cannot be read ends them, as it does upstream."""
+    """The columns of one version, after Name. One with a path that cannot be read ends them, as it does upstream.
+
+    There are at most `MAX_COLUMNS`: each is work for every object.
+    """
     made: list[PrinterColumn] = []
-    for column in columns or (_AGE,):
+    for column in islice(columns or (_AGE,), MAX_COLUMNS):
         try:
             path = parse(column["jsonPath"])
         except InvalidJsonPath:
@@ -77,8 +99,10 @@ def printer_columns(columns: Iterable[Doc]) -> tuple[PrinterColumn, ...]:
 
 def _text(value: Any) -> str:
     if isinstance(value, (dict, list)):
-        return encode(value).decode()
-    return "<no value>" if value is None else plain(value)
+        text = encode(value)[: 4 * MAX_CELL_CHARS].decode(errors="ignore")
+    else:
+        text = "<no value>" if value is None else plain(value)
+    return text if len(text) <= MAX_CELL_CHARS else f"{text[:MAX_CELL_CHARS]}..."
 
 
 def _value(kind: str, value: Any, age: Callable[[str], str]) -> Any:

@@ -20,14 +20,32 @@ NOWHERE = "<nil>"
 """The field of errors that upstream attaches to none."""
 
 
+MAX_TRIES = 400_000
+"""How much work alternatives and patterns may make of one document: a schema's number of them times values, or text."""
+
+
+class TooManyTries(Exception):
+    """Alternatives times values are more than anybody waits for."""
+
+
 class Outcome:
-    """What is wrong, and how much was looked at and found right: the measure for the best of several alternatives."""
+    """What is wrong, and how much was looked at and found right: the measure for the best of several alternatives.
 
-    __slots__ = ("errors", "matches")
+    `work` is shared by all outcomes of one document: how much may still be tried.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("errors", "matches", "work")
+
+    def __init__(self, work: list[int]) -> None:
         self.errors: Errors = []
         self.matches = 0
+        self.work = work
+
+    def tries(self, much: int = 1) -> None:
+        """Raises TooManyTries."""
+        self.work[0] -= much
+        if self.work[0] < 0:
+            raise TooManyTries
 
     def merge(self, other: Outcome) -> None:
         self.errors += other.errors
@@ -129,17 +147,22 @@ def _wrong_type(path: str, base: str, asked: str, found: str) -> FieldError:
 
 def enum_check(choices: list[Any]) -> Check:
     told = [choice if isinstance(choice, str) else go_value(choice) for choice in choices]
+    known = {_identity(choice) for choice in choices}
 
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
-        if value is None or not any(_equal(value, choice) for choice in choices):
+        if value is None or _identity(value) not in known:
             outcome.errors.append(unsupported(at(base, path), value, told))
 
     return check
 
 
-def _equal(left: Any, right: Any) -> bool:
-    """Equality of JSON: 1 and 1.0 are the same, 1 and true are not."""
-    return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)
+def _identity(value: Any) -> Any:
+    """Equal for values that are equal as JSON: 1 and 1.0 are the same, 1 and true are not, nor is {} and []."""
+    if isinstance(value, dict):
+        return "object", frozenset((name, _identity(item)) for name, item in value.items())
+    if isinstance(value, list):
+        return "array", tuple(map(_identity, value))
+    return (bool, value) if isinstance(value, bool) else value
 
 
 # -- strings and numbers ----------------------------------------------------------------------------------------------
@@ -153,10 +176,15 @@ def string_check(schema: Doc) -> Check:
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
         if longest is not None and len(value) > longest:
             outcome.errors.append(too_long(at(base, path), longest))
-        elif shortest is not None and len(value) < shortest:
+            return
+        if shortest is not None and len(value) < shortest:
             told = f"{path} in body should be at least {shortest} chars long"
             outcome.errors.append(invalid(at(base, path), value, told))
-        elif pattern is not None and not pattern.search(value):
+            return
+        if pattern is None:
+            return
+        outcome.tries(len(value) >> 8)
+        if not pattern.search(value):
             outcome.errors.append(invalid(at(base, path), value, f"{path} in body should match '{text}'"))
 
     return check
@@ -181,6 +209,7 @@ def number_check(schema: Doc, types: tuple[str, ...]) -> Check:
     limit = _RANGES.get(word, 2**63) if kind == "integer" else None
     factor, low, high = (schema.get(each) for each in ("multipleOf", "minimum", "maximum"))
     above, below = bool(schema.get("exclusiveMinimum")), bool(schema.get("exclusiveMaximum"))
+    factor_text, low_text, high_text = ("" if each is None else _number(each) for each in (factor, low, high))
 
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
         if limit is not None and not (-limit <= value < limit and value == int(value)):
@@ -191,14 +220,14 @@ def number_check(schema: Doc, types: tuple[str, ...]) -> Check:
             told = f"Checked value must be of type {kind} with format float in {path}"
             outcome.errors.append(invalid(base or NOWHERE, "", told))
         if factor is not None and not _is_multiple(value, factor):
-            wrong = f"{path} in body should be a multiple of {_number(factor)}"
+            wrong = f"{path} in body should be a multiple of {factor_text}"
             outcome.errors.append(invalid(at(base, path), value, wrong))
         if low is not None and (value <= low if above else value < low):
             words = "greater than" if above else "greater than or equal to"
-            outcome.errors.append(invalid(at(base, path), value, f"{path} in body should be {words} {_number(low)}"))
+            outcome.errors.append(invalid(at(base, path), value, f"{path} in body should be {words} {low_text}"))
         if high is not None and (value >= high if below else value > high):
             words = "less than" if below else "less than or equal to"
-            outcome.errors.append(invalid(at(base, path), value, f"{path} in body should be {words} {_number(high)}"))
+            outcome.errors.append(invalid(at(base, path), value, f"{path} in body should be {words} {high_text}"))
 
     return check
 

@@ -15,9 +15,11 @@ from typing import Any
 from tonnage.documents.custom.formats import format_check
 from tonnage.documents.custom.scalar_rules import (
     ABSENT,
+    MAX_TRIES,
     NOWHERE,
     Check,
     Outcome,
+    TooManyTries,
     at,
     enum_check,
     format_of,
@@ -32,13 +34,39 @@ from tonnage.documents.custom.structural import step
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, FieldError, go_value, invalid, required, too_many
 
+Checks = dict[type, tuple[int, tuple[Check, ...]]]
+"""By the type of a value: what upstream counts as looked at in any case, and what there is to look at."""
+
 
 class Rules:
-    """The compiled rules of one schema."""
+    """The rules of one schema, compiled when a value first meets them: few objects have all that a schema allows."""
 
-    __slots__ = ("_checks",)
+    __slots__ = ("_checks", "_schema")
 
     def __init__(self, schema: Doc) -> None:
+        self._schema = schema
+        self._checks: Checks | None = None
+
+    def errors(self, value: Any, old: Any = ABSENT, base: str = "") -> Errors:
+        """What is wrong with a value, paths told from `base`. With an old value, only where it changed."""
+        outcome = Outcome([MAX_TRIES])
+        try:
+            self.check(value, old, "", base, outcome)
+        except TooManyTries:
+            told = "there are too many alternatives and patterns to try for so many values"
+            return [*outcome.errors, invalid(base or NOWHERE, "", told)]
+        return outcome.errors
+
+    def check(self, value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+        if old is not ABSENT and _same(value, old):
+            return
+        matches, checks = (self._checks or self._compiled())[type(value)]
+        outcome.matches += matches
+        for check in checks:
+            check(value, old, path, base, outcome)
+
+    def _compiled(self) -> Checks:
+        schema = self._schema
         types = types_of(schema)
         word = format_of(schema, types)
         of_all: list[Check] = [type_check(types, word)] if types else []
@@ -52,7 +80,7 @@ class Rules:
             of_text.append(text_format_check(schema["format"], matches_format))
         of_null: list[Check] = [null_check(types, bool(schema.get("nullable")))]
         of_number: list[Check] = [number_check(schema, types)] if _judges_numbers(schema, types) else []
-        self._checks: dict[type, tuple[int, tuple[Check, ...]]] = {
+        self._checks = {
             type(None): (0, (*of_null, *choices)),
             bool: (4, (*of_all, *choices)),
             int: (6, (*of_all, *of_number, *choices)),
@@ -61,21 +89,7 @@ class Rules:
             list: (6, (*of_all, _list_check(schema), *choices)),
             dict: (5, (*of_all, *choices, _object_check(schema))),
         }
-        """By the type of a value: what upstream counts as looked at in any case, and what there is to look at."""
-
-    def errors(self, value: Any, old: Any = ABSENT, base: str = "") -> Errors:
-        """What is wrong with a value, paths told from `base`. With an old value, only where it changed."""
-        outcome = Outcome()
-        self.check(value, old, "", base, outcome)
-        return outcome.errors
-
-    def check(self, value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
-        if old is not ABSENT and _same(value, old):
-            return
-        matches, checks = self._checks[type(value)]
-        outcome.matches += matches
-        for check in checks:
-            check(value, old, path, base, outcome)
+        return self._checks
 
 
 _COMBINING = ("allOf", "anyOf", "oneOf", "not")
@@ -142,7 +156,8 @@ def _key_of(item: Any, keys: tuple[str, ...]) -> str:
 
 def _object_check(schema: Doc) -> Check:
     fewest, most = schema.get("minProperties"), schema.get("maxProperties")
-    properties = {name: Rules(below) for name, below in (schema.get("properties") or {}).items()}
+    properties: Doc = schema.get("properties") or {}
+    met: dict[str, Rules] = {}
     additional = schema.get("additionalProperties")
     others = Rules(additional) if isinstance(additional, dict) else None
     needed: list[str] = schema.get("required") or []
@@ -155,7 +170,9 @@ def _object_check(schema: Doc) -> Check:
         if most is not None and len(value) > most:
             outcome.errors.append(too_many(at(base, path), len(value), most))
         for name, item in value.items():
-            rules = properties.get(name, others)
+            rules = met.get(name, others)
+            if rules is others and name in properties:
+                rules = met[name] = Rules(properties[name])
             if rules is not None:
                 told = step(name)
                 where = f"{path}.{told}" if path or name not in properties else told
@@ -176,7 +193,8 @@ def _combination_check(schema: Doc) -> Check:
 
     def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
         def tried(rules: Rules) -> Outcome:
-            found = Outcome()
+            outcome.tries()
+            found = Outcome(outcome.work)
             rules.check(value, old, path, base, found)
             return found
 

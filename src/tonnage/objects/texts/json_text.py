@@ -23,6 +23,9 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19
 """From so many digits on an integer may need more than 64 bits."""
+_LARGE_EXPONENTS = (b"e000", b"E000", b"e+000", b"E+000", b"e-000", b"E-000")
+_LARGE_EXPONENT_VALUES = 15
+"""A number such as 1e300 takes the decoder as long as so many other values, and it lets nobody in between."""
 _INTEGER = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _MIN_INT64, _MAX_UINT64 = -(2**63), 2**64 - 1
@@ -42,8 +45,11 @@ class NumberOutOfRange(ValueError):
 def read_json(data: bytes, budget: Budget) -> Any:
     """The value in a text. Raises BudgetExceeded, NumberOutOfRange, or msgspec.DecodeError when it is no JSON."""
     measure(data, budget)
-    if _LONG_NUMBER in data.translate(_DIGITS_AS_ZEROS):
+    zeros = data.translate(_DIGITS_AS_ZEROS)
+    if _LONG_NUMBER in zeros:
         _check_integers(data)
+    if sum(map(zeros.count, _LARGE_EXPONENTS)) > 1000:  # where they may all stand in strings
+        budget.charge(_LARGE_EXPONENT_VALUES * sum(map(_without_strings(zeros).count, _LARGE_EXPONENTS)))
     try:
         return _decode(data)
     except UnicodeDecodeError:  # such bytes become U+FFFD, as Go's decoder has it
