@@ -33,11 +33,13 @@ from tonnage.faults import FaultFile
 from tonnage.node.metrics import NodeMetrics
 from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
+from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.testing.eventually import eventually_async
+from tonnage.testing.workload_stage import stage_in, workload
 
 NOW = SystemClock().now()
 SHORT = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1}
@@ -224,6 +226,41 @@ async def test_a_pod_without_room_ends_and_its_namespace_with_it(tmp_path: Path,
         await until_gone(client, Pod, "full/filled")
         await until_gone(client, Pod, "full/many")
         await until_gone(client, Namespace, "full")
+
+
+async def test_pods_of_a_job_without_room_go_uncounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_size, "MAX_OBJECT_BYTES", 24 * 1024)
+    monkeypatch.setattr(object_size, "STATUS_ROOM_BYTES", 256)
+    async with stage_in(tmp_path) as stage:
+        spec = {**SHORT, "restartPolicy": "Never"}
+        await stage.create("batch/v1", "Job", "full", {"parallelism": 9, "completions": 9, "template": {"spec": spec}})
+
+        async def are_running() -> bool:
+            return [pod.status.phase for pod in await stage.pods()] == ["Running"] * 9
+
+        await stage.until(are_running)
+        pods = await stage.pods()
+        await fill(stage.client, Job, "default/full")
+        for pod in pods:
+            await stage.client.delete(Pod, pod.key)
+        for pod in pods:
+            await until_gone(stage.client, Pod, pod.key)
+
+
+async def test_an_orphan_without_room_does_not_hold_up_who_would_adopt_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_size, "MAX_OBJECT_BYTES", 24 * 1024)
+    async with stage_in(tmp_path) as stage:
+        metadata = {"name": "orphan", "namespace": "default", "labels": {"app": "web"}}
+        await stage.client.create_doc({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": SHORT})
+        await fill(stage.client, Pod, "default/orphan")
+        await stage.create("apps/v1", "ReplicaSet", "web", workload(2))
+
+        async def are_there() -> bool:
+            return len(await stage.pods()) == 3
+
+        await stage.until(are_there)
 
 
 @pytest.mark.usefixtures("limit_bytes")

@@ -188,7 +188,13 @@ class JobController(WorkloadController[Job, Pod]):
             said = with_condition(job.status, verdict.type, "True", verdict.reason, verdict.message, now)
             job = msgspec.structs.replace(job, status=said)
         entered = account(job, pods, count, is_ending=is_ending)
-        stored = await self._write(stored, entered.status)
+        try:
+            stored = await self._write(stored, entered.status)
+        except RequestEntityTooLarge:
+            # What is being deleted goes uncounted: a namespace may wait for it, and the Job may never have the room.
+            going = [pod for pod in entered.removable if job.metadata.is_terminating or pod.metadata.is_terminating]
+            await self._take_finalizers(job, going)
+            raise
         removed = await self._take_finalizers(job, entered.removable)
         tracked = {pod.uid for pod in pods if is_tracked(pod)} - removed
         settled = settle(entered.status, tracked, is_indexed=job.spec.is_indexed)
@@ -200,14 +206,7 @@ class JobController(WorkloadController[Job, Pod]):
             self._tell_end(job, settled)
 
     async def _write(self, job: Job, status: JobStatus) -> Job:
-        try:
-            fresh = await write_status(self._client, job, status)
-        except RequestEntityTooLarge as exc:
-            if not job.metadata.is_terminating:
-                raise
-            # Nobody is going to read the count of a Job that goes; its pods wait to be let go.
-            _log.warning("What a Job has come to is not told", job=job.key, error=exc.message)
-            return job
+        fresh = await write_status(self._client, job, status)
         if fresh is None:
             return job
         self._expectations.expect_written(job.key, self._workloads, fresh)
