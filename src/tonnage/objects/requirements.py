@@ -56,9 +56,9 @@ class Requirement(Record, dict=True, gc=True):
         """
         match self.operator:
             case "In" if self.values:
-                return value in self._value_set
+                return value in (self.values if len(self.values) <= _FEW_VALUES else self._many_values)
             case "NotIn" if self.values:
-                return value not in self._value_set
+                return value not in (self.values if len(self.values) <= _FEW_VALUES else self._many_values)
             case "Exists" if not self.values:
                 return value is not None
             case "DoesNotExist" if not self.values:
@@ -68,13 +68,9 @@ class Requirement(Record, dict=True, gc=True):
                 return found is not None and (found > bound if self.operator == "Gt" else found < bound)
         raise self._invalid()
 
-    @property
-    def _value_set(self) -> Collection[str]:
-        """The values; of many as a set, which is made once."""
-        return self.values if len(self.values) <= _FEW_VALUES else self._many_values
-
     @cached_property
     def _many_values(self) -> frozenset[str]:
+        """The values as a set, made once."""
         return frozenset(self.values)
 
     def _invalid(self) -> InvalidSelector:
