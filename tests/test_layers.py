@@ -10,6 +10,7 @@ docs/architecture.md has the same picture in words.
 from __future__ import annotations
 
 import ast
+import re
 from itertools import chain
 from pathlib import Path
 
@@ -170,3 +171,18 @@ MOST_MODULES = 25
 def test_no_folder_has_too_many_modules(folder: Path) -> None:
     modules = sorted(path.name for path in folder.glob("*.py") if path.name != "__init__.py")
     assert len(modules) <= MOST_MODULES, modules
+
+
+FOLDERS_OF_CODE = ("src", "tests", "scripts", "perf", "docs", "examples", "deploy")
+
+
+def test_every_file_that_a_docstring_names_is_there() -> None:
+    root = SOURCE.parent.parent
+    there = {path.name for folder in FOLDERS_OF_CODE for path in (root / folder).rglob("*.py")}
+    gone = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                named = re.findall(r"\w+\.py\b", ast.get_docstring(node) or "")
+                gone += [f"{path.relative_to(root)} names {file}" for file in named if file not in there]
+    assert gone == []

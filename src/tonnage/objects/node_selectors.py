@@ -8,7 +8,7 @@ them (component-helpers, nodeaffinity):
   still may.
 - `match_fields` knows `metadata.name` alone, with In or NotIn and one value.
 
-`required_node_affinity` puts together the two ways in which a pod names its nodes. Everything here judges one node; it
+`RequiredNodeAffinity` puts together the two ways in which a pod names its nodes. Everything here judges one node; it
 is the slow, plain twin of what the scheduler does with columns.
 """
 
@@ -16,13 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tonnage.objects.meta import Record
 from tonnage.objects.requirements import InvalidSelector, Requirement
-
-if TYPE_CHECKING:
-    from tonnage.objects.core_v1 import Pod
 
 NODE_NAME_FIELD = "metadata.name"
 
@@ -88,10 +84,6 @@ class RequiredNodeAffinity:
         if any(labels.get(key) != value for key, value in self.labels.items()):
             return False
         return self.affinity is None or self.affinity.matches(node_name, labels)
-
-
-def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
-    return RequiredNodeAffinity(pod.spec.node_selector, pod.spec.affinity.node_affinity.required)
 
 
 def preference(terms: Iterable[PreferredSchedulingTerm], node_name: str, labels: Mapping[str, str]) -> int:

@@ -3,7 +3,7 @@
 A pod that was turned away waits until something happens that the plugins which refused it care for. `ClusterEvent` is
 the word for "something": which resource, and what was done to it. A plugin registers masks of it, each with an optional
 hint that looks closer (`framework.Plugin.events`); an event that was seen is as specific as can be, and `covers` says
-whether a mask includes it. Who asks the hints is `queue.py`.
+whether a mask includes it. Who asks the hints is `queue/waking.py`.
 
 The second half reads the events off the objects themselves: `changes_of(old, new)` says what an informer's "it was
 this, now it is that" means. It is pure, and it answers nothing when nothing changed that a scheduler could care for, so

@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.objects.core_v1 import Node, Pod, PodAffinityTerm, TopologySpreadConstraint
 from tonnage.objects.meta import ObjectMeta
-from tonnage.objects.node_selectors import required_node_affinity
 from tonnage.objects.selectors import LabelSelector, selects
 from tonnage.objects.taints import find_untolerated
 from tonnage.scheduling.cluster import residents
@@ -115,7 +114,7 @@ class SpreadTwin:
 
     @staticmethod
     def counts_here(constraint: TopologySpreadConstraint, asking: Pod, at: Node) -> bool:
-        asked = required_node_affinity(asking)
+        asked = asking.required_node_affinity()
         if constraint.node_affinity_policy == "Honor" and not asked.matches(at.name, at.metadata.labels):
             return False
         untolerated = find_untolerated(at.spec.taints, asking.spec.tolerations)

@@ -15,7 +15,6 @@ from tonnage.objects.node_selectors import (
     TopologySelectorTerm,
     allows_topology,
     preference,
-    required_node_affinity,
 )
 
 SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
@@ -118,16 +117,16 @@ def test_fields_know_the_name_alone(field: dict[str, Any], matches: bool) -> Non
 
 
 def test_a_pod_that_asks_for_nothing_may_go_anywhere() -> None:
-    assert required_node_affinity(pod()).matches("n1", {})
-    assert required_node_affinity(pod(affinity={"nodeAffinity": {}})).matches("n1", {})
+    assert pod().required_node_affinity().matches("n1", {})
+    assert pod(affinity={"nodeAffinity": {}}).required_node_affinity().matches("n1", {})
 
 
 def test_an_empty_required_affinity_differs_from_an_absent_one() -> None:
-    assert not required_node_affinity(pod(affinity=affinity())).matches("n1", {})
+    assert not pod(affinity=affinity()).required_node_affinity().matches("n1", {})
 
 
 def test_a_pod_demands_its_node_selector_and_its_affinity() -> None:
-    demanded = required_node_affinity(pod(nodeSelector={"zone": "a"}, affinity=affinity(term(SSD))))
+    demanded = pod(nodeSelector={"zone": "a"}, affinity=affinity(term(SSD))).required_node_affinity()
     assert demanded.matches("n1", {"zone": "a", "disk": "ssd"})
     assert not demanded.matches("n1", {"zone": "a"})
     assert not demanded.matches("n1", {"disk": "ssd"})

@@ -11,6 +11,7 @@ from tonnage.objects.core_v1.affinity import Affinity, TopologySpreadConstraint
 from tonnage.objects.core_v1.container import Container, ContainerStatus, ResourceRequirements
 from tonnage.objects.core_v1.volume import Volume
 from tonnage.objects.meta import Condition, Object, ObjectMeta, Record, Time
+from tonnage.objects.node_selectors import RequiredNodeAffinity
 from tonnage.objects.taints import Toleration
 from tonnage.quantity import Quantity
 
@@ -167,6 +168,10 @@ class Pod(Object):
     def is_terminal(self) -> bool:
         """It has ended and uses nothing of its node any more."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    def required_node_affinity(self) -> RequiredNodeAffinity:
+        """What it demands of its node."""
+        return RequiredNodeAffinity(self.spec.node_selector, self.spec.affinity.node_affinity.required)
 
     def condition(self, type: str) -> PodCondition | None:
         """The condition of that type, such as "PodScheduled"; None while nobody has set it."""

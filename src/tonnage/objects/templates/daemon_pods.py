@@ -15,7 +15,7 @@ from tonnage.objects import codec
 from tonnage.objects.apps_v1 import DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.node_selectors import NODE_NAME_FIELD, RequiredNodeAffinity, required_node_affinity
+from tonnage.objects.node_selectors import NODE_NAME_FIELD, RequiredNodeAffinity
 from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE, Toleration, find_untolerated
 from tonnage.objects.templates.pod_templates import REVISION_HASH, pod_from_template
 
@@ -100,7 +100,7 @@ class NodeEligibility:
     def of(cls, owner: DaemonSet) -> NodeEligibility:
         spec = dict(owner.spec.template.get("spec", {}))
         template = codec.convert(Pod, {"metadata": {}, "spec": {**spec, "tolerations": tolerations(spec)}})
-        return cls(template.spec.node_name, required_node_affinity(template), template.spec.tolerations)
+        return cls(template.spec.node_name, template.required_node_affinity(), template.spec.tolerations)
 
     def should_run(self, node: Node) -> bool:
         """A node without a pod of the set gets one."""

@@ -29,8 +29,8 @@ from tonnage.scheduling.cluster.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, P
 from tonnage.scheduling.cluster.changes import Changes
 from tonnage.scheduling.cluster.columns import LARGE, MOST, Ids, Interner, Ints, LabelColumns, Mask, grown
 from tonnage.scheduling.cluster.images import Images
-from tonnage.scheduling.cluster.namespaces import Namespaces
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.pod_matching import Namespaces
 from tonnage.scheduling.cluster.ports import HostPorts
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.cluster.workloads import Workloads

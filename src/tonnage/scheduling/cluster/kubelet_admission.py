@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.node_selectors import required_node_affinity
 from tonnage.objects.taints import NO_EXECUTE, find_untolerated
 from tonnage.scheduling.cluster.amounts import (
     CPU,
@@ -200,7 +199,7 @@ def _os_rejection(pod: Pod) -> PodRejection | None:
 
 
 def _failed_predicates(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator[PodRejection]:
-    if not required_node_affinity(pod).matches(node.name, node.metadata.labels):
+    if not pod.required_node_affinity().matches(node.name, node.metadata.labels):
         yield _predicate(NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector")
     if pod.spec.node_name and pod.spec.node_name != node.name:
         yield _predicate("NodeName", "node(s) didn't match the requested node name")

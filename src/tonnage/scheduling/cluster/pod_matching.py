@@ -9,11 +9,15 @@ label that it insists on, so that a pod only meets those that ask for one of its
     default   app=web        ─► matchers of namespace "default" that require app=web
     default   (no label)     ─► those that insist on no label: Exists, NotIn, an empty selector
     (any)     app=web        ─► those that choose namespaces by their labels
+
+`Namespaces` knows which namespaces a selector of namespaces chooses. It keeps the answers of selectors that were asked
+about; a namespace that comes, goes or changes its labels is judged again for each of them, and no other namespace is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -22,7 +26,7 @@ from tonnage.objects.requirements import FEW, LabelMatcher, Requirement
 from tonnage.objects.selectors import LabelSelector
 
 if TYPE_CHECKING:
-    from tonnage.scheduling.cluster.namespaces import Namespaces
+    pass
 
 T = TypeVar("T")
 Labels = Mapping[str, str]
@@ -145,3 +149,48 @@ class MatcherIndex(Generic[T]):
             yield from by_label.get(_NO_LABEL, ())
             for label in labels.items():
                 yield from by_label.get(label, ())
+
+
+MAX_ANSWERS = 256
+"""Selectors whose answers are kept: those asked about latest."""
+
+
+class Namespaces(MutableMapping[str, Labels]):
+    """Labels by namespace."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, Labels] = {}
+        self._chosen: OrderedDict[Requirements, frozenset[str]] = OrderedDict()
+
+    def __getitem__(self, name: str) -> Labels:
+        return self._labels[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __setitem__(self, name: str, labels: Labels) -> None:
+        self._labels[name] = labels
+        for requirements, chosen in self._chosen.items():
+            if hold(requirements, labels) != (name in chosen):
+                self._chosen[requirements] = chosen ^ {name}
+
+    def __delitem__(self, name: str) -> None:
+        del self._labels[name]
+        for requirements, chosen in self._chosen.items():
+            if name in chosen:
+                self._chosen[requirements] = chosen - {name}
+
+    def chosen_by(self, requirements: Requirements) -> frozenset[str]:
+        """The namespaces whose labels meet all requirements; the same object until that changes."""
+        found = self._chosen.get(requirements)
+        if found is None:
+            found = frozenset(name for name, labels in self._labels.items() if hold(requirements, labels))
+            self._chosen[requirements] = found
+            if len(self._chosen) > MAX_ANSWERS:
+                self._chosen.popitem(last=False)
+        else:
+            self._chosen.move_to_end(requirements)
+        return found

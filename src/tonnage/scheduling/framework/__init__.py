@@ -45,7 +45,6 @@ from tonnage.scheduling.framework.answers import (
     unresolvable,
     unschedulable,
 )
-from tonnage.scheduling.framework.cycle import Cycle, Handle, PluginTimes
 from tonnage.scheduling.framework.extension_points import (
     Api,
     BindPlugin,
@@ -61,7 +60,15 @@ from tonnage.scheduling.framework.extension_points import (
     ReservePlugin,
     ScorePlugin,
 )
-from tonnage.scheduling.framework.plugin import EventToRecord, Plugin, PluginCounter, RowAccount
+from tonnage.scheduling.framework.plugin import (
+    Cycle,
+    EventToRecord,
+    Handle,
+    Plugin,
+    PluginCounter,
+    PluginTimes,
+    RowAccount,
+)
 
 __all__ = [
     "MAX_SCORE",

@@ -21,8 +21,7 @@ from tonnage.scheduling.framework.answers import (
     SumsAsked,
     minds_everybody,
 )
-from tonnage.scheduling.framework.cycle import Cycle
-from tonnage.scheduling.framework.plugin import Plugin
+from tonnage.scheduling.framework.plugin import Cycle, Plugin
 
 if TYPE_CHECKING:
     from tonnage.scheduling.cluster.cluster import Cluster

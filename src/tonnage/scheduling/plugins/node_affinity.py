@@ -13,7 +13,7 @@ import numpy as np
 
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1 import NodeAffinity as Affinity
-from tonnage.objects.node_selectors import NODE_NAME_FIELD, NodeSelectorTerm, required_node_affinity
+from tonnage.objects.node_selectors import NODE_NAME_FIELD, NodeSelectorTerm
 from tonnage.objects.requirements import Requirement
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
@@ -59,7 +59,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
         Upstream does not ask whether the operator's affinity matched before, and lets a pod sleep whose own did.
         """
-        enforced, wanted = self._added.required, required_node_affinity(pod.pod)
+        enforced, wanted = self._added.required, pod.pod.required_node_affinity()
 
         def matches(node: Node | None) -> bool:
             if node is None or (enforced is not None and not enforced.matches(node.name, node.metadata.labels)):
@@ -80,7 +80,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
         node = cluster.nodes[row]
-        return node is None or not required_node_affinity(pod.pod).matches(node.name, node.metadata.labels)
+        return node is None or not pod.pod.required_node_affinity().matches(node.name, node.metadata.labels)
 
     def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
         spec, required = cycle.pod.pod.spec, cycle.pod.required_nodes

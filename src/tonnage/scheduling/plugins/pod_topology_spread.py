@@ -1,7 +1,7 @@
 """PodTopologySpread: pods of a kind lie evenly over hostnames, zones, or whatever the nodes are labelled with.
 
-The nodes that share a value of a constraint's topology key are a domain. `spread_constraints.py` knows what a pod is
-held to, `residents.py` counts the pods to spread among, and `spread_domains.py` makes a table by label value of both,
+The nodes that share a value of a constraint's topology key are a domain. `spread/constraints.py` knows what a pod is
+held to, `residents.py` counts the pods to spread among, and `spread/domains.py` makes a table by label value of both,
 which is looked up here for all nodes at once.
 
 Filter (DoNotSchedule): a node passes if, in its domain, matching pods + 1 if the pod matches itself - the fewest in any
@@ -22,7 +22,6 @@ from typing import Final
 import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.node_selectors import required_node_affinity
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
@@ -210,7 +209,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return QUEUE_SKIP
         if old.spec.taints != new.spec.taints:
             return QUEUE
-        asked = required_node_affinity(waiting.pod)
+        asked = waiting.pod.required_node_affinity()
         was_asked_for, is_asked_for = (asked.matches(each.metadata.name, each.metadata.labels) for each in (old, new))
         moved = was_asked_for != is_asked_for and any(each.honors_affinity for each in hard)
         return QUEUE if moved else QUEUE_SKIP

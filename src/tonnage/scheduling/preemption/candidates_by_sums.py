@@ -8,7 +8,7 @@ On a row that every filter but NodeResourcesFit lets pass, and would let pass wh
     one comes back:                  if room[r] >= its amount for every r, room[r] -= that amount; else it is a victim
 
 One pass over the slots of `ranked_residents.py` does that to all rows, the pods that violate a budget in a pass of
-their own before. The answer is what `preemption_victims.py` finds by trying.
+their own before. The answer is what `victims.py` finds by trying.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Mirrors SelectVictimsOnNode.
 
 The pods are taken out of the cluster itself and put back when all is done, so that every plugin, also somebody else's,
 answers as it always does; PreFilter is run anew for each question, for plugins count pods there. That costs some tens
-of microseconds a question. Where sums decide, `preemption_sums.py` gives the same answer for all rows at once.
+of microseconds a question. Where sums decide, `candidates_by_sums.py` gives the same answer for all rows at once.
 """
 
 from __future__ import annotations

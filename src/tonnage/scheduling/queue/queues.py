@@ -5,7 +5,7 @@ one of them at most. Whoever moves a pod towards being tried asks the PreEnqueue
 holds back goes to the unschedulable pool with that plugin's name on it, and is asked about again only for events that
 this plugin cares for. A pod that backs off has been past the gates, and is not asked again on its way out.
 
-Why a pod moves is `queue.py`'s affair; this file keeps it in one place, and the counts right.
+Why a pod moves is `scheduling_queue.py`'s affair; this file keeps it in one place, and the counts right.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A domain is the nodes that share a value of a constraint's topology key. A hard constraint becomes a table of refusals
 (`refusals`), a soft one a table of costs (`costs`); both are looked up for all nodes at once. Which pods and nodes
-count is said in `spread_constraints.py`; the plugin with the formulas is `plugins/pod_topology_spread.py`.
+count is said in `constraints.py`; the plugin with the formulas is `plugins/pod_topology_spread.py`.
 """
 
 from __future__ import annotations

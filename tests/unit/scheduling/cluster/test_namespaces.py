@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tonnage.objects.requirements import Requirement
 from tonnage.scheduling.cluster import namespaces as module
-from tonnage.scheduling.cluster.namespaces import Namespaces
-from tonnage.scheduling.cluster.pod_matching import PodMatcher, Requirements, hold
+from tonnage.scheduling.cluster.pod_matching import Namespaces, PodMatcher, Requirements, hold
 
 SELECTORS = (
     Requirements((Requirement(key="team", operator="In", values=("a",)),)),

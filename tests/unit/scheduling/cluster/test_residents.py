@@ -14,9 +14,15 @@ from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.scheduling.cluster import residents
 from tonnage.scheduling.cluster.cluster import Cluster, place
-from tonnage.scheduling.cluster.namespaces import Namespaces
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.pod_matching import NOBODY, MatcherIndex, PodMatcher, Requirements, requirements_of
+from tonnage.scheduling.cluster.pod_matching import (
+    NOBODY,
+    MatcherIndex,
+    Namespaces,
+    PodMatcher,
+    Requirements,
+    requirements_of,
+)
 from tonnage.scheduling.cluster.residents import Residents
 from tonnage.scheduling.cluster.row_counts import RowCounts
 from tonnage.scheduling.engine.indexes import add_indexes

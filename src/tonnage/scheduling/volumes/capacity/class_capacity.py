@@ -1,7 +1,7 @@
 """The capacity objects of one class laid out over nodes, and the question they exist for: where does a group fit?
 
-What an object says is judged once for all nodes it reaches (`capacity_reading.py`); the answers are laid out over rows
-by layers, one of which holds for each row the number of an object that reaches it. `capacity_index.py` shows a picture,
+What an object says is judged once for all nodes it reaches (`reading.py`); the answers are laid out over rows
+by layers, one of which holds for each row the number of an object that reaches it. `index.py` shows a picture,
 and tells of objects and nodes that change.
 """
 

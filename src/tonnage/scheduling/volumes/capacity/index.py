@@ -4,7 +4,7 @@ Upstream scans every CSIStorageCapacity for every node and every claim. Here the
 once, against the label columns, when the object comes or its topology changes; a refresh of its figures changes its row
 in a table. A node that comes or changes its labels finds its objects through the labels they insist on.
 
-    class "fast"     objects   0: node-1's    1: node-2's    2: the zone's      (figures: capacity_reading.py)
+    class "fast"     objects   0: node-1's    1: node-2's    2: the zone's      (figures: reading.py)
     rows             node-1  node-2  node-3
     layers[0]        0       1       2          by row, the first object that reaches it, in order of their keys
     layers[1]        2       2       -          and the second: one layer, unless objects overlap
