@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.objects.requirements import Requirement
-from tonnage.scheduling.cluster import namespaces as module
+from tonnage.scheduling.cluster import pod_matching as module
 from tonnage.scheduling.cluster.pod_matching import Namespaces, PodMatcher, Requirements, hold
 
 SELECTORS = (
