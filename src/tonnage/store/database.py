@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from contextlib import closing, suppress
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
@@ -50,28 +50,28 @@ class OpenFiles:
     """
 
     def __init__(self, path: Path) -> None:
-        names = (path.name, f"{path.name}-wal", f"{path.name}-shm")
-        self._files = {path.with_name(name): path.with_name(name).stat() for name in names}
+        self._names = (str(path), f"{path}-wal", f"{path}-shm")
+        self._files = [os.stat(name) for name in self._names]  # noqa: PTH116 - a Path costs as much as the call
 
-    def require(self, *, as_long: bool) -> None:
-        """Raises StoreRemoved when a file was removed or replaced; with `as_long`, when it was cut since `remember`."""
-        for path, before in self._files.items():
-            try:
-                now = path.stat()
-            except (FileNotFoundError, NotADirectoryError):
-                raise StoreRemoved(path, "was removed") from None
-            if (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino):
-                raise StoreRemoved(path, "was replaced")
-            if as_long and now.st_size < before.st_size:
-                raise StoreRemoved(path, f"was cut from {before.st_size} to {now.st_size} bytes")
+    def require(self) -> None:
+        """Raises StoreRemoved when the log or its write-ahead log was removed, replaced, or cut since `confirm`."""
+        for name, before in zip(self._names[:2], self._files, strict=False):
+            now = self._stat(name, before)
+            if now.st_size < before.st_size:
+                raise StoreRemoved(Path(name), f"was cut from {before.st_size} to {now.st_size} bytes")
 
-    def remember(self) -> None:
-        """What SQLite has done since is right: it makes its files longer and shorter."""
-        for path, before in self._files.items():
-            with suppress(OSError):
-                now = path.stat()
-                if (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino):
-                    self._files[path] = now
+    def confirm(self) -> None:
+        """Raises StoreRemoved when a file was removed or replaced. How long they are now is right: SQLite did it."""
+        self._files = [self._stat(name, before) for name, before in zip(self._names, self._files, strict=True)]
+
+    def _stat(self, name: str, before: os.stat_result) -> os.stat_result:
+        try:
+            now = os.stat(name)  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            raise StoreRemoved(Path(name), "was removed") from None
+        if now.st_ino != before.st_ino or now.st_dev != before.st_dev:
+            raise StoreRemoved(Path(name), "was replaced")
+        return now
 
 
 def open_writer(

@@ -281,16 +281,15 @@ class Log:
             finally:
                 self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
 
-    def require_files(self, *, as_long: bool = False) -> None:
-        """Raises StoreRemoved when the names of the files no longer lead to those that are open.
-
-        With `as_long`, also when one is shorter than `remember_files` found it.
-        """
+    def require_files(self) -> None:
+        """Raises StoreRemoved when somebody removed, replaced or cut a file since `confirm_files`."""
         with in_our_words(self.path):
-            self._files.require(as_long=as_long)
+            self._files.require()
 
-    def remember_files(self) -> None:
-        self._files.remember()
+    def confirm_files(self) -> None:
+        """Raises StoreRemoved when the names of the files no longer lead to those that are open."""
+        with in_our_words(self.path):
+            self._files.confirm()
 
     def rescue(self, removed: StoreRemoved) -> StoreRemoved:
         """Save what is still open: in the file, or beside it if that is gone; the same error, with where it is.

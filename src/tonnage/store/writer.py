@@ -62,6 +62,8 @@ _log = logging.getLogger(__name__)
 
 _VERIFY_EVERY_S = 60.0
 """How often a damaged file is gone through again: somebody may have mended it, but it is work."""
+_ROOMY_FOR_S = 0.1
+"""How long nobody asks again for the room on a disk that had plenty."""
 _IN_PLACE = 32
 """Writes of one commit on a full disk."""
 _MAKE_ROOM_EVERY_S = 1.0
@@ -115,7 +117,7 @@ class Writer:
         self._stopped: asyncio.Future[StoreError | None] = self._loop.create_future()
         self._broken: StoreError | None = None
         self._probe_at: float | None = None  # while writing fails: when to try again
-        self._made_room_at = float("-inf")
+        self._made_room_at = self._roomy_until = float("-inf")
         self._in_hand: list[Write] = []
         self._gives_back = False  # after a compaction: while there are pages to give back
         self._removed: StoreRemoved | None = None  # and where what was open has been saved to
@@ -168,7 +170,8 @@ class Writer:
     def _work(self, *, is_full: bool) -> None:
         compactions: deque[Compaction] = deque()
         stopping = False
-        self._log.remember_files()  # as loading left them
+        with suppress(StoreError):
+            self._log.confirm_files()  # as loading left them
         if is_full:
             self._fails()
         while not stopping:
@@ -233,14 +236,13 @@ class Writer:
         if self._broken is not None:
             return [again(self._broken) for _ in writes]
         try:
-            self._log.require_files(as_long=True)
+            self._log.require_files()
             try:
                 self._require_room(writes)
                 outcomes: Outcomes = self._append(writes)
             except StoreFull as full:
                 outcomes = self._append_on_full_disk(writes, full)
-            self._log.require_files()
-            self._log.remember_files()
+            self._log.confirm_files()
             self._on_durable(self._log.revision)
         except Exception as exc:
             failure = self._judged(exc)
@@ -249,12 +251,15 @@ class Writer:
 
     def _require_room(self, writes: Sequence[Write]) -> None:
         """Raise StoreFull before the last room is gone: a commit must never be stuck in the write-ahead log."""
-        size = sum(len(write.record.document) for write in writes)
-        if free_bytes(self._log.path.parent) >= ROOMY_BYTES or self._reserve.has_room_for(
-            size, self._log.unfolded_bytes()
-        ):
+        now = time.monotonic()
+        if now < self._roomy_until:
             return
-        raise StoreFull(self._log.path)
+        if free_bytes(self._log.path.parent) >= ROOMY_BYTES:
+            self._roomy_until = now + _ROOMY_FOR_S
+            return
+        size = sum(len(write.record.document) for write in writes)
+        if not self._reserve.has_room_for(size, self._log.unfolded_bytes()):
+            raise StoreFull(self._log.path)
 
     def _append(self, writes: Sequence[Write]) -> list[StoreError | None]:
         """In order, in one commit but for what discards. Raises StoreError when none of them is kept."""
@@ -355,13 +360,13 @@ class Writer:
         rows: Sequence[Row] = ()
         error: StoreError | None = None
         try:
-            self._log.require_files(as_long=True)
+            self._log.require_files()
             if self._broken is not None:
                 rows = self._log.reopen()
                 if isinstance(self._broken, StoreCorrupt):
                     self._log.verify()  # the next write may not meet the bad page, but it is there
             self._log.probe()
-            self._log.remember_files()
+            self._log.confirm_files()
             self._reserve.take()
             if not self._reserve.has_room_for(0):
                 raise StoreFull(self._log.path)
@@ -383,7 +388,7 @@ class Writer:
         if error is None and self._log.compacted < compaction.target:
             try:
                 self._log.compact(min(compaction.target, self._log.compacted + COMPACTION_STEP))
-                self._log.remember_files()
+                self._log.confirm_files()
             except Exception as exc:
                 error = self._judged(exc)
         self._report(compaction, error)
@@ -397,7 +402,7 @@ class Writer:
             has_more = self._log.give_back()
             if not has_more:
                 self._log.fold()  # the file is as long as it was until then
-            self._log.remember_files()
+            self._log.confirm_files()
             return has_more
         except Exception as exc:
             self._judged(exc)
