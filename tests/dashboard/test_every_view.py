@@ -11,11 +11,14 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from dashboard_window import Window
 from playwright.async_api import Page, expect
-from shown_objects import HOSTILE, hostile_objects, ordinary_objects
+from shown_objects import CREATED, HOSTILE, hostile_objects, ordinary_objects
 
 from tonnage.dashboard.wire.rows import NoticeRow
 from tonnage.faults import Fault, FaultFile
+from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import Event
 from tonnage.testing.builders import node
+from tonnage.testing.storage_builders import pod_with
 
 ABOUT = {"explain": ["shop", "db-0"], "pod": ["shop", "db-0"]}
 """What a view is opened with that shows one thing."""
@@ -76,6 +79,48 @@ async def test_hostile_names_are_text_in_every_view(serve, open_window, shown_cl
                 await settled(page)
                 assert (view, width, await overflow(page)) == (view, width, 0)
     assert await page.evaluate("window.hit === undefined") and not dialogs
+
+
+async def test_hostile_events_labels_and_addresses_are_text_in_every_view(serve, open_window, shown_cluster, embedded):
+    """Beside names: what may be any text on a real server too, and what a link from elsewhere can say."""
+    pairs = {f"example.org/k{number}": text for number, text in enumerate(HOSTILE)}
+    shown_cluster.put(*ordinary_objects())
+    shown_cluster.put(
+        node("node-1", labels=pairs | {"topology.kubernetes.io/zone": HOSTILE[0]}, annotations=pairs),
+        pod_with("db-1", "data-db-1", namespace="shop", metadata=CREATED | {"labels": pairs, "annotations": pairs}),
+    )
+    for number, text in enumerate(HOSTILE):
+        about = {"kind": "Pod", "namespace": "shop", "name": "db-1", "uid": "shop-db-1"}
+        said = {"reason": text, "message": text, "type": text, "action": text, "reportingComponent": text}
+        at = {"eventTime": "2026-11-15T02:00:01.000000Z", "firstTimestamp": "2026-11-15T02:00:01Z"}
+        for reason in (text, "FailedScheduling", "ProvisioningFailed"):
+            meta = {"name": f"e{number}-{reason[:20]}", "namespace": "shop", "uid": f"e{number}{reason}"}
+            doc = {
+                "metadata": meta,
+                "involvedObject": about,
+                **said,
+                **at,
+                "reason": reason,
+                "source": {"component": text},
+            }
+            shown_cluster.model.heard(convert(Event, doc))
+    window = await open_window(await serve(shown_cluster, **embedded))
+    window.expected += ["404", "422"]  # of pods that are not there, and of labels that are none
+    page = window.page
+    dialogs: list[str] = []
+    page.on("dialog", lambda each: dialogs.append(each.message))
+    links = [f"#/{view}" for view in await views_of(page)]
+    links += [f"#/{part}/{text}?q={text}" for part in ("pod/shop", "explain", "map", "pending") for text in HOSTILE[:3]]
+    links += [f"#{text}" for text in HOSTILE[:3]] + ["#/javascript:alert(1)", "#/__proto__/constructor", "#/%", "#/%ff"]
+    for link in (*links, "#/pod/shop/db-1", "#/explain/shop/db-1"):
+        await page.evaluate("link => { location.hash = link }", link)
+        await settled(page)
+        made = await page.evaluate(
+            """() => document.querySelectorAll(
+                "body script, [onerror], [onload], img, iframe, object, embed, [href^='javascript:']").length"""
+        )
+        assert (link, made) == (link, 0)
+    assert await page.evaluate("window.hit === undefined && Object.prototype.hit === undefined") and not dialogs
 
 
 async def test_everybody_can_use_every_view(serve, open_window, shown_cluster, embedded):

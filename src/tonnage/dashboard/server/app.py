@@ -25,6 +25,8 @@ from tonnage.http_connection import connection_of
 
 MAX_LOGIN_BYTES: Final = 4 * 1024
 """What somebody may send who has not shown the token yet."""
+MAX_ERROR_CHARS: Final = 8 * 1024
+"""Of a sentence: it may name what was sent, and that may be megabytes."""
 LOGIN_S: Final = 10.0
 """How long that may take: there is only so much room for those whom nobody knows."""
 
@@ -46,15 +48,15 @@ class App:
         try:
             answer = await self._answer(request)
         except Refused as exc:
-            answer = json_answer({"error": exc.message}, status=exc.code)
+            answer = _told(exc.message, status=exc.code)
             answer.headers.update(exc.headers)
             if exc.retry_after_s:
                 answer.headers["Retry-After"] = str(int(exc.retry_after_s))
         except TooManyAsk as exc:
-            answer = json_answer({"error": exc.message, "hint": exc.hint or ""}, status=503)
+            answer = _told(exc.message, exc.hint or "", status=503)
             answer.headers["Retry-After"] = "5"
         except TonnageError as exc:
-            answer = json_answer({"error": exc.message, "hint": exc.hint or ""}, status=422)
+            answer = _told(exc.message, exc.hint or "", status=422)
         except Exception:
             _log.exception("A request failed", method=request.method, path=request.path)
             answer = json_answer({"error": "the dashboard failed; its log says why"}, status=500)
@@ -98,3 +100,8 @@ class App:
         answer = json_answer({"ok": True})
         self._access.forget(asked.request, answer)
         return answer
+
+
+def _told(*sentences: str, status: int) -> web.Response:
+    cut = (each if len(each) <= MAX_ERROR_CHARS else f"{each[:MAX_ERROR_CHARS]}..." for each in sentences)
+    return json_answer(dict(zip(("error", "hint"), cut, strict=False)), status=status)
