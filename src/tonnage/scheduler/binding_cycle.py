@@ -92,7 +92,7 @@ async def _pre_bind(context: SchedulerContext, placement: Placement, due: Sequen
         if not status.is_success:
             if status is OVER:
                 return OVER
-            note_failure(plugin, "PreBind", placement)
+            note_failure(plugin, "PreBind")
             return plugin_status("PreBind", plugin.name, status)
     return Status()
 

@@ -96,7 +96,7 @@ def decided(seed: int, *, by_sums: bool) -> list[Any]:
     asking = [pod(rng, f"new-{number}") for number in range(3)]
     with pytest.MonkeyPatch.context() as patch:
         if not by_sums:
-            patch.setattr(scheduling_cycle, "judge_by_sums", lambda filters, cycle, diagnosis, held: held)
+            patch.setattr(scheduling_cycle, "judge_by_sums", lambda filters, fit, cycle, diagnosis, held: held)
         return [told(decider.decide(cluster, each, nominated, diagnose=True)) for each in asking]
 
 
@@ -110,9 +110,9 @@ def test_most_rows_are_decided_by_sums() -> None:
     """Else the property above would say nothing."""
     held_rows = left_rows = 0
 
-    def counting(filters: Any, cycle: Any, diagnosis: Any, held: Any) -> Any:
+    def counting(filters: Any, fit: Any, cycle: Any, diagnosis: Any, held: Any) -> Any:
         nonlocal held_rows, left_rows
-        left = judge_by_sums(filters, cycle, diagnosis, held)
+        left = judge_by_sums(filters, fit, cycle, diagnosis, held)
         held_rows, left_rows = held_rows + len(held), left_rows + len(left)
         return left
 

@@ -24,7 +24,6 @@ from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.framework import PostFilterResult
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.preemption import Preemption
 from tonnage.scheduling.queue.nominator import Nominator
@@ -38,17 +37,13 @@ ONE_POD = frozenset(("c4", "c5"))
 KEYS = ("zone", "kubernetes.io/hostname")
 
 
-class TriedFit(NodeResourcesFit):
-    """The same, but sums do not speak for a class they do not know: every row is tried."""
-
-
 def preemptions() -> tuple[Decider, Preemption, Preemption]:
     """The default profile's decider, its preemption, and one that tries every row."""
     pipeline = assemble(default_configuration().profiles[0], random.Random(1)).pipeline
-    tried = tuple(TriedFit() if isinstance(each, NodeResourcesFit) else each for each in pipeline.filter)
+    assert pipeline.sums is not None
     deciders = [
-        Decider(Pipeline(pre_filter=pipeline.pre_filter, filter=filters), random.Random(1))
-        for filters in (pipeline.filter, tried)
+        Decider(Pipeline(pre_filter=pipeline.pre_filter, filter=pipeline.filter, sums=sums), random.Random(1))
+        for sums in (pipeline.sums, None)
     ]
     args = DefaultPreemptionArgs()
     quick, slow = (Preemption(each, args, random.Random(1)) for each in deciders)

@@ -139,8 +139,6 @@ class Quiet(
 
     def post_bind(self, cycle: Cycle, node_name: str) -> None: ...
 
-    def failed(self, point: str) -> None: ...
-
     def counters(self) -> Any:
         return ()
 
@@ -230,8 +228,6 @@ CASES: Mapping[str, str] = {
     "pre_bind": "",
     "bind": "",
     "post_bind": "",
-    "failed": "reserve",
-    "failed after pre_bind": "pre_bind",
     "counters": "",
     "events": "filter",
     "events_to_record": "filter",

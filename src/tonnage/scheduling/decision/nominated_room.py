@@ -1,9 +1,9 @@
 """Pods that are nominated to nodes, counted in on all of their nodes at once.
 
 A row is judged as if the pods that are nominated to it were there. Putting them there and asking every filter anew
-costs a tenth of a millisecond a row, and after a burst of preemptions there are thousands. But most filters do not mind
-most pods (`FilterPlugin.minds`): one without a host port is nothing to NodePorts. Where nobody minds the pods of a row
-but the one filter that sums decide, the row is a matter of arithmetic:
+costs a tenth of a millisecond a row, and after a burst of preemptions there are thousands. But most pods change nothing
+for most others except for the resources that they take (`takes_only_resources`). Where that is so for all pods of a
+row, it is a matter of arithmetic, which NodeResourcesFit does (`SumsFilter`):
 
     left[r] = allocatable[r] - requested[r] - nominated[r]          refused where it is less than the pod asks for
 
@@ -12,40 +12,62 @@ The others are judged one by one (`Decider._judge_with_nominated`), with the sam
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import LARGE, Ints
+from tonnage.scheduling.cluster.columns import LARGE, Ints, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
-from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement, Minds, minds_everybody
+from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement
 
 _NATIVE = ((CPU, 0), (MEMORY, 1))
 """Resources that every node has from its first day, with their places in `Cluster.allocatable`."""
 
 
+class SumsAsked(NamedTuple):
+    """Amounts by resource, and the reason that is told when there is too little of each; the last stands for more."""
+
+    amounts: Sequence[tuple[str, int]]
+    reasons: tuple[str, ...]
+
+
+class SumsFilter(FilterPlugin):
+    """NodeResourcesFit: a row passes just when it has as much left of each resource as the pod asks for.
+
+    A profile has one only if all its other filters are Tonnage's own, for which `takes_only_resources` is true.
+    """
+
+    @abstractmethod
+    def sums(self, pod: PodInfo) -> SumsAsked:
+        """What the pod asks for."""
+
+    @abstractmethod
+    def filter_beside(self, cycle: Cycle, rows: Rows, taken: Mapping[str, Ints]) -> Judgement | None:
+        """Judge rows of which so much more is taken, by resource."""
+
+
 def judge_by_sums(
-    filters: Sequence[FilterPlugin], cycle: Cycle, diagnosis: Diagnosis, held: Mapping[int, Sequence[PodInfo]]
+    filters: Sequence[FilterPlugin],
+    fit: SumsFilter | None,
+    cycle: Cycle,
+    diagnosis: Diagnosis,
+    held: Mapping[int, Sequence[PodInfo]],
 ) -> Mapping[int, Sequence[PodInfo]]:
     """Hold against rows what the pods nominated to them leave too little of; the rows that sums do not decide.
 
     What others hold against a row stands: they would say the same with those pods there.
     """
     cluster = cycle.cluster
-    summing = [(position, each) for position, each in enumerate(filters) if each.sums(cycle.pod) is not None]
-    if not held or len(summing) != 1 or cluster.counts_large:
+    if not held or fit is None or cluster.counts_large or looks_across_rows(filters, cycle):
         return held
-    ((position, fit),) = summing
+    position = filters.index(fit)
     sums = fit.sums(cycle.pod)
-    if sums is None or fit.name in cycle.skip_filter:
-        return held
-    minding = minders(filters, cycle, fit)
-    if minds_everybody in minding:
-        return held
     node_of, allocatable = cluster.node_of, cluster.allocatable
     added = [(row, pod) for row, pods in held.items() for pod in pods if node_of(pod.uid) is None]
     rows = np.array([row for row, _ in added], dtype=np.intp)
@@ -57,7 +79,7 @@ def judge_by_sums(
     for name, number in _NATIVE:
         may_come &= amounts[name] <= allocatable[number, rows]
     coming = [each for each, comes in zip(added, may_come.tolist(), strict=True) if comes]
-    left = {row for row, pod in coming if any(minds(pod) for minds in minding)} if minding else set()
+    left = {row for row, pod in coming if not takes_only_resources(cycle.pod, pod)}
     if left:
         may_come &= ~np.isin(rows, list(left))
     distinct, place = np.unique(rows[may_come], return_inverse=True)
@@ -95,22 +117,20 @@ def _hold_against(
     diagnosis.add(position, told, rows[refused])
 
 
-def minders(filters: Iterable[FilterPlugin], cycle: Cycle, but_for: FilterPlugin) -> list[Minds]:
-    """Who of the filters minds which pods on a row, but for one of them."""
-    found = [_minds(plugin, cycle) for plugin in filters if plugin is not but_for]
-    return [each for each in found if each is not None]
+def looks_across_rows(filters: Iterable[FilterPlugin], cycle: Cycle) -> bool:
+    """Whether a filter takes part that looks at other rows: whoever comes to a row may change its answer."""
+    return any(not plugin.row_local and plugin.name not in cycle.skip_filter for plugin in filters)
 
 
-def _minds(plugin: FilterPlugin, cycle: Cycle) -> Minds | None:
-    """What a plugin says; a class that judges in its own way and does not say whom it minds is not taken at the word of
-    the class it is made from.
+def takes_only_resources(pod: PodInfo, other: PodInfo) -> bool:
+    """Whether `other`, if it comes to a row, changes nothing for `pod` there except for the resources that it takes.
+
+    Of Tonnage's own filters that look at a row, NodePorts minds host ports, those of volumes mind whoever brings some,
+    and InterPodAffinity minds whoever keeps others away, even if it has nothing to say before that pod is there.
     """
-    for kind in type(plugin).__mro__:
-        if "minds" in vars(kind):
-            break
-        if not plugin.node_only and ("filter" in vars(kind) or "pre_filter" in vars(kind)):
-            return minds_everybody
-    return plugin.minds(cycle)
+    if other.pod.spec.affinity.pod_anti_affinity.required or (pod.host_ports and other.host_ports):
+        return False
+    return not ((pod.has_claims or pod.has_disks) and (other.has_claims or other.has_disks))
 
 
 def not_yet_counted(cluster: Cluster, row: int, expected: Iterable[PodInfo]) -> list[PodInfo]:

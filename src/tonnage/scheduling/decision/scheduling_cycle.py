@@ -27,7 +27,7 @@ from tonnage.scheduling.decision.answer_cache import UNFIT, Answer, AnswerCache
 from tonnage.scheduling.decision.best_rows import Preference, Prefers
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
-from tonnage.scheduling.decision.nominated_room import judge_by_sums, not_yet_counted
+from tonnage.scheduling.decision.nominated_room import SumsFilter, judge_by_sums, not_yet_counted
 from tonnage.scheduling.framework import (
     SKIP,
     Code,
@@ -56,6 +56,8 @@ class Pipeline:
     score: tuple[tuple[ScorePlugin, int], ...] = ()
     preferring: tuple[Preference, ...] = ()
     """Those with a word beside scores, in order."""
+    sums: SumsFilter | None = None
+    """The one of the filters that sums decide, if what the others say is known not to depend on sums."""
 
 
 @dataclass(slots=True)
@@ -230,7 +232,8 @@ class Decider:
                 diagnosis.add(position, judgement, cluster.all_rows)
         if narrowed:
             diagnosis.narrow(narrowed)
-        for row, pods in judge_by_sums(self._pipeline.filter, cycle, diagnosis, held).items():
+        pipeline = self._pipeline
+        for row, pods in judge_by_sums(pipeline.filter, pipeline.sums, cycle, diagnosis, held).items():
             self._judge_with_nominated(cycle, diagnosis, row, pods)
         return diagnosis
 
@@ -417,7 +420,6 @@ def _left_out(passing: Mask, last: Iterable[int], found: int) -> tuple[int, ...]
 
 
 def _failure(point: str, plugin: Plugin, status: Status) -> Status:
-    plugin.failed(point)
     return Status(Code.ERROR, (f'running {point} plugin "{plugin.name}": {status.message}',), plugin.name)
 
 

@@ -34,6 +34,7 @@ from tonnage.scheduling.framework import (
     ReservePlugin,
     ScorePlugin,
 )
+from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.plugins.out_of_scope import OutOfScope
 from tonnage.scheduling.plugins.priority_sort import PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
@@ -97,12 +98,15 @@ def assemble(profile: ResolvedProfile, rng: random.Random, foreign: ForeignPlugi
     def plain(point: str, kind: Any) -> Any:
         return tuple(plugin for plugin, _ in at(point, kind))
 
+    filters: tuple[FilterPlugin, ...] = plain("filter", FilterPlugin)
+    are_ours = all(each.node_only or each.name in FACTORIES for each in filters)
     pipeline = Pipeline(
         pre_filter=(OutOfScope(), *plain("preFilter", PreFilterPlugin)),
-        filter=plain("filter", FilterPlugin),
+        filter=filters,
         pre_score=plain("preScore", PreScorePlugin),
         score=at("score", ScorePlugin),
         preferring=tuple(plugin for plugin in plain("score", ScorePlugin) if isinstance(plugin, VolumeBinding)),
+        sums=next((each for each in filters if are_ours and isinstance(each, NodeResourcesFit)), None),
     )
     sorts = plain("queueSort", QueueSortPlugin)
     sorts_by_priority = not sorts or type(sorts[0]) is PrioritySort

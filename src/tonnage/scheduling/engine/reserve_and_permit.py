@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tonnage.scheduling.engine.attempt import Attempt, Placement, broken
 from tonnage.scheduling.framework import SUCCESS, Code, Plugin, Status
+from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 
 
 def reserve(attempt: Attempt, placement: Placement) -> Status:
@@ -24,7 +25,7 @@ def reserve(attempt: Attempt, placement: Placement) -> Status:
             attempt.exception, status = exc, broken(plugin.name, placement.pod)
         if not status.is_success:
             unreserve(placement)
-            note_failure(plugin, "Reserve", placement)
+            note_failure(plugin, "Reserve")
             return status
     return SUCCESS
 
@@ -54,12 +55,10 @@ def permit(attempt: Attempt, placement: Placement) -> tuple[Status, dict[str, fl
     return SUCCESS, waits
 
 
-def note_failure(plugin: Plugin, point: str, placement: Placement) -> None:
-    """Tell a plugin that an attempt ended because it failed; plugins count this. Does not raise."""
-    try:
+def note_failure(plugin: Plugin, point: str) -> None:
+    """An attempt ended because a plugin failed at Reserve or PreBind: VolumeBinding's failures are counted."""
+    if isinstance(plugin, VolumeBinding):
         plugin.failed(point)
-    except Exception:
-        broken(plugin.name, placement.pod)
 
 
 def plugin_status(point: str, plugin: str, status: Status) -> Status:

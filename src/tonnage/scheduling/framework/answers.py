@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,6 @@ Bits = npt.NDArray[np.int64]
 
 EventHint = tuple[ClusterEvent, HintFn | None]
 """A mask of events and a closer look at those it covers; without one, each of them is worth a try."""
-
-
-Minds = Callable[["PodInfo"], bool]
-"""Whether a plugin's answer about a row may change when this pod comes to it."""
 
 
 Ration = Callable[["PodInfo"], float | None]
@@ -104,17 +100,6 @@ class Narrowing:
     """A PreFilter plugin may leave only some nodes in the race; the others are refused in its name."""
 
     rows: frozenset[int]
-
-
-def minds_everybody(pod: PodInfo) -> bool:
-    return True
-
-
-class SumsAsked(NamedTuple):
-    """Amounts by resource, and the reason that is told when there is too little of each; the last stands for more."""
-
-    amounts: Sequence[tuple[str, int]]
-    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

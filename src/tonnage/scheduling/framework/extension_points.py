@@ -14,12 +14,9 @@ from tonnage.scheduling.cluster.columns import Ints, Rows
 from tonnage.scheduling.framework.answers import (
     SUCCESS,
     Judgement,
-    Minds,
     Narrowing,
     PostFilterResult,
     Status,
-    SumsAsked,
-    minds_everybody,
 )
 from tonnage.scheduling.framework.plugin import Cycle, Plugin
 
@@ -75,26 +72,6 @@ class FilterPlugin(Plugin):
         Preemption need not ask such a plugin again for every pod that it thinks away.
         """
         return self.node_only
-
-    def minds(self, cycle: Cycle) -> Minds | None:
-        """After PreFilter: tells of a pod that comes to a row whether this plugin's answer about the row may change.
-
-        None when none would change it. Pods that are nominated to a node count as if they were there: who does not mind
-        them is not asked again.
-        """
-        return None if self.node_only else minds_everybody
-
-    def sums(self, pod: PodInfo) -> SumsAsked | None:
-        """What the pod asks for, if a row passes just when it has so much left of each; None if more decides.
-
-        Preemption then adds up what pods would give back for all rows at once, instead of trying them one by one; and
-        so are pods added up that are nominated to rows (`filter_beside`).
-        """
-        return None
-
-    def filter_beside(self, cycle: Cycle, rows: Rows, taken: Mapping[str, Ints]) -> Judgement | None:
-        """Judge rows of which so much more is taken, by resource. Asked of a plugin that has `sums`."""
-        raise NotImplementedError(f"{self.name} has sums, and cannot judge by them")
 
 
 class PostFilterPlugin(Plugin):

@@ -171,9 +171,6 @@ class Plugin(ABC):
         """What it has counted so far; the counters of all profiles are added up."""
         return ()
 
-    def failed(self, point: str) -> None:  # noqa: B027  # most plugins keep no count of it
-        """An attempt ended because this plugin failed at an extension point, such as "Reserve"."""
-
     def events_to_record(self, cycle: Cycle) -> Iterable[EventToRecord]:
         """After an attempt that found no node: what people are to be told about other objects than the pod.
 

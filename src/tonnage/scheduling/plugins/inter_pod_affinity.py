@@ -44,12 +44,10 @@ from tonnage.scheduling.framework import (
     EventHint,
     FilterPlugin,
     Judgement,
-    Minds,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
     Status,
-    minds_everybody,
     unresolvable,
 )
 from tonnage.scheduling.spread.affinity_terms import (
@@ -169,13 +167,6 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """Pods that repel are missed by nobody; those this one wants to be near may not go."""
         rules: _Rules = cycle.state[self.name]
         return not rules.near
-
-    def minds(self, cycle: Cycle) -> Minds | None:
-        """Pods that keep others away; everybody, if this pod asks for company or for none."""
-        terms: Terms | None = cycle.state.get(_TERMS)
-        if terms is None or terms.near or terms.apart:
-            return minds_everybody
-        return lambda other: bool(other.pod.spec.affinity.pod_anti_affinity.required)
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ from tonnage.scheduling.framework import (
     EventHint,
     FilterPlugin,
     Judgement,
-    Minds,
     PreFilterPlugin,
     Status,
     refuse,
@@ -58,9 +57,6 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
-
-    def minds(self, cycle: Cycle) -> Minds | None:
-        return (lambda other: bool(other.host_ports)) if cycle.pod.host_ports else None
 
 
 def _port_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:

@@ -25,16 +25,15 @@ from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, few_rows, only_
 from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.shapes import Shape, along
+from tonnage.scheduling.decision.nominated_room import SumsAsked, SumsFilter
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
     Cycle,
     EventHint,
-    FilterPlugin,
     Judgement,
     Ration,
     ScorePlugin,
-    SumsAsked,
 )
 from tonnage.scheduling.plugins.resource_scores import FEW_ROWS, UseAt, Uses, percent, uses, uses_at
 from tonnage.scheduling.reason_bits import MAX_REASONS, OTHER_REASONS
@@ -42,7 +41,7 @@ from tonnage.scheduling.reason_bits import MAX_REASONS, OTHER_REASONS
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
 
 
-class NodeResourcesFit(FilterPlugin, ScorePlugin):
+class NodeResourcesFit(SumsFilter, ScorePlugin):
     """`ignored` and `ignored_groups` name extended resources that somebody else accounts for."""
 
     name = "NodeResourcesFit"
@@ -184,9 +183,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
 
-    def sums(self, pod: PodInfo) -> SumsAsked | None:
-        if type(self) is not NodeResourcesFit:
-            return None  # a class made from this one may judge otherwise
+    def sums(self, pod: PodInfo) -> SumsAsked:
         asked = self.asked(pod)
         return SumsAsked(asked, reasons_for(asked))
 

@@ -36,7 +36,6 @@ from tonnage.scheduling.framework import (
     EventHint,
     FilterPlugin,
     Judgement,
-    Minds,
     PreFilterPlugin,
     Ration,
     RowAccount,
@@ -225,10 +224,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         brought: _Brought | str = cycle.state[self.name]
         return not isinstance(brought, str) and not brought.mounted
 
-    def minds(self, cycle: Cycle) -> Minds | None:
-        """Volumes that come with another pod; nobody, where PreFilter found nothing that is limited."""
-        return None if self.name in cycle.skip_filter else _brings_volumes
-
     def _needed(self, volumes: _Volumes, storage: Storage) -> tuple[tuple[str, bool], ...]:
         """The drivers that must be on a node; one whose volumes all are in-tree disks, only where those are counted."""
         found: dict[str, bool] = {}
@@ -353,10 +348,6 @@ def _volumes_of_new(claims: Sequence[PersistentVolumeClaim], storage: Storage) -
 
 def _may_count(volume: Volume) -> bool:
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None or taken_over_by(volume) != ""
-
-
-def _brings_volumes(pod: PodInfo) -> bool:
-    return any(map(_may_count, pod.pod.spec.volumes))
 
 
 def _volumes_freed(pod: PodInfo, event: ClusterEvent, old: Pod, new: None) -> Hint:

@@ -39,12 +39,10 @@ from tonnage.scheduling.framework import (
     EventHint,
     FilterPlugin,
     Judgement,
-    Minds,
     PreFilterPlugin,
     PreScorePlugin,
     ScorePlugin,
     Status,
-    minds_everybody,
     unresolvable,
 )
 from tonnage.scheduling.spread.affinity_terms import MAX_TERMS
@@ -93,10 +91,6 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             for each, topology in zip(constraints.hard, topologies, strict=True)
         ]
         return None
-
-    def minds(self, cycle: Cycle) -> Minds | None:
-        """Nobody, for a pod that has to be spread by nothing: PreFilter said so."""
-        return None if self.name in cycle.skip_filter else minds_everybody
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         bits: Ints | None = None

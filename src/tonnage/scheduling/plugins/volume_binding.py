@@ -45,7 +45,6 @@ from tonnage.scheduling.framework import (
     EventToRecord,
     FilterPlugin,
     Judgement,
-    Minds,
     PluginCounter,
     PreBindPlugin,
     PreFilterPlugin,
@@ -168,7 +167,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             yield PluginCounter("scheduler_volume_scheduling_stage_error", told, times, {"operation": operation})
 
     def failed(self, point: str) -> None:
-        self._failures[_OPERATIONS.get(point, "predicate")] += 1
+        """An attempt ended because this plugin failed at Reserve or PreBind. Its Filter does not fail."""
+        self._failures[_OPERATIONS[point]] += 1
 
     def events(self) -> Iterable[EventHint]:
         return volume_binding_events(self._gates, reserves=self.reservation is not Reservation.NONE)
@@ -270,10 +270,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """
         notes: Notes | None = cycle.state.get(self.name)
         return notes is None or all(len(rows) == 1 for _, rows in notes.demand.sharers)
-
-    def minds(self, cycle: Cycle) -> Minds | None:
-        """Whoever brings claims takes room for volumes too, or shares one of this pod's."""
-        return (lambda other: other.has_claims) if cycle.pod.has_claims else None
 
     def account(self, cycle: Cycle) -> Mapping[int, RowAccount] | None:
         notes: Notes | None = cycle.state.get(self.name)

@@ -26,7 +26,6 @@ from tonnage.scheduling.framework import (
     EventHint,
     FilterPlugin,
     Judgement,
-    Minds,
     PreFilterPlugin,
     RowAccount,
     Status,
@@ -97,12 +96,6 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
-
-    def minds(self, cycle: Cycle) -> Minds | None:
-        pod = cycle.pod
-        if not pod.named_claims and not disks_of(pod.pod):
-            return None
-        return lambda other: _do_share(pod, other)
 
     def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
         """Who has the disk on the row, or the claim wherever that is."""

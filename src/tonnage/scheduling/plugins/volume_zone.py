@@ -32,7 +32,6 @@ from tonnage.scheduling.framework import (
     EventHint,
     FilterPlugin,
     Judgement,
-    Minds,
     PreFilterPlugin,
     RowAccount,
     Status,
@@ -98,9 +97,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
         return True
-
-    def minds(self, cycle: Cycle) -> Minds | None:
-        return None
 
     def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Miss | None:
         """Which volumes are in another zone or region than the row, and where each of the two is."""

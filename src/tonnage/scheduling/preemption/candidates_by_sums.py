@@ -23,7 +23,7 @@ from tonnage.scheduling.cluster.amounts import PODS
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.framework import SumsAsked
+from tonnage.scheduling.decision.nominated_room import SumsAsked
 from tonnage.scheduling.preemption.budgets_by_kind import BudgetsByKind
 from tonnage.scheduling.preemption.candidates import PRIORITY_OFFSET, Candidate
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets

@@ -26,9 +26,9 @@ from tonnage.scheduling.cluster.columns import Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import DefaultPreemptionArgs
 from tonnage.scheduling.decision.diagnosis import Diagnosis
-from tonnage.scheduling.decision.nominated_room import minders
+from tonnage.scheduling.decision.nominated_room import SumsFilter, looks_across_rows, takes_only_resources
 from tonnage.scheduling.decision.scheduling_cycle import Decider
-from tonnage.scheduling.framework import SUCCESS, Code, Cycle, FilterPlugin, PostFilterResult, Status
+from tonnage.scheduling.framework import SUCCESS, Code, Cycle, PostFilterResult, Status
 from tonnage.scheduling.preemption.candidates import Candidate
 from tonnage.scheduling.preemption.candidates_by_sums import CandidatesBySums, RowNumbers
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
@@ -106,41 +106,39 @@ class Preemption:
         self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers
     ) -> tuple[CandidatesBySums | None, RowNumbers]:
         """The candidates among the rows that sums decide, and the rows that they do not."""
-        summing = [(place, each) for place, each in enumerate(self._decider.filters) if each.sums(cycle.pod)]
-        if len(summing) != 1 or diagnosis.refusal is not None:
+        fit = self._decider.pipeline.sums
+        if fit is None or diagnosis.refusal is not None:
             return None, rows
-        ((position, fit),) = summing
-        is_summed = self._is_summed(cycle, diagnosis, rows, fit, position)
-        sums = fit.sums(cycle.pod)
-        if sums is None or not is_summed.any():
+        is_summed = self._is_summed(cycle, diagnosis, rows, fit)
+        if not is_summed.any():
             return None, rows
         cycle.cluster.index(RankedResidents).catch_up()
-        found = CandidatesBySums(cycle.cluster, cycle.pod.priority, sums, rows[is_summed], expected_on(cycle))
+        sums, expected = fit.sums(cycle.pod), expected_on(cycle)
+        found = CandidatesBySums(cycle.cluster, cycle.pod.priority, sums, rows[is_summed], expected)
         return found, rows[~is_summed]
 
-    def _is_summed(
-        self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers, fit: FilterPlugin, position: int
-    ) -> Mask:
+    def _is_summed(self, cycle: Cycle, diagnosis: Diagnosis, rows: RowNumbers, fit: SumsFilter) -> Mask:
         """Which rows everybody but the one filter that sums decide lets pass, and would let pass whoever of them goes.
 
         Filters that come before it let them pass, for it was the first to object; those after it are asked.
         """
+        filters = self._decider.filters
+        position = filters.index(fit)
         found: Mask = diagnosis.first[rows] == position
-        taking_part = [each for each in self._decider.filters if each.name not in cycle.skip_filter]
+        taking_part = [each for each in filters if each.name not in cycle.skip_filter]
         if not all(each.passes_with_fewer_pods(cycle) for each in taking_part):
             return np.zeros_like(found)
-        for plugin in self._decider.filters[position + 1 :]:
+        for plugin in filters[position + 1 :]:
             if plugin.name not in cycle.skip_filter and found.any():
                 judgement = plugin.filter(cycle, rows[found])
                 if judgement is not None:
                     found[found] = judgement.bits == 0
         expected = expected_on(cycle)
-        minding, place_of = minders(self._decider.filters, cycle, fit), dict[int, int]()
-        if expected and minding:
-            place_of = {row: place for place, row in enumerate(rows.tolist()) if found[place]}
+        place_of = {row: place for place, row in enumerate(rows.tolist()) if found[place]} if expected else {}
+        is_across = looks_across_rows(filters, cycle)
         for row, pods in expected.items():
             place = place_of.get(row)
-            if place is not None and any(minds(pod) for minds in minding for pod in pods):
+            if place is not None and (is_across or not all(takes_only_resources(cycle.pod, pod) for pod in pods)):
                 found[place] = passes_with_fewer_pods_but_for(self._decider, cycle, row, fit)
         return found
 

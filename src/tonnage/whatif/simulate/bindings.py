@@ -18,7 +18,7 @@ from tonnage.objects import codec
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Placement
-from tonnage.scheduling.engine.reserve_and_permit import plugin_status
+from tonnage.scheduling.engine.reserve_and_permit import note_failure, plugin_status
 from tonnage.scheduling.framework import Api, Code, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 
@@ -127,7 +127,7 @@ async def _bound(placement: Placement, api: Api) -> Status:
     for plugin in due:
         status = await _answer(plugin.pre_bind(cycle, node, api))
         if not status.is_success:
-            plugin.failed("PreBind")
+            note_failure(plugin, "PreBind")
             return plugin_status("PreBind", plugin.name, status)
     for binder in placement.profile.bind:
         status = await _answer(binder.bind(cycle, node, api))

@@ -456,7 +456,9 @@ def test_what_sums_say_is_tried_before_it_is_believed():
         node("a"), pod("a1", cpu="4", on="a", priority=1), node("b"), pod("b1", cpu="4", on="b", priority=2)
     )
     # a is cheaper, and would be lonely.
-    assert names(post_filter_by(Pipeline(filter=(Liar(), NodeResourcesFit())), cluster, asking())) == ("b", ["b1"])
+    fit = NodeResourcesFit()
+    result = post_filter_by(Pipeline(filter=(Liar(), fit), sums=fit), cluster, asking())
+    assert names(result) == ("b", ["b1"])
 
 
 def test_of_rows_that_must_be_tried_enough_are_looked_at_from_a_random_one_on():
