@@ -20,7 +20,7 @@ import yaml
 from hypothesis.internal.conjecture import providers
 
 from examples_tried import tries
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 RANDOM_EXAMPLES = "TONNAGE_RANDOM_EXAMPLES"
 
@@ -55,7 +55,7 @@ CLUSTER_NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     """One server for the tests of a file; each test keeps to a namespace or to names of its own."""
     running = start_cluster(tmp_path_factory.mktemp("cluster"))
     yield running
@@ -63,7 +63,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def namespace(cluster: Cluster) -> str:
+def namespace(cluster: ApiServerProcess) -> str:
     """A fresh namespace."""
     name = f"ns-{next(CLUSTER_NUMBERS)}"
     assert cluster.post("/api/v1/namespaces", {"metadata": {"name": name}}).code == 201
@@ -73,7 +73,7 @@ def namespace(cluster: Cluster) -> str:
 class Kubectl:
     """The real kubectl against one cluster."""
 
-    def __init__(self, cluster: Cluster, home: Path) -> None:
+    def __init__(self, cluster: ApiServerProcess, home: Path) -> None:
         self._base = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "--cache-dir", str(home / "cache")]
         self._home = home
 
@@ -106,7 +106,7 @@ class Kubectl:
 
 
 @pytest.fixture
-def kubectl(cluster: Cluster, tmp_path: Path) -> Kubectl:
+def kubectl(cluster: ApiServerProcess, tmp_path: Path) -> Kubectl:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH")
     return Kubectl(cluster, tmp_path)

@@ -15,11 +15,11 @@ from recorded_pods import recorded_pods
 from tonnage.cli import cli
 from tonnage.clock import VirtualClock
 from tonnage.faults import Fault
-from tonnage.plane.status import ClusterStatus, NodeStatus, PoolStatus, ProgramStatus
+from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity
-from tonnage.whatif.shadow.judging import Verdict
+from tonnage.whatif.shadow.judging import ShadowVerdict
 from tonnage.whatif.shadow.tally import Refusal, Tally
 
 ROOT = Path(__file__).parent.parent
@@ -97,7 +97,7 @@ def test_a_recording_decided_again_is_as_its_schema_says(tmp_path: Path):
 
 def test_what_a_shadow_tells_is_as_its_schema_says():
     tally = Tally(VirtualClock().now())
-    verdict = Verdict("shop/db-0", "node-2", "node-5", agreed=False, refused=True, why="node-2 has no room")
+    verdict = ShadowVerdict("shop/db-0", "node-2", "node-5", agreed=False, refused=True, why="node-2 has no room")
     tally.decided(verdict)
     tally.differences.append(verdict)
     tally.refusals.append(Refusal(verdict, "selected-node was taken back"))
@@ -109,7 +109,7 @@ def test_what_status_tells_is_as_its_schema_says(tmp_path: Path):
         tmp_path,
         41,
         (ProgramStatus("scheduler", 42, "ready", "https://127.0.0.1:21206"), ProgramStatus("node", None, "away", None)),
-        (NodeStatus("node-1", True, False, 3),),
+        (PlaneNodeStatus("node-1", True, False, 3),),
         (PoolStatus("node-1", "pools", "100Gi", ("100Gi",), "kube-system/csisc-1"),),
         (Fault("slots-taken", "node-1", 14), Fault("dead", "node-2")),
     )

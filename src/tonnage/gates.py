@@ -23,7 +23,7 @@ from tonnage.errors import TonnageError
 from tonnage.suggestions import closest
 
 
-class Stage(StrEnum):
+class GateStage(StrEnum):
     """How settled a feature is, in the words of upstream's help texts."""
 
     ALPHA = "ALPHA"
@@ -44,7 +44,7 @@ class GateError(TonnageError):
 class Gate:
     """One entry of the table. A gate with a `successor` is its old name: it sets it, and answers what it answers."""
 
-    stage: Stage
+    stage: GateStage
     kep: int
     meaning: str
     default: bool = True
@@ -80,45 +80,45 @@ _BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) 
 _COMPONENT: Final = "kube:"
 """Upstream's form `kube:A=true`: gates of the component that all of Kubernetes is."""
 # Not gates: each stands for the gates of a stage that are not set by name.
-_WHOLE_STAGES: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+_WHOLE_STAGES: Final = {"AllAlpha": GateStage.ALPHA, "AllBeta": GateStage.BETA}
 
 
 class Gates:
     """Which features are on; `Gates()` is every default."""
 
     CSIStorageCapacityV2 = Gate(
-        Stage.ALPHA, 5925, "several pools per node, joint packing, reservations, rebuilding volumes elsewhere"
+        GateStage.ALPHA, 5925, "several pools per node, joint packing, reservations, rebuilding volumes elsewhere"
     )
     StorageCapacityScoring = Gate(
-        Stage.ALPHA, 4049, "rank nodes by their free storage", releases=(("1.33", "alpha, off"),)
+        GateStage.ALPHA, 4049, "rank nodes by their free storage", releases=(("1.33", "alpha, off"),)
     )
     # Its default follows StorageCapacityScoring's, being only another name for it; upstream no longer knows it.
     VolumeCapacityPriority = Gate(
-        Stage.DEPRECATED, 4049, "old name of StorageCapacityScoring", successor="StorageCapacityScoring"
+        GateStage.DEPRECATED, 4049, "old name of StorageCapacityScoring", successor="StorageCapacityScoring"
     )
     NominatedNodeNameForExpectation = Gate(
-        Stage.BETA,
+        GateStage.BETA,
         5278,
         "show the chosen node in status.nominatedNodeName before binding",
         releases=(("1.34", "alpha, off"), ("1.35", "beta, on")),
     )
     ClearingNominatedNodeNameAfterBinding = Gate(
-        Stage.BETA,
+        GateStage.BETA,
         5278,
         "the API server empties status.nominatedNodeName when a pod is bound",
         releases=(("1.34", "alpha, off"), ("1.35", "beta, on")),
     )
     MutableCSINodeAllocatableCount = Gate(
-        Stage.GA,
+        GateStage.GA,
         4876,
         "attach limits in CSINode may change and follow the driver",
         releases=(("1.33", "alpha, off"), ("1.34", "beta, off"), ("1.35", "beta, on"), ("1.36", "GA, always on")),
     )
     MutablePVNodeAffinity = Gate(
-        Stage.ALPHA, 5381, "a volume's node affinity may change", releases=(("1.35", "alpha, off"),)
+        GateStage.ALPHA, 5381, "a volume's node affinity may change", releases=(("1.35", "alpha, off"),)
     )
     VolumeLimitScaling = Gate(
-        Stage.ALPHA,
+        GateStage.ALPHA,
         5030,
         "a node where the CSI driver is not yet registered takes no pods that need it",
         releases=(("1.35", "alpha, off"),),
@@ -278,7 +278,7 @@ def _warning(gate: Gate, value: bool, by_name: Mapping[str, bool]) -> str:
             f"setting deprecated feature gate {setting}. It will be removed in a future release; "
             f"set {gate.successor}={_spelled(value)} instead."
         )
-    if gate.stage in (Stage.GA, Stage.DEPRECATED):
-        stage = gate.stage if gate.stage is Stage.GA else gate.stage.lower()
+    if gate.stage in (GateStage.GA, GateStage.DEPRECATED):
+        stage = gate.stage if gate.stage is GateStage.GA else gate.stage.lower()
         return f"setting {stage} feature gate {setting}. It will be removed in a future release."
     return ""

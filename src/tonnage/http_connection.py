@@ -54,7 +54,7 @@ _PLAIN: Final = {
 _log = logging.getLogger(__name__)
 
 
-class Connection(web.RequestHandler):
+class HttpConnection(web.RequestHandler):
     """aiohttp's connection, with an eye on the time. `budget` and `sending` belong to the listener."""
 
     __slots__ = (
@@ -74,7 +74,7 @@ class Connection(web.RequestHandler):
         *,
         loop: AbstractEventLoop,
         budget: ConnectionBudget[Any],
-        sending: set[Connection],
+        sending: set[HttpConnection],
     ) -> None:
         super().__init__(
             manager,
@@ -265,10 +265,10 @@ class LargeResponse(web.Response):
             self._hold(-size)
 
 
-def connection_of(request: web.BaseRequest) -> Connection | None:
+def connection_of(request: web.BaseRequest) -> HttpConnection | None:
     """The connection a request came on; None for one of a test, which has none of ours."""
     protocol = request.protocol
-    return protocol if isinstance(protocol, Connection) else None
+    return protocol if isinstance(protocol, HttpConnection) else None
 
 
 def _closing(status: int, message: str) -> web.Response:

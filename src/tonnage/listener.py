@@ -23,7 +23,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from tonnage.connection_budget import ConnectionBudget, ConnectionLimits, address_of, raise_descriptor_limit
-from tonnage.http_connection import CLOSE_S, HEAD_S, Connection, connection_of
+from tonnage.http_connection import CLOSE_S, HEAD_S, HttpConnection, connection_of
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Tls = Callable[[], ssl.SSLContext]
@@ -84,11 +84,11 @@ class _Server(web.Server):
         self.request_factory = lambda message, payload, protocol, writer, task: _Request(
             message, payload, protocol, writer, task, self._loop
         )
-        self.sending: set[Connection] = set()
+        self.sending: set[HttpConnection] = set()
         self.budget: ConnectionBudget[Any]
 
-    def __call__(self) -> Connection:
-        return Connection(self, loop=self._loop, budget=self.budget, sending=self.sending)
+    def __call__(self) -> HttpConnection:
+        return HttpConnection(self, loop=self._loop, budget=self.budget, sending=self.sending)
 
 
 class Listener:
@@ -104,10 +104,10 @@ class Listener:
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._server = _Server(handle)
-        self.budget: ConnectionBudget[Connection] = ConnectionBudget(limits, self._loop.time)
+        self.budget: ConnectionBudget[HttpConnection] = ConnectionBudget(limits, self._loop.time)
         self._server.budget = self.budget
         self._sockets: list[socket.socket] = []
-        self._handshakes: dict[Connection, asyncio.Task[None]] = {}
+        self._handshakes: dict[HttpConnection, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closing_checked_at = 0.0
 
@@ -151,7 +151,7 @@ class Listener:
     def _cut_off(self) -> None:
         """Of those that are left when a listener closes, end those that only wait for their client."""
         for connection in self._server.connections:
-            if isinstance(connection, Connection) and connection.waits_for_peer:
+            if isinstance(connection, HttpConnection) and connection.waits_for_peer:
                 connection.abort()
 
     # -- accepting ----------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Listener:
             self._handshakes[connection] = task
             task.add_done_callback(partial(self._shook_hands, connection, accepted))
 
-    async def _shake_hands(self, connection: Connection, accepted: socket.socket) -> None:
+    async def _shake_hands(self, connection: HttpConnection, accepted: socket.socket) -> None:
         if self._tls is None:
             await self._loop.connect_accepted_socket(lambda: connection, accepted)
         else:
@@ -205,14 +205,14 @@ class Listener:
                 ssl_shutdown_timeout=CLOSE_S,
             )
 
-    def _shook_hands(self, connection: Connection, accepted: socket.socket, done: asyncio.Task[None]) -> None:
+    def _shook_hands(self, connection: HttpConnection, accepted: socket.socket, done: asyncio.Task[None]) -> None:
         """It is in aiohttp's hands, or closed; why a handshake failed is its client's affair."""
         self._handshakes.pop(connection, None)
         if done.cancelled() or done.exception() is not None:
             self.budget.closed(connection)
             accepted.close()
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: HttpConnection) -> None:
         """At once and without a word. It counts as gone from here on, its descriptor goes in the next turn."""
         self.budget.closed(connection)
         handshake = self._handshakes.get(connection)
@@ -246,7 +246,7 @@ class Listener:
     def _end_closing(self, now: float) -> None:
         # TLS says goodbye and waits, and a socket with bytes left to send stays until they are taken.
         for connection in self._server.connections:
-            if not isinstance(connection, Connection) or not connection.is_closing:
+            if not isinstance(connection, HttpConnection) or not connection.is_closing:
                 continue
             if not connection.closing_since:
                 connection.closing_since = now

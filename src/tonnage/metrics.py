@@ -9,7 +9,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Gauge, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from tonnage.gates import Gates, Stage
+from tonnage.gates import Gates, GateStage
 
 REQUEST_BUCKETS_S = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
@@ -36,7 +36,7 @@ def show_gates(registry: CollectorRegistry, gates: Gates) -> None:
         registry=registry,
     )
     for name, gate in Gates.table().items():
-        enabled.labels(name, gate.stage.value if gate.stage is not Stage.GA else "").set(getattr(gates, name))
+        enabled.labels(name, gate.stage.value if gate.stage is not GateStage.GA else "").set(getattr(gates, name))
 
 
 def exposition(registry: CollectorRegistry) -> tuple[bytes, str]:

@@ -16,10 +16,10 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from tonnage.client import Client, Disconnected
-from tonnage.client.config.connection import Cluster, Connection
+from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.transport import answer_reader, wire
-from tonnage.client.transport.answer_reader import Answer, AnswerReader, NotHttp
-from tonnage.client.transport.connection_pool import HungUp, Pool
+from tonnage.client.transport.answer_reader import AnswerReader, HttpAnswer, NotHttp
+from tonnage.client.transport.connection_pool import Connections, HungUp
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node
 
@@ -29,7 +29,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 SECOND = OK + b"Content-Length: 6\r\n\r\nforged"
 
 
-def read(data: bytes, *, to_head: bool = False) -> Answer | None:
+def read(data: bytes, *, to_head: bool = False) -> HttpAnswer | None:
     reader = AnswerReader()
     reader.expect(to_head=to_head)
     return reader.feed(data)
@@ -208,7 +208,7 @@ async def served(serve: Serve):
         task.add_done_callback(lambda _: writer.close())
 
     listening = await asyncio.start_server(accept, "127.0.0.1", 0)
-    pool = Pool("127.0.0.1", listening.sockets[0].getsockname()[1], limit=1)
+    pool = Connections("127.0.0.1", listening.sockets[0].getsockname()[1], limit=1)
     try:
         yield pool
     finally:
@@ -219,7 +219,7 @@ async def served(serve: Serve):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def ask(pool: Pool, request: bytes = REQUEST) -> bytes:
+async def ask(pool: Connections, request: bytes = REQUEST) -> bytes:
     return (await pool.exchange(request, context=None, may_repeat=False)).body
 
 
@@ -332,7 +332,7 @@ async def client_of(answer: bytes):
 
     async with (
         served(serve) as pool,
-        Client.connect(Connection(Cluster(f"http://127.0.0.1:{pool._port}")), timeout_s=5.0) as client,
+        Client.connect(ServerConnection(KubeconfigCluster(f"http://127.0.0.1:{pool._port}")), timeout_s=5.0) as client,
     ):
         yield client
 

@@ -16,7 +16,7 @@ import pytest
 
 from tonnage.documents.object_size import MAX_OBJECT_BYTES
 from tonnage.objects.texts.decode_budget import MAX_REQUEST_VALUES
-from tonnage.testing.api_servers import Api, embedded
+from tonnage.testing.api_servers import ServerApi, embedded
 from tonnage.testing.http import ApiClient, Doc, Reply
 
 MAPS, PODS = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods"
@@ -26,7 +26,7 @@ QUICK_S = 5.0
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerApi]:
     with embedded(tmp_path_factory.mktemp("multiply")) as server:
         yield server
 
@@ -66,7 +66,7 @@ MULTIPLYING_YAML = {
 
 @pytest.mark.parametrize("text", MULTIPLYING_YAML.values(), ids=MULTIPLYING_YAML)
 @pytest.mark.parametrize("verb", ["create", "apply"])
-def test_yaml_that_multiplies_is_refused(api: Api, verb: str, text: str) -> None:
+def test_yaml_that_multiplies_is_refused(api: ServerApi, verb: str, text: str) -> None:
     body = yaml_map("bomb", text)
     if verb == "create":
         reply = quickly(lambda: api.post(MAPS, body, content_type=YAML))
@@ -84,19 +84,19 @@ TAG_ATTACKS = {
 
 
 @pytest.mark.parametrize("text", TAG_ATTACKS.values(), ids=TAG_ATTACKS)
-def test_yaml_tags_that_multiply_are_refused(api: Api, text: str) -> None:
+def test_yaml_tags_that_multiply_are_refused(api: ServerApi, text: str) -> None:
     reply = quickly(lambda: api.post(MAPS, text.encode(), content_type=YAML))
     assert reply.code == 400 and "%TAG" in reply.message
 
 
-def test_a_hundred_kilobytes_do_not_store_a_hundred_megabytes(api: Api) -> None:
+def test_a_hundred_kilobytes_do_not_store_a_hundred_megabytes(api: ServerApi) -> None:
     text = f"data:\n  a: &a {'y' * 10_000}\n" + "".join(f"  k{n}: *a\n" for n in range(10_000))
     body = yaml_map("large", text)
     assert len(body) < 150_000
     assert quickly(lambda: api.post(MAPS, body, content_type=YAML)).code == 413
 
 
-def test_aliases_within_reason_are_read(api: Api) -> None:
+def test_aliases_within_reason_are_read(api: ServerApi) -> None:
     body = yaml_map("aliases", "data:\n  a: &a some text\n  b: *a\n")
     assert api.post(MAPS, body, content_type=YAML)["data"] == {"a": "some text", "b": "some text"}
 
@@ -138,7 +138,7 @@ MULTIPLYING_MESSAGES = {
 
 
 @pytest.mark.parametrize("body", MULTIPLYING_MESSAGES.values(), ids=MULTIPLYING_MESSAGES)
-def test_protobuf_that_multiplies_is_refused(api: Api, body: bytes) -> None:
+def test_protobuf_that_multiplies_is_refused(api: ServerApi, body: bytes) -> None:
     resource = PODS if b"Pod" in body[:40] else MAPS
     reply = quickly(lambda: api.post(resource, body, content_type=PROTOBUF))
     assert (reply.code, reply.reason) == (413, "RequestEntityTooLarge"), reply.body
@@ -146,7 +146,7 @@ def test_protobuf_that_multiplies_is_refused(api: Api, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("count", [20_000, MAX_REQUEST_VALUES - 100])
-def test_what_defaults_multiply_is_refused_by_its_size(api: Api, count: int) -> None:
+def test_what_defaults_multiply_is_refused_by_its_size(api: ServerApi, count: int) -> None:
     # 20,000 empty containers are 60 kB of JSON, and 4 MB with the defaults of each.
     raw = META + field(2, b"\x12\x00" * count)
     started_at = time.monotonic()
@@ -167,7 +167,7 @@ MULTIPLYING_JSON = {
 
 
 @pytest.mark.parametrize("body", MULTIPLYING_JSON.values(), ids=MULTIPLYING_JSON)
-def test_json_of_too_many_values_is_refused(api: Api, body: bytes) -> None:
+def test_json_of_too_many_values_is_refused(api: ServerApi, body: bytes) -> None:
     api.post(MAPS, config_map("a"))
     for send in (
         lambda: api.post(MAPS, body),
@@ -181,7 +181,7 @@ def test_json_of_too_many_values_is_refused(api: Api, body: bytes) -> None:
         assert (reply.code, reply.reason) == (413, "RequestEntityTooLarge"), reply.body
 
 
-def test_commas_and_brackets_of_a_text_are_no_values(api: Api) -> None:
+def test_commas_and_brackets_of_a_text_are_no_values(api: ServerApi) -> None:
     table = "\n".join(["a,b,[c],{d}"] * 40_000)
     reply = quickly(lambda: api.post(MAPS, config_map("csv", table=table)))
     assert reply.code == 201, reply.body
@@ -216,14 +216,14 @@ COPYING_PATCHES = {
 
 
 @pytest.mark.parametrize("operations", COPYING_PATCHES.values(), ids=COPYING_PATCHES)
-def test_json_patches_that_multiply_are_refused(api: Api, operations: list[Any]) -> None:
+def test_json_patches_that_multiply_are_refused(api: ServerApi, operations: list[Any]) -> None:
     api.post(MAPS, config_map("patched", k="v"))
     reply = quickly(lambda: api.patch(f"{MAPS}/patched", operations, "json"))
     assert reply.code in (413, 422), reply.body
     assert api.get(f"{MAPS}/patched")["data"] == {"k": "v"}
 
 
-def test_a_json_patch_has_ten_thousand_operations_at_most(api: Api) -> None:
+def test_a_json_patch_has_ten_thousand_operations_at_most(api: ServerApi) -> None:
     api.post(MAPS, config_map("patched", k="v"))
     operations = [{"op": "test", "path": "/data/k", "value": "v"}] * 10_001
     assert quickly(lambda: api.patch(f"{MAPS}/patched", operations, "json")).code == 413
@@ -232,7 +232,7 @@ def test_a_json_patch_has_ten_thousand_operations_at_most(api: Api) -> None:
 # -- the size of an object --------------------------------------------------------------------------------------------
 
 
-def test_an_object_is_stored_up_to_one_and_a_half_megabytes(api: Api) -> None:
+def test_an_object_is_stored_up_to_one_and_a_half_megabytes(api: ServerApi) -> None:
     text = "x" * 500_000
     revisions = "/apis/apps/v1/namespaces/default/controllerrevisions"
     large: Doc = {"metadata": {"name": "large"}, "revision": 1, "data": {"a": text, "b": text}}
@@ -247,7 +247,7 @@ def test_an_object_is_stored_up_to_one_and_a_half_megabytes(api: Api) -> None:
     assert api.delete(f"{revisions}/large").code == 200
 
 
-def test_what_is_wrong_with_many_items_is_told_in_little(api: Api) -> None:
+def test_what_is_wrong_with_many_items_is_told_in_little(api: ServerApi) -> None:
     ports = [{"containerPort": 0, "name": "UPPER" * 20} for _ in range(5_000)]
     doc = {"metadata": {"name": "wrong"}, "spec": {"containers": [{"name": "c", "image": "i", "ports": ports}]}}
     reply = quickly(lambda: api.post(PODS, doc))
@@ -255,7 +255,7 @@ def test_what_is_wrong_with_many_items_is_told_in_little(api: Api) -> None:
     assert "more errors" in reply.message and len(json.dumps(reply.body)) < 2_000_000
 
 
-def test_readyz_answers_through_all_of_it(api: Api) -> None:
+def test_readyz_answers_through_all_of_it(api: ServerApi) -> None:
     bodies = [(MAPS, yaml_map("bomb", text), YAML) for text in list(MULTIPLYING_YAML.values())[:3]]
     bodies += [(PODS, body, PROTOBUF) for body in list(MULTIPLYING_MESSAGES.values())[:3]]
     bodies += [(MAPS, body, "application/json") for body in list(MULTIPLYING_JSON.values())[:3]]

@@ -25,9 +25,9 @@ import pytest
 from cryptography import x509
 
 from tonnage.apiserver.event_expiry import EventExpiry
-from tonnage.apiserver.server import Server, Settings, serve
+from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.client.config import kubeconfig
-from tonnage.client.config.connection import User
+from tonnage.client.config.connection import KubeconfigUser
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
@@ -110,7 +110,7 @@ class Stage:
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     clock = VirtualClock(datetime.now(UTC).replace(microsecond=0))  # OpenSSL has the machine's own
     async with (
-        serve(Settings(data_dir=tmp_path, port=0), clock=clock) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0), clock=clock) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
         Informers(client) as informers,
         Recorder(client, "tests", "tests") as recorder,
@@ -126,7 +126,7 @@ async def test_tokens_and_certificates_stay_good(stage: Stage, tmp_path: Path, a
     request = {"apiVersion": group, "kind": "TokenRequest", "spec": {"expirationSeconds": LIFETIME_S}}
     path = "/api/v1/namespaces/default/serviceaccounts/app/token"
     token = decode(await stage.client.raw("POST", path, encode(request)))["status"]["token"]
-    connection = replace(kubeconfig.load(stage.server.kubeconfig), user=User(token=token))
+    connection = replace(kubeconfig.load(stage.server.kubeconfig), user=KubeconfigUser(token=token))
     async with Client.connect(connection) as account:
         stage.clock.set_time_of_day(ahead_s)
         review = encode({"apiVersion": group, "kind": "SelfSubjectReview"})

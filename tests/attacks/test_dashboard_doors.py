@@ -17,7 +17,7 @@ from dashboard_door import BEARER, PAGE, TOKEN, Answer, Door, opened
 
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.dashboard.server import peer_owner
-from tonnage.dashboard.server.access import Access, Refused
+from tonnage.dashboard.server.access import Access, RequestRefused
 from tonnage.dashboard.server.attempts import AT_ONCE
 from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
 from tonnage.errors import TonnageError
@@ -227,7 +227,7 @@ def test_the_right_token_is_never_held_off_and_wrong_ones_may_be_tried_again_aft
     for _ in range(AT_ONCE):
         assert not access.is_token("wrong")
     for _ in range(1_000):  # without a pause, for as long as somebody likes
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             access.is_token("wrong")
         assert access.is_token(TOKEN)
     clock.advance(1.0)

@@ -24,7 +24,7 @@ from tonnage.objects.document import encode
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
 from tonnage.store import Store
-from tonnage.testing.api_servers import Api, embedded
+from tonnage.testing.api_servers import ServerApi, embedded
 from tonnage.testing.http import Doc
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -37,7 +37,7 @@ YAML, PROTOBUF = "application/yaml", "application/vnd.kubernetes.protobuf"
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerApi]:
     with embedded(tmp_path_factory.mktemp("deep")) as server:
         yield server
 
@@ -84,7 +84,7 @@ def managed(levels: int) -> Doc:
 # -- depth ------------------------------------------------------------------------------------------------------------
 
 
-def test_at_the_limit_of_depth_every_verb_works(api: Api) -> None:
+def test_at_the_limit_of_depth_every_verb_works(api: ServerApi) -> None:
     path = f"{REVISIONS}/at-limit"
     doc = revision("at-limit", MAX_DEPTH)
     assert api.post(REVISIONS, doc).code == 201
@@ -117,7 +117,7 @@ def _as_yaml(doc: Doc) -> bytes:
     return json.dumps(doc).encode()  # JSON is YAML
 
 
-def test_one_level_more_is_refused_by_every_verb(api: Api) -> None:
+def test_one_level_more_is_refused_by_every_verb(api: ServerApi) -> None:
     path, deep = f"{REVISIONS}/shallow", revision("shallow", MAX_DEPTH + 1)
     api.create(REVISIONS, revision("shallow", 3))
     more = nested(MAX_DEPTH)
@@ -143,7 +143,7 @@ def test_one_level_more_is_refused_by_every_verb(api: Api) -> None:
 
 @pytest.mark.parametrize("levels", [500, 971, 5_000, 500_000])
 @pytest.mark.parametrize("field", ["data", "metadata", "unknown", "spec"])
-def test_any_depth_beyond_is_refused_in_json_and_yaml(api: Api, levels: int, field: str) -> None:
+def test_any_depth_beyond_is_refused_in_json_and_yaml(api: ServerApi, levels: int, field: str) -> None:
     deep = b"[" * levels + b"]" * levels
     body = b'{"apiVersion":"v1","kind":"ConfigMap","%s":%s}' % (field.encode(), deep)
     for content_type in ("application/json", YAML):
@@ -153,13 +153,13 @@ def test_any_depth_beyond_is_refused_in_json_and_yaml(api: Api, levels: int, fie
         assert api.patch(f"{MAPS}/a?fieldManager=m", body, kind).code in (400, 413)
 
 
-def test_brackets_that_are_never_closed_are_a_bad_request(api: Api) -> None:
+def test_brackets_that_are_never_closed_are_a_bad_request(api: ServerApi) -> None:
     for body in (b"[" * 100_000, b'{"a":' * 100_000, b"- " * 100_000, b"{a: " * 100_000):
         for content_type in ("application/json", YAML):
             assert api.post(MAPS, body, content_type=content_type).code == 400
 
 
-def test_raw_json_in_protobuf_counts_its_levels_from_the_outermost(api: Api) -> None:
+def test_raw_json_in_protobuf_counts_its_levels_from_the_outermost(api: ServerApi) -> None:
     def message(levels: int) -> bytes:
         raw = (
             b"\x0a"
@@ -188,7 +188,7 @@ def _sized(value: bytes) -> bytes:
 # -- managedFields ----------------------------------------------------------------------------------------------------
 
 
-def test_managed_fields_are_refused_beyond_the_limit_and_work_at_it(api: Api) -> None:
+def test_managed_fields_are_refused_beyond_the_limit_and_work_at_it(api: ServerApi) -> None:
     refused = api.post(MAPS, managed(500))
     assert (refused.code, "exceeded max depth" in refused.message) == (400, True)
     made = api.post(MAPS, managed(MAX_DEPTH))
@@ -222,7 +222,7 @@ ODD_FIELDS: list[Any] = [
 
 
 @pytest.mark.parametrize("fields", ODD_FIELDS, ids=range(len(ODD_FIELDS)))
-def test_odd_managed_fields_can_be_changed_and_deleted(api: Api, fields: Any) -> None:
+def test_odd_managed_fields_can_be_changed_and_deleted(api: ServerApi, fields: Any) -> None:
     doc = managed(6)
     doc["metadata"] |= {"name": "odd"}
     doc["metadata"]["managedFields"][0]["fieldsV1"] = fields
@@ -300,7 +300,7 @@ DIGITS = "9" * 5_000
 
 
 @pytest.mark.parametrize("number", [DIGITS, f"-{DIGITS}", "1e999999", f"0.{DIGITS}e5000", "1" + "0" * 30])
-def test_a_number_nobody_counts_to_is_refused(api: Api, number: str) -> None:
+def test_a_number_nobody_counts_to_is_refused(api: ServerApi, number: str) -> None:
     api.post(REVISIONS, revision("numbers", 3))
     path = f"{REVISIONS}/numbers"
     body = json.dumps(revision("number", 3)).replace('"a": 1', f'"a": {number}').encode()
@@ -323,7 +323,7 @@ def test_a_number_nobody_counts_to_is_refused(api: Api, number: str) -> None:
 
 @pytest.mark.parametrize("parameter", ["limit", "timeoutSeconds", "resourceVersion"])
 @pytest.mark.parametrize("number", [DIGITS, f"-{DIGITS}", "9223372036854775808", "1_0", "٣", "1e9", "0x10", " 1"])
-def test_a_query_with_such_a_number_is_refused(api: Api, parameter: str, number: str) -> None:
+def test_a_query_with_such_a_number_is_refused(api: ServerApi, parameter: str, number: str) -> None:
     asked = f"{parameter}={quote(number)}"
     for path in (f"{MAPS}?{asked}", f"{MAPS}?watch=1&timeoutSeconds=1&{asked}"):
         if parameter == "timeoutSeconds":
@@ -337,7 +337,7 @@ def test_a_query_with_such_a_number_is_refused(api: Api, parameter: str, number:
 
 
 @pytest.mark.parametrize("seconds", [2**63 - 1, 10**12, 253402300800])
-def test_a_pod_with_an_endless_grace_period_can_be_deleted(api: Api, seconds: int) -> None:
+def test_a_pod_with_an_endless_grace_period_can_be_deleted(api: ServerApi, seconds: int) -> None:
     doc = {
         "metadata": {"name": "endless"},
         "spec": {
@@ -355,7 +355,7 @@ def test_a_pod_with_an_endless_grace_period_can_be_deleted(api: Api, seconds: in
 
 
 @pytest.mark.parametrize("text", ["1e1000000", "1e-1000000", DIGITS, f"1e{DIGITS}", f"0.{DIGITS}", "1E+999999Ki"])
-def test_a_huge_quantity_is_refused_in_every_kind(api: Api, text: str) -> None:
+def test_a_huge_quantity_is_refused_in_every_kind(api: ServerApi, text: str) -> None:
     limits = {"limits": {"cpu": text, "memory": text}}
     reply = api.post(
         PODS, {"metadata": {"name": "q"}, "spec": {"containers": [{"name": "c", "image": "i", "resources": limits}]}}
@@ -369,7 +369,7 @@ ODD_TEXTS = ["a\rb", "a\nX-Injected: 1", "a\x00b", "a\x7fb", "\x85", "\u2028", '
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=range(len(ODD_TEXTS)))
-def test_an_unknown_field_of_any_name_is_warned_about_and_the_write_is_answered(api: Api, text: str) -> None:
+def test_an_unknown_field_of_any_name_is_warned_about_and_the_write_is_answered(api: ServerApi, text: str) -> None:
     doc = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "warned"}, text: 1}
     made = api.post(MAPS, doc)
     assert made.code == 201
@@ -381,7 +381,7 @@ def test_an_unknown_field_of_any_name_is_warned_about_and_the_write_is_answered(
     assert api.delete(f"{MAPS}/warned").code == 200
 
 
-def test_thousands_of_warnings_become_what_a_client_can_read(api: Api) -> None:
+def test_thousands_of_warnings_become_what_a_client_can_read(api: ServerApi) -> None:
     doc = {"metadata": {"name": "many"}, **{f"unknown{n}": n for n in range(5_000)}}
     made = api.post(MAPS, doc)
     headers = made.headers.get_all("Warning") or []
@@ -411,7 +411,7 @@ APPLIED: list[Any] = [
 
 @pytest.mark.parametrize("rest", APPLIED, ids=range(len(APPLIED)))
 @pytest.mark.parametrize("resource", [MAPS, PODS])
-def test_odd_configurations_are_applied_or_refused(api: Api, resource: str, rest: Doc) -> None:
+def test_odd_configurations_are_applied_or_refused(api: ServerApi, resource: str, rest: Doc) -> None:
     kind = "Pod" if resource == PODS else "ConfigMap"
     for head in ({"apiVersion": "v1", "kind": kind}, {}, {"apiVersion": None, "kind": 3}):
         reply = api.apply(f"{resource}/bare", {**head, **rest})
@@ -423,11 +423,11 @@ def test_odd_configurations_are_applied_or_refused(api: Api, resource: str, rest
 @pytest.mark.parametrize(
     "body", [b"", b"null", b"3", b"[]", b'"x"', b"---\n", b"&a [*a]", b"? [a]", b"\xff\xfe", b"\x00"]
 )
-def test_configurations_that_are_none_are_refused(api: Api, body: bytes) -> None:
+def test_configurations_that_are_none_are_refused(api: ServerApi, body: bytes) -> None:
     assert api.patch(f"{MAPS}/none?fieldManager=m", body, "apply").code == 400
 
 
-def test_percentages_and_tokens_nobody_counts_to_are_refused(api: Api) -> None:
+def test_percentages_and_tokens_nobody_counts_to_are_refused(api: ServerApi) -> None:
     budget = {"metadata": {"name": "b"}, "spec": {"maxUnavailable": f"{DIGITS}%", "selector": {}}}
     reply = api.post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
     assert reply.code == 422 and "must not be greater than 100%" in reply.message
@@ -439,7 +439,7 @@ def test_percentages_and_tokens_nobody_counts_to_are_refused(api: Api) -> None:
         assert api.post("/api/v1/namespaces/default/secrets", {**secret, "data": data}).code == 422
 
 
-def test_annotations_with_such_numbers_are_taken(api: Api) -> None:
+def test_annotations_with_such_numbers_are_taken(api: ServerApi) -> None:
     sets = "/apis/apps/v1/namespaces/default/daemonsets"
     labels = {"a": "b"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

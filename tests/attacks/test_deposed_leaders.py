@@ -21,7 +21,7 @@ import pytest
 from tonnage.testing.eventually import eventually
 from tonnage.testing.faulty_proxy import FaultyProxy
 from tonnage.testing.processes import start_cluster
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.programs import RunningProgram, spawn
 
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -46,13 +46,13 @@ class Stage:
     def proxy(self) -> FaultyProxy:
         return self._stack.enter_context(FaultyProxy("127.0.0.1", self.port))
 
-    def start(self, name: str, proxy: FaultyProxy, *args: str) -> Program:
+    def start(self, name: str, proxy: FaultyProxy, *args: str) -> RunningProgram:
         kubeconfig = proxy.kubeconfig(self.server.kubeconfig, self.folder / f"{name}.kubeconfig")
         program = spawn(*args, "--kubeconfig", str(kubeconfig), log=self.folder / f"{name}.log")
         self._stack.callback(_ended, program)
         return program
 
-    def scheduler(self, name: str, proxy: FaultyProxy, qps: float = 20) -> Program:
+    def scheduler(self, name: str, proxy: FaultyProxy, qps: float = 20) -> RunningProgram:
         config = self.folder / f"{name}.json"
         connection = {"qps": qps, "burst": 1}
         config.write_text(json.dumps({**HEAD, "leaderElection": ELECTION, "clientConnection": connection}))
@@ -103,7 +103,7 @@ class Stage:
         assert all(count <= PODS_PER_NODE for count in placed.values()), placed
 
 
-def _ended(program: Program) -> None:
+def _ended(program: RunningProgram) -> None:
     if program.poll() is None:
         program.send_signal(signal.SIGCONT)
         program.send_signal(signal.SIGKILL)

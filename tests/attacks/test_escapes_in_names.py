@@ -24,7 +24,7 @@ from rich.console import Console
 from tonnage import cli, logs
 from tonnage.cli import status as status_command
 from tonnage.faults import Fault
-from tonnage.plane.status import ClusterStatus, NodeStatus, PoolStatus, ProgramStatus
+from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.stories.story_runner import StoryRunner
 from tonnage.whatif import explain_report, replay_report
@@ -238,7 +238,7 @@ def test_the_status_of_a_cluster_that_nobody_checked():
         Path("x"),
         1,
         (ProgramStatus(HOSTILE, 1, "running", HOSTILE),),
-        (NodeStatus(HOSTILE, True, False, 0),),
+        (PlaneNodeStatus(HOSTILE, True, False, 0),),
         (PoolStatus(HOSTILE, HOSTILE, HOSTILE, (HOSTILE,), HOSTILE),),
         (Fault("slow", HOSTILE, 1.0),),
     )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tonnage.client import Client, Informer
-from tonnage.client.transport.wire import Request, Response
+from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import ConfigMap
 from tonnage.objects.document import encode
@@ -44,11 +44,13 @@ class Script:
         self.clock = VirtualClock()
         self.code, self.headers = 200, {}  # type: ignore[var-annotated]  # it is its own Stream
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         self.asked.append((self.clock.monotonic(), "list"))
         version, items = self.lists[0] if len(self.lists) == 1 else self.lists.pop(0)
         docs = [{"metadata": metadata} for metadata in items]
-        return Response(200, encode({"kind": "ConfigMapList", "metadata": {"resourceVersion": version}, "items": docs}))
+        return HttpResponse(
+            200, encode({"kind": "ConfigMapList", "metadata": {"resourceVersion": version}, "items": docs})
+        )
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Script]:

@@ -19,7 +19,7 @@ from dashboard_door import BEARER, opened
 from prometheus_client import CollectorRegistry, Gauge
 
 from tonnage import health
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 
 KINDS = ("API server", "dashboard", "health")
 HAS_IPV6 = Path("/proc/net/if_inet6").exists()
@@ -57,7 +57,7 @@ class HttpDoor:
 @pytest.fixture(params=KINDS)
 async def door(request: pytest.FixtureRequest) -> AsyncIterator[HttpDoor]:
     if request.param == "API server":
-        cluster: Cluster = request.getfixturevalue("cluster")
+        cluster: ApiServerProcess = request.getfixturevalue("cluster")
         tls = ssl.create_default_context(cafile=str(cluster.folder / "pki" / "ca.crt"))
         yield HttpDoor(cluster.url, "/readyz", f"Authorization: Bearer {cluster.token}", tls)
     elif request.param == "dashboard":

@@ -11,23 +11,25 @@ import pytest
 
 from tonnage.client import NoCredentials
 from tonnage.client.config import exec_plugin
-from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, User
-from tonnage.client.config.credentials import Credentials, Identity
+from tonnage.client.config.connection import ExecPlugin, KubeconfigCluster, KubeconfigUser, ServerConnection
+from tonnage.client.config.credentials import Credentials, ShownIdentity
 from tonnage.clock import VirtualClock
 from tonnage.testing.eventually import eventually_async
 
 V1 = "client.authentication.k8s.io/v1"
 
 
-def plugin(tmp_path: Path, script: str) -> User:
+def plugin(tmp_path: Path, script: str) -> KubeconfigUser:
     command = tmp_path / "plugin"
     command.write_text(f"#!/bin/sh\n{script}\n")
     command.chmod(0o755)
-    return User(exec=ExecPlugin(str(command), V1, interactive_mode="Never"))
+    return KubeconfigUser(exec=ExecPlugin(str(command), V1, interactive_mode="Never"))
 
 
-def credentials(user: User, clock: VirtualClock | None = None) -> Credentials:
-    return Credentials(Connection(Cluster("https://10.0.0.1:6443"), user), clock=clock or VirtualClock())
+def credentials(user: KubeconfigUser, clock: VirtualClock | None = None) -> Credentials:
+    return Credentials(
+        ServerConnection(KubeconfigCluster("https://10.0.0.1:6443"), user), clock=clock or VirtualClock()
+    )
 
 
 def printing(status: str) -> str:
@@ -81,7 +83,7 @@ async def test_the_next_request_asks_a_plugin_that_hung_again(tmp_path):
     await clock.run_for(30.0)
     with pytest.raises(NoCredentials):
         await asking
-    assert await shown.identity() == Identity("Bearer t")
+    assert await shown.identity() == ShownIdentity("Bearer t")
 
 
 async def test_a_plugin_that_prints_without_end_is_ended(tmp_path):
@@ -103,7 +105,7 @@ async def test_a_plugin_that_was_killed_is_told(tmp_path):
 
 async def test_a_plugin_finds_its_stdin_at_its_end(tmp_path):
     shown = credentials(plugin(tmp_path, "cat\n" + printing('{"token":"t"}')))
-    assert await shown.identity() == Identity("Bearer t")
+    assert await shown.identity() == ShownIdentity("Bearer t")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ async def test_an_expiry_that_is_no_time_is_no_credential(tmp_path, expires):
 )
 async def test_an_expiry_long_ago_or_far_away_is_one(tmp_path, expires):
     status = f'{{"token":"t","expirationTimestamp":{expires}}}'
-    assert await credentials(plugin(tmp_path, printing(status))).identity() == Identity("Bearer t")
+    assert await credentials(plugin(tmp_path, printing(status))).identity() == ShownIdentity("Bearer t")
 
 
 def test_what_a_plugin_prints_is_read_or_refused_whatever_it_is():
@@ -152,14 +154,14 @@ def test_what_a_plugin_prints_is_read_or_refused_whatever_it_is():
 
 @pytest.mark.parametrize("args", [("a\0b",), ("\ud800",)])
 async def test_an_argument_that_cannot_be_passed_is_told(args):
-    user = User(exec=ExecPlugin("true", V1, args=args, interactive_mode="Never"))
+    user = KubeconfigUser(exec=ExecPlugin("true", V1, args=args, interactive_mode="Never"))
     with pytest.raises(NoCredentials, match="getting credentials: exec: "):
         await credentials(user).identity()
 
 
 async def test_a_token_file_may_vanish_be_emptied_and_come_back(tmp_path):
     clock, file = VirtualClock(), tmp_path / "token"
-    shown = credentials(User(token_file=file), clock)
+    shown = credentials(KubeconfigUser(token_file=file), clock)
 
     async def seen() -> str:
         clock.advance(60.0)

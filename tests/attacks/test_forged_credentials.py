@@ -13,21 +13,21 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tonnage.apiserver.authentication.signing_key import SigningKey, ensure_signing_key
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     server = start_cluster(tmp_path_factory.mktemp("server"))
     assert server.post(ACCOUNTS, {"metadata": {"name": "db"}}).code == 201
     yield server
     assert server.stop() == 0
 
 
-def ask(cluster: Cluster, *headers: bytes, path: bytes = b"/api/v1/nodes") -> int:
+def ask(cluster: ApiServerProcess, *headers: bytes, path: bytes = b"/api/v1/nodes") -> int:
     """The code of the answer to a request with these headers; 0 when there is none."""
     host, _, port = cluster.url.removeprefix("https://").rpartition(":")
     tls = ssl.create_default_context(cafile=str(cluster.folder / "pki" / "ca.crt"))
@@ -48,7 +48,7 @@ def bearer(token: str | bytes) -> bytes:
     return b"Authorization: Bearer " + (token if isinstance(token, bytes) else token.encode())
 
 
-def claims(cluster: Cluster, **changed: object) -> bytes:
+def claims(cluster: ApiServerProcess, **changed: object) -> bytes:
     """What a good token of the account `db` would say, with changes; None takes a claim out."""
     at, uid = int(time.time()), cluster.get(f"{ACCOUNTS}/db").meta["uid"]
     said = {
@@ -63,7 +63,7 @@ def claims(cluster: Cluster, **changed: object) -> bytes:
     return json.dumps({name: value for name, value in (said | changed).items() if value is not None}).encode()
 
 
-def test_a_token_that_its_own_key_has_signed_is_let_in(cluster: Cluster) -> None:
+def test_a_token_that_its_own_key_has_signed_is_let_in(cluster: ApiServerProcess) -> None:
     """Or all of the refusals below would say nothing."""
     key = ensure_signing_key(cluster.folder / "pki" / "sa.key")
     assert ask(cluster, bearer(key.signed(claims(cluster)))) == 403  # known, and without any right
@@ -92,12 +92,12 @@ def test_a_token_that_its_own_key_has_signed_is_let_in(cluster: Cluster) -> None
     ],
     ids=str,
 )
-def test_what_the_key_signed_must_still_be_true(cluster: Cluster, changed: dict[str, object]) -> None:
+def test_what_the_key_signed_must_still_be_true(cluster: ApiServerProcess, changed: dict[str, object]) -> None:
     key = ensure_signing_key(cluster.folder / "pki" / "sa.key")
     assert ask(cluster, bearer(key.signed(claims(cluster, **changed)))) == 401
 
 
-def test_no_other_key_gets_in(cluster: Cluster) -> None:
+def test_no_other_key_gets_in(cluster: ApiServerProcess) -> None:
     said = claims(cluster)
     assert ask(cluster, bearer(SigningKey(ec.generate_private_key(ec.SECP256R1())).signed(said))) == 401
     part = base64.urlsafe_b64encode(said).rstrip(b"=")
@@ -110,18 +110,20 @@ def test_no_other_key_gets_in(cluster: Cluster) -> None:
     [b"x" * 30_000, b"." * 30_000, b"a.b." + b"c" * 20_000, b"\xff\xfe", b"e30.e30.e30", b"{}", b"a." * 10_000],
     ids=["long", "dots", "long signature", "bytes", "empty objects", "json", "parts"],
 )
-def test_nonsense_is_a_401(cluster: Cluster, token: bytes) -> None:
+def test_nonsense_is_a_401(cluster: ApiServerProcess, token: bytes) -> None:
     assert ask(cluster, bearer(token)) == 401
 
 
-def test_of_two_headers_the_first_counts(cluster: Cluster) -> None:
+def test_of_two_headers_the_first_counts(cluster: ApiServerProcess) -> None:
     good = bearer(cluster.token)
     assert ask(cluster, bearer("wrong"), good) in (400, 401)
     assert ask(cluster, good, bearer("wrong")) in (200, 400)
 
 
 @pytest.mark.parametrize("path", [b"/healthz", b"/readyz", b"/livez/ping"])
-def test_health_is_open_to_those_without_credentials_and_closed_to_bad_ones(cluster: Cluster, path: bytes) -> None:
+def test_health_is_open_to_those_without_credentials_and_closed_to_bad_ones(
+    cluster: ApiServerProcess, path: bytes
+) -> None:
     assert ask(cluster, path=path) == 200
     assert ask(cluster, bearer("wrong"), path=path) == 401
 
@@ -136,19 +138,19 @@ def test_health_is_open_to_those_without_credentials_and_closed_to_bad_ones(clus
     ],
     ids=lambda headers: headers[0].decode().partition(":")[0],
 )
-def test_headers_that_only_say_who_one_is(cluster: Cluster, headers: list[bytes]) -> None:
+def test_headers_that_only_say_who_one_is(cluster: ApiServerProcess, headers: list[bytes]) -> None:
     assert ask(cluster, *headers) == 401
 
 
 @pytest.mark.parametrize("value", [b"\xff\xfe", b"a\tb", b"x" * 20_000, b"system:serviceaccount:", b"%00"])
-def test_whoever_an_administrator_says_he_is(cluster: Cluster, value: bytes) -> None:
+def test_whoever_an_administrator_says_he_is(cluster: ApiServerProcess, value: bytes) -> None:
     """Nobody with rights, whatever the bytes."""
     assert ask(cluster, bearer(cluster.token), b"Impersonate-User: " + value) == 403
     extra = b"Impersonate-Extra-" + (b"%ff" if value == b"\xff\xfe" else b"a") + b": " + value
     assert ask(cluster, bearer(cluster.token), b"Impersonate-User: jo", extra) == 403
 
 
-def test_tokens_leave_no_trace_in_the_log(cluster: Cluster) -> None:
+def test_tokens_leave_no_trace_in_the_log(cluster: ApiServerProcess) -> None:
     key = ensure_signing_key(cluster.folder / "pki" / "sa.key")
     tokens = [key.signed(claims(cluster)), key.signed(claims(cluster, exp=1)), "a-secret-of-nobody"]
     for token in tokens:

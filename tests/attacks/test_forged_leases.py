@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tonnage.testing.http import Reply
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 
 HEADER = "Tonnage-Lease"
 
@@ -22,7 +22,7 @@ def maps(namespace: str) -> str:
 
 
 @pytest.fixture
-def lease(cluster: Cluster, namespace: str) -> str:
+def lease(cluster: ApiServerProcess, namespace: str) -> str:
     """A lease that `leader` holds, as the header names it."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     made = cluster.post(path, {"metadata": {"name": "program"}, "spec": {"holderIdentity": "leader"}})
@@ -30,11 +30,11 @@ def lease(cluster: Cluster, namespace: str) -> str:
     return f"{namespace}/program"
 
 
-def create(cluster: Cluster, maps: str, name: str, header: str, **options: str) -> Reply:
+def create(cluster: ApiServerProcess, maps: str, name: str, header: str, **options: str) -> Reply:
     return cluster.post(maps, {"metadata": {"name": name}}, extra={HEADER: header}, **options)
 
 
-def test_without_a_token_the_name_of_the_holder_opens_nothing(cluster: Cluster, maps: str, lease: str) -> None:
+def test_without_a_token_the_name_of_the_holder_opens_nothing(cluster: ApiServerProcess, maps: str, lease: str) -> None:
     for token in ("", "guessed"):
         for path in (maps, f"{maps}?dryRun=All"):
             refused = cluster.post(path, {"metadata": {"name": "a"}}, extra={HEADER: f"{lease} leader"}, token=token)
@@ -42,7 +42,7 @@ def test_without_a_token_the_name_of_the_holder_opens_nothing(cluster: Cluster, 
     assert cluster.get(f"{maps}/a").code == 404
 
 
-def test_the_name_of_the_holder_passes_no_other_rule(cluster: Cluster, maps: str, lease: str) -> None:
+def test_the_name_of_the_holder_passes_no_other_rule(cluster: ApiServerProcess, maps: str, lease: str) -> None:
     leading = f"{lease} leader"
     assert create(cluster, maps, "a", leading).code == 201, "as without the header"
     assert create(cluster, maps, "a", leading).code == 409
@@ -53,7 +53,9 @@ def test_the_name_of_the_holder_passes_no_other_rule(cluster: Cluster, maps: str
     assert cluster.request("DELETE", f"{maps}/a", uid, extra={HEADER: leading}).code == 409
 
 
-def test_another_name_refuses_its_senders_write_and_nobody_elses(cluster: Cluster, maps: str, lease: str) -> None:
+def test_another_name_refuses_its_senders_write_and_nobody_elses(
+    cluster: ApiServerProcess, maps: str, lease: str
+) -> None:
     """All verbs that write; reads pass the header over. Others write all the while, the leader under its lease too."""
     assert cluster.post(maps, {"metadata": {"name": "there"}}).code == 201
     forged = {HEADER: f"{lease} somebody"}
@@ -81,7 +83,7 @@ def test_another_name_refuses_its_senders_write_and_nobody_elses(cluster: Cluste
 
 
 def test_a_forged_header_neither_takes_a_lease_nor_keeps_its_holder_from_renewing(
-    cluster: Cluster, maps: str, lease: str, namespace: str
+    cluster: ApiServerProcess, maps: str, lease: str, namespace: str
 ) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/program"
     forged = {HEADER: f"{lease} somebody"}
@@ -98,14 +100,16 @@ def test_a_forged_header_neither_takes_a_lease_nor_keeps_its_holder_from_renewin
     "header",
     ["", " ", "program", "program leader", "/program leader", "ns/ leader", "ns/program", "ns/program "],
 )
-def test_a_header_that_names_no_lease_and_holder_is_a_bad_request(cluster: Cluster, maps: str, header: str) -> None:
+def test_a_header_that_names_no_lease_and_holder_is_a_bad_request(
+    cluster: ApiServerProcess, maps: str, header: str
+) -> None:
     assert create(cluster, maps, "a", header).code == 400
     assert cluster.get(f"{maps}/a").code == 404
 
 
 @pytest.mark.parametrize("name", ["../../pods/default/x", "%2e%2e/x", "program/spec", "a" * 4000, "\xff\xfe"])
 def test_a_lease_that_nobody_has_changes_nothing_and_leads_nowhere_else(
-    cluster: Cluster, maps: str, namespace: str, name: str
+    cluster: ApiServerProcess, maps: str, namespace: str, name: str
 ) -> None:
     """The header names a lease by its key, never a path: what is not there refuses nothing, as without the header."""
     assert cluster.post(maps, {"metadata": {"name": "x"}}).code == 201

@@ -22,13 +22,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     """A server that may open 128 files and cannot have more."""
     folder = tmp_path_factory.mktemp("small")
     command = f'ulimit -n 128; exec {sys.executable} -m tonnage apiserver --data-dir "$0" --secure-port 0'
@@ -37,24 +37,24 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line.startswith("ready https://"), (folder / "stderr.log").read_text()
-    running = Cluster(folder, line.split()[1], process)
+    running = ApiServerProcess(folder, line.split()[1], process)
     yield running
     assert running.stop() == 0
 
 
-def unknown(cluster: Cluster) -> socket.socket:
+def unknown(cluster: ApiServerProcess) -> socket.socket:
     """A connection on which nothing has been said yet."""
     at = urlsplit(cluster.url)
     return socket.create_connection((at.hostname or "", at.port or 0), timeout=20)
 
 
-def connect(cluster: Cluster) -> ssl.SSLSocket:
+def connect(cluster: ApiServerProcess) -> ssl.SSLSocket:
     """A TLS connection."""
     trusting = ssl.create_default_context(cafile=str(cluster.folder / "pki" / "ca.crt"))
     return trusting.wrap_socket(unknown(cluster), server_hostname="127.0.0.1")
 
 
-def head(cluster: Cluster, method: str, path: str, *lines: str, token: bool = True) -> bytes:
+def head(cluster: ApiServerProcess, method: str, path: str, *lines: str, token: bool = True) -> bytes:
     shown = (f"Authorization: Bearer {(cluster.folder / 'token').read_text().strip()}",) if token else ()
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *shown, *lines, "", ""]).encode("latin-1")
 
@@ -70,7 +70,7 @@ def answer(connection: socket.socket) -> bytes:
     return came
 
 
-def exchange(cluster: Cluster, sent: bytes) -> tuple[int, bytes]:
+def exchange(cluster: ApiServerProcess, sent: bytes) -> tuple[int, bytes]:
     """The code and all of the answer; the server must close afterwards, for else this fails by time-out."""
     with connect(cluster) as connection:
         with suppress(ConnectionError, ssl.SSLError):
@@ -83,12 +83,12 @@ def config_map(name: str, **fields: object) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, **fields}
 
 
-def cpu_s(cluster: Cluster) -> float:
+def cpu_s(cluster: ApiServerProcess) -> float:
     fields = Path(f"/proc/{cluster.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def rss_bytes(cluster: Cluster) -> int:
+def rss_bytes(cluster: ApiServerProcess) -> int:
     lines = Path(f"/proc/{cluster.process.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
@@ -97,7 +97,7 @@ def rss_bytes(cluster: Cluster) -> int:
 
 
 @pytest.mark.parametrize("begun", ["nothing", "handshake", "half a head"])
-def test_more_half_sent_requests_than_descriptors_shut_nobody_out(small: Cluster, begun: str):
+def test_more_half_sent_requests_than_descriptors_shut_nobody_out(small: ApiServerProcess, begun: str):
     log = small.folder / "stderr.log"
     written_before, cpu_before = log.stat().st_size, cpu_s(small)
     with ExitStack() as stack:
@@ -119,7 +119,7 @@ def test_more_half_sent_requests_than_descriptors_shut_nobody_out(small: Cluster
     assert cpu_s(small) - cpu_before < 4.0
 
 
-def test_whoever_has_shown_a_token_stays_through_a_flood(small: Cluster):
+def test_whoever_has_shown_a_token_stays_through_a_flood(small: ApiServerProcess):
     with connect(small) as held, ExitStack() as stack:
         held.sendall(head(small, "GET", "/api/v1/namespaces/default"))
         assert held.recv(65536).startswith(b"HTTP/1.1 200")
@@ -131,7 +131,7 @@ def test_whoever_has_shown_a_token_stays_through_a_flood(small: Cluster):
 
 
 @pytest.mark.slow
-def test_a_head_that_does_not_come_is_not_waited_for(small: Cluster):
+def test_a_head_that_does_not_come_is_not_waited_for(small: ApiServerProcess):
     started = time.monotonic()
     with unknown(small) as silent, connect(small) as shaken, connect(small) as half:
         half.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n")
@@ -142,7 +142,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(small: Cluster):
 
 
 @pytest.mark.slow
-def test_a_head_of_one_byte_a_second_is_ended_in_time_too(small: Cluster):
+def test_a_head_of_one_byte_a_second_is_ended_in_time_too(small: ApiServerProcess):
     started = time.monotonic()
     with connect(small) as slow, suppress(OSError):
         for byte in b"GET /readyz HTTP/1.1\r\nHost: example.org\r\n":
@@ -151,7 +151,7 @@ def test_a_head_of_one_byte_a_second_is_ended_in_time_too(small: Cluster):
     assert time.monotonic() - started < 15.0
 
 
-def test_the_soft_limit_of_files_is_raised_to_the_hard_one(cluster: Cluster):
+def test_the_soft_limit_of_files_is_raised_to_the_hard_one(cluster: ApiServerProcess):
     limits = Path(f"/proc/{cluster.process.pid}/limits").read_text()
     soft, hard = next(line.split()[3:5] for line in limits.splitlines() if line.startswith("Max open files"))
     assert soft == hard
@@ -179,7 +179,7 @@ def test_the_soft_limit_of_files_is_raised_to_the_hard_one(cluster: Cluster):
     ],
     ids=lambda value: str(value[:60]) if isinstance(value, bytes) else str(value),
 )
-def test_what_is_no_http_is_refused_and_closed(cluster: Cluster, code: int, sent: bytes):
+def test_what_is_no_http_is_refused_and_closed(cluster: ApiServerProcess, code: int, sent: bytes):
     found, came = exchange(cluster, sent)
     assert found == code, came[:300]
 
@@ -194,7 +194,7 @@ def test_what_is_no_http_is_refused_and_closed(cluster: Cluster, code: int, sent
         "/api/v1/%0d",
     ],
 )
-def test_bytes_in_a_url_that_are_no_text_are_a_bad_request(cluster: Cluster, path: str):
+def test_bytes_in_a_url_that_are_no_text_are_a_bad_request(cluster: ApiServerProcess, path: str):
     code, came = exchange(cluster, head(cluster, "GET", path, "Connection: close"))
     assert code == 400, came[:300]
 
@@ -208,13 +208,13 @@ def test_bytes_in_a_url_that_are_no_text_are_a_bad_request(cluster: Cluster, pat
         "/api/v1/pods?limit=" + "9" * 5000, "/apis/%2e%2e/v1/pods", "/openapi/v2?timeout=%ff",
     ],
 )  # fmt: skip
-def test_odd_urls_are_the_clients_fault(cluster: Cluster, path: str):
+def test_odd_urls_are_the_clients_fault(cluster: ApiServerProcess, path: str):
     code, came = exchange(cluster, head(cluster, "GET", path, "Connection: close"))
     assert code < 500, came[:300]
 
 
 @pytest.mark.parametrize("name", ["Authorization: Bearer", "User-Agent:", "Accept:", "Content-Type:", "Expect:"])
-def test_bytes_in_a_header_that_are_no_text_are_the_clients_fault(cluster: Cluster, name: str):
+def test_bytes_in_a_header_that_are_no_text_are_the_clients_fault(cluster: ApiServerProcess, name: str):
     body = json.dumps(config_map("odd-header"))
     lines = (f"{name} \xff\xfe", f"Content-Length: {len(body)}", "Connection: close")
     shown = name.startswith("Authorization")
@@ -223,7 +223,7 @@ def test_bytes_in_a_header_that_are_no_text_are_the_clients_fault(cluster: Clust
     cluster.delete(f"{CONFIG_MAPS}/odd-header")
 
 
-def test_paths_that_strangers_make_up_are_not_counted_apart(cluster: Cluster):
+def test_paths_that_strangers_make_up_are_not_counted_apart(cluster: ApiServerProcess):
     for number in range(20):
         assert cluster.get(f"/healthz-{number}", token="").code == 401
         assert cluster.get(f"/made-up-{number}").code == 404
@@ -233,24 +233,24 @@ def test_paths_that_strangers_make_up_are_not_counted_apart(cluster: Cluster):
     assert "healthz-" not in told
 
 
-def test_an_upgrade_is_not_taken_up_and_the_request_is_answered(cluster: Cluster):
+def test_an_upgrade_is_not_taken_up_and_the_request_is_answered(cluster: ApiServerProcess):
     for protocol in ("websocket", "h2c", "SPDY/3.1"):
         lines = (f"Upgrade: {protocol}", "Connection: Upgrade, close")
         code, came = exchange(cluster, head(cluster, "GET", "/api/v1/namespaces/default", *lines))
         assert code == 200, came[:300]
 
 
-def test_connect_is_refused(cluster: Cluster):
+def test_connect_is_refused(cluster: ApiServerProcess):
     code, _ = exchange(cluster, b"CONNECT example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n")
     assert 400 <= code < 500
 
 
-def test_http_1_0_is_answered_and_closed(cluster: Cluster):
+def test_http_1_0_is_answered_and_closed(cluster: ApiServerProcess):
     code, came = exchange(cluster, b"GET /readyz HTTP/1.0\r\n\r\n")
     assert code == 200 and came.endswith(b"ok")
 
 
-def test_malformed_requests_by_the_hundred_are_a_line_of_log(cluster: Cluster):
+def test_malformed_requests_by_the_hundred_are_a_line_of_log(cluster: ApiServerProcess):
     log = cluster.folder / "stderr.log"
     before = log.stat().st_size
     for number in range(200):
@@ -258,7 +258,7 @@ def test_malformed_requests_by_the_hundred_are_a_line_of_log(cluster: Cluster):
     assert log.stat().st_size - before < 2_000
 
 
-def test_what_is_no_tls_is_closed_without_a_word(cluster: Cluster):
+def test_what_is_no_tls_is_closed_without_a_word(cluster: ApiServerProcess):
     log = cluster.folder / "stderr.log"
     before = log.stat().st_size
     for number in range(50):
@@ -272,12 +272,12 @@ def test_what_is_no_tls_is_closed_without_a_word(cluster: Cluster):
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
-def post(cluster: Cluster, body: bytes, *lines: str, token: bool = True) -> tuple[int, bytes]:
+def post(cluster: ApiServerProcess, body: bytes, *lines: str, token: bool = True) -> tuple[int, bytes]:
     sized = (f"Content-Length: {len(body)}", "Content-Type: application/json", "Connection: close", *lines)
     return exchange(cluster, head(cluster, "POST", CONFIG_MAPS, *sized, token=token) + body)
 
 
-def test_a_strangers_body_is_not_read(cluster: Cluster):
+def test_a_strangers_body_is_not_read(cluster: ApiServerProcess):
     bomb = gzip.compress(bytes(200_000_000), 9)
     cpu_before = cpu_s(cluster)
     for encoding in ("gzip", "deflate", "identity"):
@@ -286,13 +286,13 @@ def test_a_strangers_body_is_not_read(cluster: Cluster):
     assert cpu_s(cluster) - cpu_before < 0.5
 
 
-def test_a_stranger_is_refused_before_the_body_comes(cluster: Cluster):
+def test_a_stranger_is_refused_before_the_body_comes(cluster: ApiServerProcess):
     with connect(cluster) as connection:
         connection.sendall(head(cluster, "POST", CONFIG_MAPS, "Content-Length: 3000000", token=False))
         assert answer(connection).startswith(b"HTTP/1.1 401")
 
 
-def test_a_stranger_who_goes_on_sending_is_cut_off(cluster: Cluster):
+def test_a_stranger_who_goes_on_sending_is_cut_off(cluster: ApiServerProcess):
     cpu_before = cpu_s(cluster)
     with connect(cluster) as connection:
         connection.sendall(head(cluster, "POST", CONFIG_MAPS, "Content-Length: 3000000000", token=False))
@@ -319,7 +319,7 @@ def test_a_stranger_who_goes_on_sending_is_cut_off(cluster: Cluster):
     ids=["no gzip", "cut", "with rubbish", "20,000 members", "bomb", "bombs", "twice", "deflate", "br", "zstd"],
 )  # fmt: skip
 def test_a_compressed_body_is_undone_within_limits(
-    cluster: Cluster, code: int, encoding: str, body: bytes | Callable[[], bytes]
+    cluster: ApiServerProcess, code: int, encoding: str, body: bytes | Callable[[], bytes]
 ):
     sent = body if isinstance(body, bytes) else body()
     cpu_before = cpu_s(cluster)
@@ -328,7 +328,7 @@ def test_a_compressed_body_is_undone_within_limits(
     assert cpu_s(cluster) - cpu_before < 3.0
 
 
-def test_gzip_of_a_proper_size_is_read(cluster: Cluster):
+def test_gzip_of_a_proper_size_is_read(cluster: ApiServerProcess):
     body = json.dumps(config_map("from-gzip", data={"key": "v" * 500_000})).encode()
     code, came = post(cluster, gzip.compress(body), "Content-Encoding: gzip")
     assert code == 201, came[:300]
@@ -339,7 +339,7 @@ def test_gzip_of_a_proper_size_is_read(cluster: Cluster):
 
 
 @pytest.mark.parametrize("chunk", [b"-5\r\n", b"1_0\r\n", b"zz\r\n", b"ffffffffffffffffff\r\n", b"1\r\nab"])
-def test_a_chunk_that_is_none_ends_the_request_at_once(cluster: Cluster, chunk: bytes):
+def test_a_chunk_that_is_none_ends_the_request_at_once(cluster: ApiServerProcess, chunk: bytes):
     lines = ("Transfer-Encoding: chunked", "Content-Type: application/json")
     with connect(cluster) as connection:
         connection.sendall(head(cluster, "POST", CONFIG_MAPS, *lines) + b"2\r\n{}\r\n")
@@ -350,7 +350,7 @@ def test_a_chunk_that_is_none_ends_the_request_at_once(cluster: Cluster, chunk: 
     assert came.count(b"HTTP/1.1") == 1
 
 
-def test_too_large_a_body_is_refused_by_its_length_and_by_its_bytes(cluster: Cluster):
+def test_too_large_a_body_is_refused_by_its_length_and_by_its_bytes(cluster: ApiServerProcess):
     with connect(cluster) as connection:
         connection.sendall(head(cluster, "POST", CONFIG_MAPS, "Content-Length: 99999999999"))
         assert answer(connection).startswith(b"HTTP/1.1 413")
@@ -362,7 +362,7 @@ def test_too_large_a_body_is_refused_by_its_length_and_by_its_bytes(cluster: Clu
     assert code == 413
 
 
-def test_a_client_that_asks_whether_to_go_on_is_told(cluster: Cluster):
+def test_a_client_that_asks_whether_to_go_on_is_told(cluster: ApiServerProcess):
     body = json.dumps(config_map("expected")).encode()
     lines = (f"Content-Length: {len(body)}", "Expect: 100-continue", "Connection: close")
     with connect(cluster) as connection:
@@ -383,7 +383,7 @@ def test_a_client_that_asks_whether_to_go_on_is_told(cluster: Cluster):
     cluster.delete(f"{CONFIG_MAPS}/expected")
 
 
-def test_slow_bodies_hold_their_connections_and_nobody_elses_writes(cluster: Cluster):
+def test_slow_bodies_hold_their_connections_and_nobody_elses_writes(cluster: ApiServerProcess):
     with ExitStack() as stack:
         for _ in range(210):  # ten more than writes may be under way
             connection = stack.enter_context(connect(cluster))
@@ -393,7 +393,7 @@ def test_slow_bodies_hold_their_connections_and_nobody_elses_writes(cluster: Clu
 
 
 @pytest.mark.slow
-def test_a_body_that_stops_is_given_up(cluster: Cluster):
+def test_a_body_that_stops_is_given_up(cluster: ApiServerProcess):
     started = time.monotonic()
     with connect(cluster) as connection:
         connection.settimeout(30.0)
@@ -405,7 +405,7 @@ def test_a_body_that_stops_is_given_up(cluster: Cluster):
 # -- answers that nobody takes ----------------------------------------------------------------------------------------
 
 
-def narrow(cluster: Cluster) -> ssl.SSLSocket:
+def narrow(cluster: ApiServerProcess) -> ssl.SSLSocket:
     """A connection whose side of the kernel's buffers is small."""
     at = urlsplit(cluster.url)
     raw = socket.socket()
@@ -416,7 +416,7 @@ def narrow(cluster: Cluster) -> ssl.SSLSocket:
     return trusting.wrap_socket(raw, server_hostname="127.0.0.1")
 
 
-def is_gone(cluster: Cluster, port: int) -> bool:
+def is_gone(cluster: ApiServerProcess, port: int) -> bool:
     """No socket of the server speaks to this port of ours any more."""
     return not any(
         line.split()[1].endswith(f":{urlsplit(cluster.url).port:04X}") and line.split()[2].endswith(f":{port:04X}")
@@ -425,7 +425,7 @@ def is_gone(cluster: Cluster, port: int) -> bool:
     )  # fmt: skip
 
 
-def wait_gone(cluster: Cluster, port: int, within_s: float) -> float:
+def wait_gone(cluster: ApiServerProcess, port: int, within_s: float) -> float:
     started = time.monotonic()
     while not is_gone(cluster, port):
         assert time.monotonic() - started < within_s, "the connection is still there"
@@ -434,7 +434,7 @@ def wait_gone(cluster: Cluster, port: int, within_s: float) -> float:
 
 
 @pytest.fixture(scope="module")
-def heavy(cluster: Cluster) -> str:
+def heavy(cluster: ApiServerProcess) -> str:
     """A namespace with 16 objects of 900 KB."""
     name = "heavy"
     cluster.create("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -444,7 +444,7 @@ def heavy(cluster: Cluster) -> str:
     return path
 
 
-def test_a_watcher_that_never_reads_ends_with_its_timeout(cluster: Cluster, heavy: str):
+def test_a_watcher_that_never_reads_ends_with_its_timeout(cluster: ApiServerProcess, heavy: str):
     with narrow(cluster) as watcher:
         asked = f"{heavy}?watch=1&timeoutSeconds=2&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
         watcher.sendall(head(cluster, "GET", f"{asked}&allowWatchBookmarks=true"))
@@ -452,7 +452,7 @@ def test_a_watcher_that_never_reads_ends_with_its_timeout(cluster: Cluster, heav
 
 
 @pytest.mark.slow
-def test_a_watcher_that_never_reads_does_not_grow_the_server(cluster: Cluster, heavy: str):
+def test_a_watcher_that_never_reads_does_not_grow_the_server(cluster: ApiServerProcess, heavy: str):
     before = rss_bytes(cluster)
     highest = 0
     with ExitStack() as stack:
@@ -468,13 +468,13 @@ def test_a_watcher_that_never_reads_does_not_grow_the_server(cluster: Cluster, h
 
 
 @pytest.mark.slow
-def test_whoever_does_not_take_a_large_list_is_ended(cluster: Cluster, heavy: str):
+def test_whoever_does_not_take_a_large_list_is_ended(cluster: ApiServerProcess, heavy: str):
     with narrow(cluster) as reader:
         reader.sendall(head(cluster, "GET", heavy))
         assert wait_gone(cluster, reader.getsockname()[1], within_s=90.0) > 30.0
 
 
-def test_a_slow_reader_of_a_large_list_gets_all_of_it(cluster: Cluster, heavy: str):
+def test_a_slow_reader_of_a_large_list_gets_all_of_it(cluster: ApiServerProcess, heavy: str):
     with narrow(cluster) as reader:
         reader.sendall(head(cluster, "GET", heavy, "Connection: close"))
         came = b""
@@ -498,7 +498,7 @@ def sent_and_answered(connection: socket.socket, asked: bytes) -> bytes:
     return came
 
 
-def test_pipelined_requests_are_answered_in_order_and_no_more_are_taken_in_than_fit(cluster: Cluster):
+def test_pipelined_requests_are_answered_in_order_and_no_more_are_taken_in_than_fit(cluster: ApiServerProcess):
     with connect(cluster) as connection:
         many = head(cluster, "GET", "/readyz") * 500 + head(cluster, "GET", "/version", "Connection: close")
         came = sent_and_answered(connection, many)

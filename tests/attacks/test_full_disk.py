@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from tonnage.store import Record, Store, StoreFull
+from tonnage.store import Store, StoreFull, StoreRecord
 from tonnage.testing.eventually import eventually, eventually_async
 from tonnage.testing.http import Reply
-from tonnage.testing.processes import Cluster, start_cluster, start_up
+from tonnage.testing.processes import ApiServerProcess, start_cluster, start_up
 from tonnage_command import tonnage
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -71,16 +71,16 @@ def lease(renewed_at: str) -> dict[str, Any]:
     return {"metadata": {"name": "leader"}, "spec": {"holderIdentity": "a", "renewTime": renewed_at}}
 
 
-def renewals(cluster: Cluster) -> dict[str, str]:
+def renewals(cluster: ApiServerProcess) -> dict[str, str]:
     leases = cluster.get("/apis/coordination.k8s.io/v1/leases").body["items"]
     return {lease["metadata"]["name"]: lease["spec"]["renewTime"] for lease in leases}
 
 
-def health(cluster: Cluster) -> list[int]:
+def health(cluster: ApiServerProcess) -> list[int]:
     return [cluster.get(path, token="").code for path in HEALTH]
 
 
-def names_in(cluster: Cluster) -> list[str]:
+def names_in(cluster: ApiServerProcess) -> list[str]:
     return [
         item["metadata"]["name"]
         for item in cluster.get(MAPS).body["items"]
@@ -88,7 +88,7 @@ def names_in(cluster: Cluster) -> list[str]:
     ]
 
 
-def until_full(cluster: Cluster, disk: Path) -> Reply:
+def until_full(cluster: ApiServerProcess, disk: Path) -> Reply:
     """Write small objects, in what room history still gives up, until one is refused: its answer."""
     for number in range(200):
         reply = cluster.post(MAPS, {"metadata": {"generateName": f"small-{number}-"}})
@@ -219,11 +219,11 @@ async def opened(disk: Path, **options: Any) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def outcomes(writes: list[Coroutine[Any, Any, Record]], at_once: int) -> Counter[str]:
+async def outcomes(writes: list[Coroutine[Any, Any, StoreRecord]], at_once: int) -> Counter[str]:
     """How often each outcome was had, of so many writes at once."""
     gate = asyncio.Semaphore(at_once)
 
-    async def outcome(write: Coroutine[Any, Any, Record]) -> str:
+    async def outcome(write: Coroutine[Any, Any, StoreRecord]) -> str:
         async with gate:
             try:
                 await write
@@ -234,8 +234,8 @@ async def outcomes(writes: list[Coroutine[Any, Any, Record]], at_once: int) -> C
     return Counter(await asyncio.gather(*(outcome(write) for write in writes)))
 
 
-def deletions(store: Store, records: list[Record]) -> list[Coroutine[Any, Any, Record]]:
-    def deletion(record: Record) -> Coroutine[Any, Any, Record]:
+def deletions(store: Store, records: list[StoreRecord]) -> list[Coroutine[Any, Any, StoreRecord]]:
+    def deletion(record: StoreRecord) -> Coroutine[Any, Any, StoreRecord]:
         return store.delete(record.key, lambda _: record.document, expected=record.revision)
 
     return [deletion(record) for record in records]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster, start_cluster
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.processes import ApiServerProcess, start_cluster
+from tonnage.testing.programs import RunningProgram, spawn
 
 PODS = "/api/v1/namespaces/default/pods"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
@@ -33,7 +33,7 @@ class Stage:
 
     def __init__(self, folder: Path, *, nodes: int, configuration: dict[str, Any] | None = None) -> None:
         self.folder = folder
-        self.server: Cluster = start_cluster(folder / "server")
+        self.server: ApiServerProcess = start_cluster(folder / "server")
         room = {"cpu": "4", "memory": "64Gi", "pods": "110"}
         status = {"allocatable": room, "capacity": room}
         self._post("/api/v1/nodes", [{"metadata": {"name": f"n{i}"}, "status": status} for i in range(nodes)])
@@ -43,7 +43,7 @@ class Stage:
             config = folder / "scheduler.json"
             config.write_text(json.dumps({**HEAD, **configuration}))
             self._flags = ("--config", str(config))
-        self.scheduler: Program | None = None
+        self.scheduler: RunningProgram | None = None
 
     def hopeless(self, count: int, *, are_alike: bool = True) -> None:
         """Pods that want 2 of the one CPU that is left on each node, or so."""

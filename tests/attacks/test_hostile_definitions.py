@@ -17,7 +17,7 @@ from tonnage.documents.custom.json_path import MAX_FOUND, parse
 from tonnage.documents.custom.printer_columns import MAX_CELL_CHARS, MAX_COLUMNS, Looks, PrinterColumn, printer_columns
 from tonnage.documents.custom.value_rules import Rules
 from tonnage.testing.http import Reply
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -52,12 +52,12 @@ def objects(name: str) -> str:
     return f"/apis/evil.example/v1/namespaces/default/{name}s"
 
 
-def made(cluster: Cluster, name: str, spec: dict[str, Any], *paths: str) -> None:
+def made(cluster: ApiServerProcess, name: str, spec: dict[str, Any], *paths: str) -> None:
     reply = cluster.post(CRDS, definition(name, spec, *paths))
     assert reply.code == 201, reply.message
 
 
-def create(cluster: Cluster, name: str, value: Any) -> Reply:
+def create(cluster: ApiServerProcess, name: str, value: Any) -> Reply:
     body = {"apiVersion": "evil.example/v1", "kind": name.capitalize(), "metadata": {"name": "x"}, "s": value}
     return cluster.post(objects(name), body)
 
@@ -107,7 +107,7 @@ def test_a_schema_is_compiled_where_a_value_meets_it() -> None:
 
 
 @pytest.mark.parametrize("number", ["1e300", "1E+300", "-1.5e-308"])
-def test_numbers_that_a_decoder_takes_long_for_count_for_more(cluster: Cluster, number: str) -> None:
+def test_numbers_that_a_decoder_takes_long_for_count_for_more(cluster: ApiServerProcess, number: str) -> None:
     body = '{"metadata": {"name": "numbers"}, "x": [' + ",".join([number] * 20_000) + "]}"
     assert cluster.post("/api/v1/namespaces/default/configmaps", body.encode()).code == 413
     text = json.dumps({"metadata": {"name": "numbers"}, "data": {"a": f"{number}," * 20_000}}).encode()
@@ -153,7 +153,7 @@ def test_columns_and_cells_are_bounded() -> None:
 # -- a whole server ---------------------------------------------------------------------------------------------------
 
 
-def test_a_small_object_of_a_large_schema_holds_nobody_up(cluster: Cluster) -> None:
+def test_a_small_object_of_a_large_schema_holds_nobody_up(cluster: ApiServerProcess) -> None:
     fields = {f"p{n}": {"type": "integer", "default": 1} for n in range(5_000)}
     with probing(cluster):
         made(cluster, "wide", {"type": "object", "properties": fields})
@@ -162,7 +162,9 @@ def test_a_small_object_of_a_large_schema_holds_nobody_up(cluster: Cluster) -> N
         assert cluster.delete(f"{CRDS}/wides.evil.example").code == 200
 
 
-def test_a_definition_that_its_status_makes_too_large_keeps_no_other_from_being_served(cluster: Cluster) -> None:
+def test_a_definition_that_its_status_makes_too_large_keeps_no_other_from_being_served(
+    cluster: ApiServerProcess,
+) -> None:
     """The names that are accepted are said a second time."""
     names = {"shortNames": [f"s{n}" for n in range(50_000)], "categories": [f"c{n}" for n in range(50_000)]}
     assert cluster.post(CRDS, definition("aaa", TEXT, **names)).code == 201
@@ -182,12 +184,12 @@ def test_a_definition_that_its_status_makes_too_large_keeps_no_other_from_being_
         {**TEXT, "pattern": r"(a)\1"},
     ],
 )
-def test_what_upstream_refuses_is_refused(cluster: Cluster, spec: dict[str, Any]) -> None:
+def test_what_upstream_refuses_is_refused(cluster: ApiServerProcess, spec: dict[str, Any]) -> None:
     assert cluster.post(CRDS, definition("refused", spec)).code == 422
 
 
 @pytest.mark.slow
-def test_every_kind_of_hostile_definition_beside_probes(cluster: Cluster) -> None:
+def test_every_kind_of_hostile_definition_beside_probes(cluster: ApiServerProcess) -> None:
     alternatives = [{"required": [f"r{n}"]} for n in range(20_000)]
     wide = {f"k{n}": {"a": {"b": [1] * 10}} for n in range(8_000)}
     attacks: dict[str, tuple[dict[str, Any], Any, tuple[str, ...]]] = {

@@ -20,19 +20,19 @@ from typing import Any, Final
 import pytest
 
 from tonnage.apiserver.event_expiry import EventExpiry
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client import Client
 from tonnage.client.config import kubeconfig
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.documents.access.attributes import Attributes
-from tonnage.documents.access.policy import Policy
+from tonnage.documents.access.policy import AccessPolicy
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import ConfigMap, Pod
 from tonnage.objects.document import encode
 from tonnage.objects.users import User
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.store import Event
+from tonnage.store import StoreEvent
 from tonnage.testing.builders import node
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.definition_builders import definition
@@ -91,7 +91,7 @@ async def test_decisions_about_namespaces_that_come_and_go_are_not_kept() -> Non
     """Programs ask in every namespace there is; one without bindings of its own says nothing new."""
     rules = [{"verbs": ["*"], "apiGroups": [""], "resources": ["pods"]}]
     role = {"kind": "ClusterRole", "name": "reader"}
-    policy = Policy()
+    policy = AccessPolicy()
     policy.put_role({"metadata": {"name": "reader"}, "rules": rules})
     policy.put_binding({"metadata": {"name": "b"}, "roleRef": role, "subjects": [{"kind": "User", "name": "jane"}]})
 
@@ -113,7 +113,7 @@ async def test_decisions_about_namespaces_that_come_and_go_are_not_kept() -> Non
 
 
 async def test_an_api_server_is_as_it_was_after_objects_came_and_went(tmp_path: Path) -> None:
-    async with serve(Settings(data_dir=tmp_path / "data", port=0)) as server:
+    async with serve(ServerSettings(data_dir=tmp_path / "data", port=0)) as server:
         store = server.registry.store
         store._feed.window._max_events = 16  # 4,096 would have to come first
         async with Client.connect(kubeconfig.load(server.kubeconfig)) as client:
@@ -141,7 +141,7 @@ async def test_an_api_server_is_as_it_was_after_objects_came_and_went(tmp_path: 
 async def test_custom_resources_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
     """Each definition has a group of its own, and with it labels of metrics of its own."""
     definitions, widget = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {"metadata": {"name": "w"}}
-    async with serve(Settings(data_dir=tmp_path / "data", port=0)) as server:
+    async with serve(ServerSettings(data_dir=tmp_path / "data", port=0)) as server:
         store = server.registry.store
         store._feed.window._max_events = 16
         async with Client.connect(kubeconfig.load(server.kubeconfig)) as client:
@@ -175,14 +175,14 @@ async def test_events_go_faster_than_a_busy_cluster_makes_them(tmp_path: Path, m
     about = {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "default"}
     event = {"apiVersion": "v1", "kind": "Event", "involvedObject": about}
     metas = [{"name": f"e-{number}", "namespace": "default"} for number in range(300)]
-    async with serve(Settings(data_dir=tmp_path / "data", port=0)) as server:
+    async with serve(ServerSettings(data_dir=tmp_path / "data", port=0)) as server:
         async with Client.connect(kubeconfig.load(server.kubeconfig)) as client:
             await asyncio.gather(*(client.create_doc({**event, "metadata": meta}) for meta in metas))
         commits: list[int] = []
         feed = server.registry.store._feed
         publish = feed.publish
 
-        def published(events: list[Event]) -> None:
+        def published(events: list[StoreEvent]) -> None:
             commits.append(len(events))
             publish(events)
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client import Client, Informers
 from tonnage.client.config import kubeconfig
 from tonnage.client.finalizers import remove_finalizer
@@ -58,7 +58,7 @@ def limit_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @asynccontextmanager
 async def server_in(folder: Path) -> AsyncIterator[Client]:
     async with (
-        serve(Settings(data_dir=folder, port=0)) as server,
+        serve(ServerSettings(data_dir=folder, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
         yield client

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tonnage.objects.coordination_v1 import LEASE_HEADER
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 ODD = [b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\x80\x81", b"\xf4\x90\x80\x80"]
 ENCODED = [
@@ -33,13 +33,13 @@ BODY = b'{"metadata":{"generateName":"odd-"}}'
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     server = start_cluster(tmp_path_factory.mktemp("server"))
     yield server
     server.stop()
 
 
-def ask(cluster: Cluster, head: bytes, *headers: bytes, body: bytes = b"", token: bytes | None = None) -> int:
+def ask(cluster: ApiServerProcess, head: bytes, *headers: bytes, body: bytes = b"", token: bytes | None = None) -> int:
     """The code of the answer to a request in these very bytes; 0 when there is none."""
     host, _, port = cluster.url.removeprefix("https://").rpartition(":")
     given = cluster.token.encode() if token is None else token
@@ -57,12 +57,12 @@ def ask(cluster: Cluster, head: bytes, *headers: bytes, body: bytes = b"", token
     return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/") else 0
 
 
-def test_tokens(cluster: Cluster) -> None:
+def test_tokens(cluster: ApiServerProcess) -> None:
     assert {odd: ask(cluster, b"GET /api/v1/nodes", token=odd) for odd in ODD} == dict.fromkeys(ODD, 401)
 
 
 @pytest.mark.parametrize("header", [b"User-Agent", b"X-Anything", b"Accept-Language", b"Cookie"])
-def test_headers_that_say_nothing_about_the_answer(cluster: Cluster, header: bytes) -> None:
+def test_headers_that_say_nothing_about_the_answer(cluster: ApiServerProcess, header: bytes) -> None:
     for odd in ODD:
         wanted = {200, 201, 400}
         assert ask(cluster, b"GET " + MAPS, header + b": a" + odd) in wanted, (header, odd)
@@ -73,7 +73,7 @@ def test_headers_that_say_nothing_about_the_answer(cluster: Cluster, header: byt
 @pytest.mark.parametrize(
     "header", [b"Accept", b"Content-Type", b"Content-Encoding", b"If-None-Match", b"Expect", LEASE_HEADER.encode()]
 )
-def test_headers_that_do(cluster: Cluster, header: bytes) -> None:
+def test_headers_that_do(cluster: ApiServerProcess, header: bytes) -> None:
     for odd in ODD:
         for value in (odd, b"application/json;" + odd, b"application/" + odd + b", application/json"):
             code = ask(cluster, b"POST " + MAPS, header + b": " + value, body=BODY)
@@ -82,7 +82,7 @@ def test_headers_that_do(cluster: Cluster, header: bytes) -> None:
             assert 200 <= code < 500, (header, value, code)
 
 
-def test_paths(cluster: Cluster) -> None:
+def test_paths(cluster: ApiServerProcess) -> None:
     places = [b"/api/v1/nodes/a%s", b"/api/v1/namespaces/a%s/pods", b"/apis/a%s/v1/pods", b"/readyz/%s", b"/%s"]
     places += [b"/openapi/v3/%s", b"/api/v1/namespaces/default/pods/a%s/status"]
     for place in places:
@@ -98,7 +98,7 @@ def test_paths(cluster: Cluster) -> None:
         *(b"pretty", b"includeObject", b"fieldManager", b"fieldValidation", b"dryRun"),
     ],
 )
-def test_queries(cluster: Cluster, name: bytes) -> None:
+def test_queries(cluster: ApiServerProcess, name: bytes) -> None:
     for odd in (*ODD, *ENCODED):
         for value in (odd, b"a=" + odd, b"metadata.name%3d" + odd):
             code = ask(cluster, b"GET " + MAPS + b"?" + name + b"=" + value + b"&timeoutSeconds=1")
@@ -108,7 +108,7 @@ def test_queries(cluster: Cluster, name: bytes) -> None:
         assert 200 <= code < 500, (name, odd, code)
 
 
-def test_names_of_query_parameters_and_methods(cluster: Cluster) -> None:
+def test_names_of_query_parameters_and_methods(cluster: ApiServerProcess) -> None:
     for odd in (*ODD, *ENCODED):
         code = ask(cluster, b"GET " + MAPS + b"?" + odd + b"=1")
         assert 200 <= code < 500, (odd, code)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.certificates import ensure_identity
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.csi.server import served
@@ -60,7 +60,7 @@ def linked(folder: Path, name: str, target: Path) -> None:
 
 
 async def start_apiserver(folder: Path) -> str:
-    async with serve(Settings(data_dir=folder, port=0)) as server:
+    async with serve(ServerSettings(data_dir=folder, port=0)) as server:
         return server.token
 
 
@@ -102,7 +102,7 @@ async def test_a_token_file_that_is_named_is_ours_or_roots(tmp_path: Path):
     tokens.write_text("planted\n")
     os.chown(tokens, SOMEBODY, SOMEBODY)
     with pytest.raises(NotOurs, match="tokens belongs to somebody else"):
-        async with serve(Settings(data_dir=tmp_path / "data", port=0, token_file=tokens)):
+        async with serve(ServerSettings(data_dir=tmp_path / "data", port=0, token_file=tokens)):
             pass
 
 

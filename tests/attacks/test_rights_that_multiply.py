@@ -18,7 +18,7 @@ from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy
 from tonnage.documents.access.covering import TooManySteps, uncovered
 from tonnage.documents.access.escalation import refuse_escalation
-from tonnage.documents.access.policy import Policy
+from tonnage.documents.access.policy import AccessPolicy
 from tonnage.documents.access.reviews import MAX_ANSWERED_CHARS, rules_status
 from tonnage.documents.access.rules import Rule, RuleIndex, rules_of
 from tonnage.errors import Forbidden
@@ -44,16 +44,16 @@ def role(name: str, *rules: Doc) -> Doc:
 
 
 @pytest.fixture
-def policy() -> Policy:
+def policy() -> AccessPolicy:
     """A cluster with Kubernetes' own roles, in which jane is the administrator of one namespace."""
-    made = Policy()
+    made = AccessPolicy()
     for doc in bootstrap_policy():
         (made.put_binding if "roleRef" in doc else made.put_role)(doc)
     made.put_binding(bound({"metadata": {"name": "admin"}}))
     return made
 
 
-def write(policy: Policy, doc: Doc) -> None:
+def write(policy: AccessPolicy, doc: Doc) -> None:
     resource = BY_PLURAL[RBAC, "rolebindings" if "roleRef" in doc else "roles"]
     refuse_escalation(resource, "shop", "", doc, None, user=JANE, authorizer=policy, resolver=policy)
 
@@ -76,7 +76,7 @@ def multiplied(count: int, **fields: list[str]) -> Doc:
         multiplied(1_000, nonResourceURLs=[f"/u{i}/*" for i in range(1_000)]),
     ],
 )
-def test_a_rule_is_judged_by_its_bytes_and_refused_in_short(policy: Policy, rule: Doc) -> None:
+def test_a_rule_is_judged_by_its_bytes_and_refused_in_short(policy: AccessPolicy, rule: Doc) -> None:
     held = policy.sheet(JANE, "shop").roles
     steps = 20 * len(encode(rule)) + 10_000
     assert uncovered(held, rules_of(role("x", rule)), max_steps=steps)
@@ -86,7 +86,7 @@ def test_a_rule_is_judged_by_its_bytes_and_refused_in_short(policy: Policy, rule
     assert len(refused.value.message) < TOLD_BYTES
 
 
-def test_a_refusal_counts_what_it_does_not_list(policy: Policy) -> None:
+def test_a_refusal_counts_what_it_does_not_list(policy: AccessPolicy) -> None:
     with pytest.raises(Forbidden) as refused:
         write(policy, role("x", multiplied(35)))
     lines = refused.value.message.splitlines()
@@ -102,7 +102,7 @@ def test_rules_that_were_written_to_cut_a_box_into_pieces_are_given_up_and_refus
         uncovered([RuleIndex(held)], [Rule(*map(tuple, sides))], max_steps=20_000)
 
 
-def test_many_rules_and_many_that_are_held_are_compared_by_what_they_share(policy: Policy) -> None:
+def test_many_rules_and_many_that_are_held_are_compared_by_what_they_share(policy: AccessPolicy) -> None:
     names = [{**READ_PODS, "resourceNames": [f"n{i}"]} for i in range(2_000)]
     odd = [{"verbs": [f"v{i}"], "apiGroups": [f"g{i}"], "resources": [f"r{i}"]} for i in range(2_000)]
     equal = [READ_PODS] * 20_000
@@ -116,7 +116,7 @@ def test_many_rules_and_many_that_are_held_are_compared_by_what_they_share(polic
     write(policy, bound(role("names"), "again"))
 
 
-def test_questions_about_long_roles_leave_nothing_behind(policy: Policy) -> None:
+def test_questions_about_long_roles_leave_nothing_behind(policy: AccessPolicy) -> None:
     """Each answer once had a set of its own of all the names in a rule."""
     policy.put_role(role("long", {**READ_PODS, "resources": ["*"], "resourceNames": [f"n{i}" for i in range(50_000)]}))
     policy.put_binding(bound(role("long"), "long"))
@@ -136,7 +136,7 @@ def test_questions_about_long_roles_leave_nothing_behind(policy: Policy) -> None
         tracemalloc.stop()
 
 
-def test_a_change_in_one_namespace_leaves_the_answers_about_others(policy: Policy) -> None:
+def test_a_change_in_one_namespace_leaves_the_answers_about_others(policy: AccessPolicy) -> None:
     sheet = policy.sheet(JANE, "other")
     policy.put_role(role("mine", READ_PODS))
     policy.put_binding(bound(role("mine"), "mine"))
@@ -145,7 +145,7 @@ def test_a_change_in_one_namespace_leaves_the_answers_about_others(policy: Polic
     assert policy.sheet(JANE, "other") is not sheet
 
 
-def test_what_one_may_is_an_answer_of_bounded_size(policy: Policy) -> None:
+def test_what_one_may_is_an_answer_of_bounded_size(policy: AccessPolicy) -> None:
     for i in range(20):
         policy.put_role(role(f"large-{i}", {**READ_PODS, "resourceNames": [f"{i}-" + "n" * 200_000]}))
         policy.put_binding(bound(role(f"large-{i}"), f"large-{i}"))
@@ -154,7 +154,7 @@ def test_what_one_may_is_an_answer_of_bounded_size(policy: Policy) -> None:
     assert any("pods/log" in rule["resources"] for rule in status["resourceRules"])
 
 
-def test_bindings_of_thousands_of_roles_that_never_were(policy: Policy) -> None:
+def test_bindings_of_thousands_of_roles_that_never_were(policy: AccessPolicy) -> None:
     for i in range(2_000):
         policy.put_binding(bound(role(f"gone-{i}"), f"gone-{i}"))
     denied = policy.authorize(Attributes(JANE, "get", resource="nodes", namespace="shop"))
@@ -173,7 +173,7 @@ def test_gathering_twenty_thousand_rules() -> None:
     assert aggregated_rules(gathering, others) == rules
 
 
-def test_thousands_of_roles_that_say_nothing_about_what_is_asked(policy: Policy) -> None:
+def test_thousands_of_roles_that_say_nothing_about_what_is_asked(policy: AccessPolicy) -> None:
     """Each is passed over in a few calls; anybody may bind them to everybody in his namespace."""
     for i in range(1_000):
         policy.put_role(role(f"r{i}", {**READ_PODS, "resourceNames": [f"n{i}"]}))

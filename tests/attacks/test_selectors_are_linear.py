@@ -30,7 +30,7 @@ from tonnage.objects.requirements import LabelMatcher, Requirement
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.selectors import FieldSelector, LabelSelector, label_matcher
 from tonnage.scheduling.cluster.pod_matching import MatcherIndex, PodMatcher, requirements_of
-from tonnage.store import Record
+from tonnage.store import StoreRecord
 from tonnage.store.records import event_of
 
 LABELS = {"a": "other", "b": "c", "k7": "v"}
@@ -141,9 +141,9 @@ def test_what_leaves_a_selection_is_put_into_words_once_for_all_watchers(accept:
     clock = VirtualClock()
     attributes_of = index_for(Gates(), clock)
 
-    def record(revision: int, label: str) -> Record:
+    def record(revision: int, label: str) -> StoreRecord:
         document = encode({"metadata": {"name": "x", "namespace": "default", "labels": {"a": label}}})
-        return Record("configmaps/default/x", revision, document, attributes_of("configmaps/default/x", document))
+        return StoreRecord("configmaps/default/x", revision, document, attributes_of("configmaps/default/x", document))
 
     is_meant = label_matcher("a=b")
     states = [record(1, "b"), record(2, "c"), record(3, "b"), record(4, "c")]
@@ -170,7 +170,7 @@ def test_fields_of_custom_objects_are_read_once_for_all_watchers() -> None:
     resource = custom_resources({"metadata": {"name": "boxes.a.io", "uid": "u"}, "spec": spec, "status": {}})["v1"]
     document = encode({"apiVersion": "a.io/v1", "kind": "Box", "metadata": {"name": "x"}, "spec": {"size": "large"}})
     key = f"{resource.store_prefix}default/x"
-    record = Record(key, 1, document, index_for(Gates(), VirtualClock())(key, document))
+    record = StoreRecord(key, 1, document, index_for(Gates(), VirtualClock())(key, document))
     call = Call("list", Location(resource, "default"), {})
     matches = [
         selection.matcher(

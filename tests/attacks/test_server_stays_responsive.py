@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tonnage.testing.http import PATCH_TYPES, ApiClient, Reply
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 QUICK_S = 1.0
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -32,7 +32,7 @@ MANY = 8_000
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     server = start_cluster(tmp_path_factory.mktemp("server"))
     server.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "small"}})
     yield server
@@ -51,7 +51,7 @@ class Waits:
 
 
 @contextmanager
-def probing(cluster: Cluster) -> Iterator[Waits]:
+def probing(cluster: ApiServerProcess) -> Iterator[Waits]:
     """Ask without pause inside the block, and check afterwards that nobody was kept waiting."""
     waits, ended = Waits(), threading.Event()
 
@@ -100,7 +100,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
 
 
-def test_creating_and_patching_ten_thousand_variables(cluster: Cluster) -> None:
+def test_creating_and_patching_ten_thousand_variables(cluster: ApiServerProcess) -> None:
     with probing(cluster):
         assert set(at_once(lambda i: cluster.post(DEPLOYMENTS, deployment(f"d{i}", variables(MANY))))) == {201}
         change = {"spec": {"template": template(variables(MANY, "2"))}}
@@ -114,7 +114,7 @@ def test_creating_and_patching_ten_thousand_variables(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_applying_ten_thousand_variables(cluster: Cluster) -> None:
+def test_applying_ten_thousand_variables(cluster: ApiServerProcess) -> None:
     def apply(manager: str, value: str) -> Callable[[int], Reply]:
         config = json.dumps(deployment("applied", variables(MANY, value))).encode()
 
@@ -130,7 +130,7 @@ def test_applying_ten_thousand_variables(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_twenty_thousand_owners_and_ten_thousand_constraints(cluster: Cluster) -> None:
+def test_twenty_thousand_owners_and_ten_thousand_constraints(cluster: ApiServerProcess) -> None:
     owners = [{"apiVersion": "v1", "kind": "Pod", "name": f"n{i}", "uid": f"u{i}"} for i in range(18_000)]
     spread = [
         {"maxSkew": 1, "topologyKey": f"k{i}", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
@@ -144,7 +144,7 @@ def test_twenty_thousand_owners_and_ten_thousand_constraints(cluster: Cluster) -
 
 
 @pytest.mark.slow
-def test_bodies_in_yaml_and_protobuf(cluster: Cluster) -> None:
+def test_bodies_in_yaml_and_protobuf(cluster: ApiServerProcess) -> None:
     lines = "".join(f"    n{i}: v\n" for i in range(100_000))
     labels = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: labels\n  labels:\n{lines}".encode()
     entries = "".join(f"  n{i}: v\n" for i in range(100_000))
@@ -169,7 +169,7 @@ def varint(number: int) -> bytes:
     return out + bytes([number])
 
 
-def test_json_patches_of_ten_thousand_steps(cluster: Cluster) -> None:
+def test_json_patches_of_ten_thousand_steps(cluster: ApiServerProcess) -> None:
     cluster.create(MAPS, {"metadata": {"name": "patched", "annotations": {f"n{i}": "v" for i in range(5_000)}}})
     steps: list[dict[str, Any]] = [
         {"op": "replace", "path": f"/metadata/annotations/n{i}", "value": "w"} for i in range(5_000)
@@ -182,7 +182,7 @@ def test_json_patches_of_ten_thousand_steps(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_many_objects_in_every_form(cluster: Cluster) -> None:
+def test_many_objects_in_every_form(cluster: ApiServerProcess) -> None:
     def create(i: int) -> Reply:
         return cluster.post(PODS, pod(f"p{i}", nodeSelector={"a": "b" * 60}))
 
@@ -204,7 +204,7 @@ def test_many_objects_in_every_form(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_new_claims_beside_classes_of_a_megabyte_each(cluster: Cluster) -> None:
+def test_new_claims_beside_classes_of_a_megabyte_each(cluster: ApiServerProcess) -> None:
     """Admission looks at every StorageClass for every new claim."""
     labels = {f"n{i}": "v" * 60 for i in range(15_000)}
     for i in range(40):
@@ -217,7 +217,7 @@ def test_new_claims_beside_classes_of_a_megabyte_each(cluster: Cluster) -> None:
     assert set(codes) == {201}
 
 
-def test_roles_that_multiply_their_bindings_and_reviews(cluster: Cluster) -> None:
+def test_roles_that_multiply_their_bindings_and_reviews(cluster: ApiServerProcess) -> None:
     rbac, reviews = "/apis/rbac.authorization.k8s.io/v1", "/apis/authorization.k8s.io/v1"
     as_jane = {"Impersonate-User": "jane"}
 
@@ -250,7 +250,7 @@ def test_roles_that_multiply_their_bindings_and_reviews(cluster: Cluster) -> Non
 
 
 @pytest.mark.parametrize("form", ["a!=v{}", pytest.param("k{}!=v", marks=pytest.mark.slow)])
-def test_long_selectors_in_watches_and_lists(cluster: Cluster, form: str) -> None:
+def test_long_selectors_in_watches_and_lists(cluster: ApiServerProcess, form: str) -> None:
     """Each of its own: nothing is shared."""
     watches = 20
 

@@ -12,12 +12,12 @@ from prometheus_client import CollectorRegistry
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.transport.http_transport import HttpTransport
-from tonnage.client.transport.wire import Request, Response
+from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import SystemClock
-from tonnage.scheduler.program import Program
+from tonnage.scheduler.program import SchedulerProgram
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine import assumed_pods
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -27,14 +27,16 @@ class LyingTransport(HttpTransport):
 
     lies = 1
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         if self.lies and request.path.endswith("/binding"):
             self.lies -= 1
-            return Response(201, b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}')
+            return HttpResponse(201, b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}')
         return await super().send(request)
 
 
-async def test_a_binding_that_was_answered_and_did_not_happen_is_made_again(cluster: Cluster, monkeypatch) -> None:
+async def test_a_binding_that_was_answered_and_did_not_happen_is_made_again(
+    cluster: ApiServerProcess, monkeypatch
+) -> None:
     monkeypatch.setattr(assumed_pods, "CONFIRMED_WITHIN_S", 0.5)
     room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     node = {"metadata": {"name": "n"}, "status": {"allocatable": room, "capacity": room}}
@@ -45,7 +47,7 @@ async def test_a_binding_that_was_answered_and_did_not_happen_is_made_again(clus
     transport = LyingTransport(kubeconfig.load(cluster.kubeconfig), clock=clock, user_agent="liar")
     async with (
         Client(transport, clock=clock) as client,
-        Program(
+        SchedulerProgram(
             client,
             default_configuration(),
             clock=clock,

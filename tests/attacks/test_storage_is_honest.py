@@ -27,7 +27,7 @@ from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.plane.status import storage_of
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 from tonnage_command import tonnage
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -38,7 +38,7 @@ def config_map(name: str, size: int = 10, **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, **metadata}, "data": {"k": "x" * size}}
 
 
-def health(cluster: Cluster) -> list[int]:
+def health(cluster: ApiServerProcess) -> list[int]:
     return [cluster.get(path, token="").code for path in HEALTH]
 
 
@@ -51,11 +51,11 @@ def sql(folder: Path, statement: str, *values: Any) -> None:
         connection.execute(statement, values)
 
 
-def names_in(cluster: Cluster, path: str = MAPS) -> set[str]:
+def names_in(cluster: ApiServerProcess, path: str = MAPS) -> set[str]:
     return {item["metadata"]["name"] for item in cluster.get(path).body["items"]}
 
 
-async def storage_as_status_has_it(cluster: Cluster) -> tuple[str, ...]:
+async def storage_as_status_has_it(cluster: ApiServerProcess) -> tuple[str, ...]:
     """What `tonnage status` says of the store."""
     async with Client.connect(kubeconfig.load(cluster.kubeconfig), clock=SystemClock(), user_agent="test") as client:
         return await storage_of(client)

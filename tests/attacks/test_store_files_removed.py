@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 from tonnage_command import tonnage
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 FILES = ("log.sqlite3", "log.sqlite3-wal", "log.sqlite3-shm")
 
 
-def post(cluster: Cluster, name: str) -> int:
+def post(cluster: ApiServerProcess, name: str) -> int:
     return cluster.post(MAPS, {"metadata": {"name": name}, "data": {"k": "x" * 2_000}}).code
 
 
-def names_in(cluster: Cluster) -> set[str]:
+def names_in(cluster: ApiServerProcess) -> set[str]:
     return {item["metadata"]["name"] for item in cluster.get(MAPS).body["items"]} - {"kube-root-ca.crt"}
 
 
@@ -51,7 +51,7 @@ def cut_wal(store: Path) -> None:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Cluster:
+def cluster(tmp_path: Path) -> ApiServerProcess:
     cluster = start_cluster(tmp_path)
     for number in range(20):
         assert post(cluster, f"m{number}") == 201
@@ -61,7 +61,7 @@ def cluster(tmp_path: Path) -> Cluster:
 ALL = {f"m{number}" for number in range(20)}
 
 
-def trouble(cluster: Cluster) -> str:
+def trouble(cluster: ApiServerProcess) -> str:
     """What health says of the store, once it knows where the acknowledged writes are."""
     return eventually(
         lambda: str(cluster.get("/readyz?verbose").body),
@@ -72,7 +72,7 @@ def trouble(cluster: Cluster) -> str:
 
 @pytest.mark.parametrize("attack", [clean_up, replace])
 def test_a_removed_or_replaced_file_is_noticed_and_what_it_held_is_kept(
-    cluster: Cluster, tmp_path: Path, attack: Callable[[Path], None]
+    cluster: ApiServerProcess, tmp_path: Path, attack: Callable[[Path], None]
 ):
     store = tmp_path / "store"
     attack(store)
@@ -113,7 +113,7 @@ def assert_no_empty_start(data: Path, remedy: str) -> None:
     assert {path.name for path in (data / "store").iterdir()} <= before
 
 
-def test_a_write_ahead_log_that_is_removed_alone_loses_nothing(cluster: Cluster, tmp_path: Path):
+def test_a_write_ahead_log_that_is_removed_alone_loses_nothing(cluster: ApiServerProcess, tmp_path: Path):
     remove_wal(tmp_path / "store")
     assert post(cluster, "refused") == 500
     # What it held is brought into the file, from what is still open; then a restart is all there is to do.
@@ -127,7 +127,7 @@ def test_a_write_ahead_log_that_is_removed_alone_loses_nothing(cluster: Cluster,
     again.stop()
 
 
-def test_a_file_that_is_cut_is_noticed(cluster: Cluster, tmp_path: Path):
+def test_a_file_that_is_cut_is_noticed(cluster: ApiServerProcess, tmp_path: Path):
     cut_wal(tmp_path / "store")
     refused = cluster.post(MAPS, {"metadata": {"name": "refused"}})
     assert (refused.code, "log.sqlite3-wal was cut from" in refused.message) == (500, True)
@@ -135,7 +135,7 @@ def test_a_file_that_is_cut_is_noticed(cluster: Cluster, tmp_path: Path):
     cluster.stop(signal.SIGKILL)
 
 
-def test_a_folder_that_is_renamed_and_put_back_goes_on_by_itself(cluster: Cluster, tmp_path: Path):
+def test_a_folder_that_is_renamed_and_put_back_goes_on_by_itself(cluster: ApiServerProcess, tmp_path: Path):
     store, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
     store.rename(elsewhere)
     assert post(cluster, "refused") == 500
@@ -171,7 +171,9 @@ def test_no_empty_store_starts_beside_the_keys_of_one_that_was(tmp_path: Path):
 
 
 @pytest.mark.parametrize("attack", ["removed", "torn", "an older one"])
-def test_a_write_ahead_log_that_lost_commits_after_a_kill_is_told(cluster: Cluster, tmp_path: Path, attack: str):
+def test_a_write_ahead_log_that_lost_commits_after_a_kill_is_told(
+    cluster: ApiServerProcess, tmp_path: Path, attack: str
+):
     cluster.stop()
     cluster = start_cluster(tmp_path)
     wal = tmp_path / "store" / "log.sqlite3-wal"

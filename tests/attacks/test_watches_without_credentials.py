@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tonnage.apiserver.authentication.signing_key import ensure_signing_key
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 
 CORE = "/api/v1/namespaces/default"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -30,7 +30,7 @@ SOON_S = 8
 class OpenWatch:
     """A watch of the ConfigMaps of a namespace, by whoever holds a token or a certificate."""
 
-    def __init__(self, cluster: Cluster, token: str = "", certificate: Path | None = None) -> None:
+    def __init__(self, cluster: ApiServerProcess, token: str = "", certificate: Path | None = None) -> None:
         tls = ssl.create_default_context(cafile=str(cluster.folder / "pki" / "ca.crt"))
         if certificate is not None:
             tls.load_cert_chain(certificate)
@@ -55,7 +55,7 @@ class OpenWatch:
         self._connection.close()
 
 
-def account(cluster: Cluster, name: str) -> str:
+def account(cluster: ApiServerProcess, name: str) -> str:
     """A ServiceAccount that may do everything in the namespace."""
     assert cluster.post(f"{CORE}/serviceaccounts", {"metadata": {"name": name}}).code == 201
     binding = {
@@ -67,14 +67,14 @@ def account(cluster: Cluster, name: str) -> str:
     return name
 
 
-def token_of(cluster: Cluster, name: str, bound: dict[str, Any] | None = None) -> str:
+def token_of(cluster: ApiServerProcess, name: str, bound: dict[str, Any] | None = None) -> str:
     spec = {"spec": {"boundObjectRef": bound} if bound else {}}
     made = cluster.post(f"{CORE}/serviceaccounts/{name}/token", spec)
     assert made.code == 201, made
     return str(made["status"]["token"])
 
 
-def bound_to(cluster: Cluster, name: str, kind: str, collection: str, body: dict[str, Any]) -> str:
+def bound_to(cluster: ApiServerProcess, name: str, kind: str, collection: str, body: dict[str, Any]) -> str:
     made = cluster.post(collection, body)
     assert made.code == 201, made
     return token_of(
@@ -86,7 +86,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
 
 
-def short_token(cluster: Cluster, name: str) -> str:
+def short_token(cluster: ApiServerProcess, name: str) -> str:
     """A token that ends in some seconds; the server itself makes none under ten minutes."""
     at, uid = int(time.time()), cluster.get(f"{CORE}/serviceaccounts/{name}").meta["uid"]
     about = {"namespace": "default", "serviceaccount": {"name": name, "uid": uid}}
@@ -95,7 +95,7 @@ def short_token(cluster: Cluster, name: str) -> str:
     return ensure_signing_key(cluster.folder / "pki" / "sa.key").signed(json.dumps(said).encode())
 
 
-def short_certificate(cluster: Cluster, to: Path) -> Path:
+def short_certificate(cluster: ApiServerProcess, to: Path) -> Path:
     pki, now = cluster.folder / "pki", datetime.now(UTC)
     ca = x509.load_pem_x509_certificate((pki / "ca.crt").read_bytes())
     ca_key = serialization.load_pem_private_key((pki / "ca.key").read_bytes(), password=None)
@@ -118,7 +118,7 @@ def short_certificate(cluster: Cluster, to: Path) -> Path:
     return path
 
 
-def test_a_watch_ends_with_what_its_credentials_stand_for(cluster: Cluster) -> None:
+def test_a_watch_ends_with_what_its_credentials_stand_for(cluster: ApiServerProcess) -> None:
     for name in ("deleted", "made-anew", "bound", "old-secret", "stripped"):
         account(cluster, name)
     secret = {
@@ -168,14 +168,14 @@ def test_a_watch_ends_with_what_its_credentials_stand_for(cluster: Cluster) -> N
         watch.close()
 
 
-def test_a_quiet_watch_ends_too(cluster: Cluster) -> None:
+def test_a_quiet_watch_ends_too(cluster: ApiServerProcess) -> None:
     watch = OpenWatch(cluster, token_of(cluster, account(cluster, "quiet")))
     cluster.delete(f"{CORE}/serviceaccounts/quiet")
     assert "quiet" not in watch.rest()
 
 
 @pytest.mark.slow
-def test_a_watch_ends_when_its_token_or_certificate_expires(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_watch_ends_when_its_token_or_certificate_expires(cluster: ApiServerProcess, tmp_path: Path) -> None:
     with_token = OpenWatch(cluster, short_token(cluster, account(cluster, "short")))
     with_certificate = OpenWatch(cluster, certificate=short_certificate(cluster, tmp_path))
     for watch in (with_token, with_certificate):

@@ -19,7 +19,7 @@ from tonnage.controllers.workloads.jobs import cron_plan
 from tonnage.controllers.workloads.jobs.job_plan import counted, manage, verdict_of
 from tonnage.controllers.workloads.jobs.job_status import account
 from tonnage.controllers.workloads.replica_set_plan import missing_replicas
-from tonnage.controllers.workloads.stateful_set_plan import Create, Delete, ObservedState, plan, status_of
+from tonnage.controllers.workloads.stateful_set_plan import Create, DeletePod, ObservedState, plan, status_of
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import OwnerReference
@@ -36,7 +36,7 @@ from tonnage.testing.workload_builders import (
     replica_set,
     stateful_set,
 )
-from tonnage.testing.workload_stage import Stage, stage_in, workload
+from tonnage.testing.workload_stage import WorkloadStage, stage_in, workload
 
 HUGE = 2**31 - 1
 A_ROUND = 500
@@ -82,7 +82,7 @@ def test_an_update_looks_at_the_highest_pods_alone(partition: int) -> None:
     owner = stateful_set("db", HUGE, parallel=True, updateStrategy=strategy)
     pods = [member(owner, n, "old", ready=True) for n in (0, HUGE - 1)]
     # The highest one is of another revision: it goes, unless the partition keeps it.
-    gone = [step.pod.name for step in steps(owner, *pods) if isinstance(step, Delete)]
+    gone = [step.pod.name for step in steps(owner, *pods) if isinstance(step, DeletePod)]
     assert gone == ([f"db-{HUGE - 1}"] if partition < HUGE else [])
 
 
@@ -239,7 +239,7 @@ async def test_workloads_without_end_do_not_hold_up_the_others_and_can_be_delete
         assert not {pod.name for pod in await stage.pods()} & {"ordered-1", f"parallel-{HUGE + 1}"}
 
 
-async def _until_made(stage: Stage, *names: str) -> None:
+async def _until_made(stage: WorkloadStage, *names: str) -> None:
     async def are_there() -> bool:
         return set(names) <= {pod.name for pod in await stage.pods()}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.api_servers import Api, embedded, kube_apiserver
+from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver
 
 NUMBERS = itertools.count(1)
 
@@ -30,7 +30,7 @@ def assets() -> Path:
 
 
 @pytest.fixture(scope="session", params=["embedded", pytest.param("kube-apiserver", marks=pytest.mark.envtest)])
-def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerApi]:
     """One server for all tests; each keeps to a namespace or to names of its own."""
     if request.param == "kube-apiserver":
         starting = kube_apiserver(tmp_path_factory.mktemp("kube"), request.getfixturevalue("assets"))
@@ -41,7 +41,7 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def ns(api: Api) -> str:
+def ns(api: ServerApi) -> str:
     """The name of a fresh namespace; also good as a name nobody else has, for what is in none."""
     name = f"contract-{os.getpid()}-{next(NUMBERS)}"
     api.create("/api/v1/namespaces", {"metadata": {"name": name}})

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import free_port
 from tonnage.testing.programs import spawn
@@ -22,7 +22,7 @@ from tonnage.testing.programs import spawn
 class Second:
     """A running scheduler, asked over its HTTPS endpoint as Prometheus would."""
 
-    api: Api
+    api: ServerApi
     name: str
     port: int
     folder: Path
@@ -51,7 +51,7 @@ class Second:
 
 @contextmanager
 def second(
-    api: Api, folder: Path, name: str, *flags: str, elects: bool = True, is_awaited: bool = True
+    api: ServerApi, folder: Path, name: str, *flags: str, elects: bool = True, is_awaited: bool = True
 ) -> Iterator[Second]:
     """`tonnage scheduler` for the pods of one schedulerName. It has to end well when it is told to stop.
 

@@ -14,7 +14,7 @@ import pytest
 from capacity_rig import TOPOLOGY_KEY, Stage, said_by, staged
 from prometheus_client import CollectorRegistry
 
-from tonnage.apiserver.server import Server, Settings, serve
+from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.csi.errors import Code
 from tonnage.gates import Gates
 from tonnage.logs import JsonLines
@@ -25,7 +25,7 @@ from tonnage.provisioner.capacity.included_claims import MOST
 from tonnage.provisioner.capacity.objects import manager_on
 from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually_async
 from tonnage.testing.storage_builders import volume
 
@@ -33,12 +33,12 @@ GI = 1 << 30
 
 
 @pytest.fixture
-async def stage(api: Api, ns: str) -> AsyncIterator[Stage]:
+async def stage(api: ServerApi, ns: str) -> AsyncIterator[Stage]:
     async with staged(api.url, api.token, ns) as ready:
         yield ready
 
 
-async def test_each_segment_and_class_has_an_object_with_pools_and_their_sum(stage: Stage, api: Api):
+async def test_each_segment_and_class_has_an_object_with_pools_and_their_sum(stage: Stage, api: ServerApi):
     gold, pools = await stage.storage_class("gold", kind="gold"), await stage.storage_class()
     await stage.storage_class("at-once", delayed=False)
     a, b = await stage.node("a"), await stage.node("b")
@@ -470,7 +470,7 @@ async def test_without_its_namespace_it_says_so_and_waits_for_it(stage: Stage, c
 async def test_a_server_that_learns_the_field_gets_it_instead_of_the_annotation(tmp_path: Path):
     def server_with(pools: str, port: int) -> AbstractAsyncContextManager[Server]:
         gates = Gates.parse(f"CSIStorageCapacityV2={pools}")
-        return serve(Settings(data_dir=tmp_path, port=port, gates=gates))
+        return serve(ServerSettings(data_dir=tmp_path, port=port, gates=gates))
 
     async with AsyncExitStack() as stack:
         async with server_with("false", 0) as server:

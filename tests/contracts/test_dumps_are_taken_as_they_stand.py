@@ -11,7 +11,7 @@ import pytest
 
 from tonnage.gates import Gates
 from tonnage.objects import codec
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifests import READ
 from tonnage.whatif.sources import from_files
@@ -108,7 +108,7 @@ def documents(namespace: str) -> list[Doc]:
 
 
 @pytest.fixture(scope="module")
-def dump(api: Api) -> list[Doc]:
+def dump(api: ServerApi) -> list[Doc]:
     """What the server lists of them once it has stored them."""
     namespace = "dumped"
     api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_scheduler_volumes_on_every_server import SELECTED_NODE, Stage, scheduler
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.http import Doc
 
 
@@ -53,7 +53,7 @@ class NominationStage(Stage):
 
 
 @pytest.fixture
-def stage(api: Api, ns: str, tmp_path: Path) -> Iterator[NominationStage]:
+def stage(api: ServerApi, ns: str, tmp_path: Path) -> Iterator[NominationStage]:
     stage = NominationStage(api, ns, tmp_path)
     yield stage
     for name in api.get(stage.pods).names:

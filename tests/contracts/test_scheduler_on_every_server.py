@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import free_port, unverified_tls
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.programs import RunningProgram, spawn
 
 
 @contextmanager
-def scheduler(api: Api, folder: Path, name: str, port: int) -> Iterator[Program]:
+def scheduler(api: ServerApi, folder: Path, name: str, port: int) -> Iterator[RunningProgram]:
     """`tonnage scheduler` with one profile of that name, electing its leader on a lease of that name."""
     kubeconfig = {
         "clusters": [{"name": "c", "cluster": {"server": api.url, "insecure-skip-tls-verify": True}}],
@@ -45,7 +45,7 @@ def scheduler(api: Api, folder: Path, name: str, port: int) -> Iterator[Program]
         process.wait(timeout=30)
 
 
-def test_the_scheduler_leads_places_and_tells(api: Api, ns: str, pods: str, tmp_path: Path) -> None:
+def test_the_scheduler_leads_places_and_tells(api: ServerApi, ns: str, pods: str, tmp_path: Path) -> None:
     room = {"cpu": "2", "memory": "4Gi", "pods": "10"}
     api.create(
         "/api/v1/nodes",

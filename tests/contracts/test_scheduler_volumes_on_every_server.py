@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import Doc
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.programs import RunningProgram, spawn
 
 STORAGE = "/apis/storage.k8s.io/v1"
 POOLS = "tonnage.dev/available-capacities"
@@ -24,7 +24,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 @contextmanager
-def scheduler(api: Api, folder: Path, name: str) -> Iterator[Program]:
+def scheduler(api: ServerApi, folder: Path, name: str) -> Iterator[RunningProgram]:
     """`tonnage scheduler` with one profile of that name."""
     kubeconfig = {
         "clusters": [{"name": "c", "cluster": {"server": api.url, "insecure-skip-tls-verify": True}}],
@@ -54,7 +54,7 @@ def scheduler(api: Api, folder: Path, name: str) -> Iterator[Program]:
 class Stage:
     """One namespace with a node, a class and a driver of its own."""
 
-    def __init__(self, api: Api, ns: str, folder: Path) -> None:
+    def __init__(self, api: ServerApi, ns: str, folder: Path) -> None:
         self.api, self.ns, self.folder = api, ns, folder
         self.claims = f"/api/v1/namespaces/{ns}/persistentvolumeclaims"
         self.pods = f"/api/v1/namespaces/{ns}/pods"
@@ -119,7 +119,7 @@ class Stage:
         return eventually(holds, details=(self.folder / "scheduler.log").read_text)
 
 
-def test_claims_are_packed_into_pools_reserved_for_and_waited_for(api: Api, ns: str, tmp_path: Path) -> None:
+def test_claims_are_packed_into_pools_reserved_for_and_waited_for(api: ServerApi, ns: str, tmp_path: Path) -> None:
     stage = Stage(api, ns, tmp_path)
     first, second = f"{ns}-a", f"{ns}-b"
     # Two claims of 50 Gi: only the pools tell that they fit, for the object says that 60 Gi are free.

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from scheduler_program import second
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import unverified_tls
 from tonnage.testing.pki import Authority
@@ -30,14 +30,14 @@ AT_ONCE = (
 """What the server says counts at once, so that no test waits for an answer to grow old."""
 
 
-def token_of(api: Api, ns: str, name: str) -> str:
+def token_of(api: ServerApi, ns: str, name: str) -> str:
     """A ServiceAccount, and a token that is bound to it."""
     path = f"/api/v1/namespaces/{ns}/serviceaccounts"
     api.create(path, {"metadata": {"name": name}})
     return str(api.create(f"{path}/{name}/token", {"spec": {}}).body["status"]["token"])
 
 
-def let_read(api: Api, name: str, subject: dict[str, Any], *urls: str) -> None:
+def let_read(api: ServerApi, name: str, subject: dict[str, Any], *urls: str) -> None:
     rules = [{"nonResourceURLs": list(urls), "verbs": ["get"]}]
     api.create(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
@@ -49,7 +49,7 @@ def account(ns: str, name: str) -> dict[str, str]:
 
 
 def test_it_serves_its_own_pods_under_its_own_lease_and_leaves_the_others(
-    api: Api, ns: str, pods: str, tmp_path: Path
+    api: ServerApi, ns: str, pods: str, tmp_path: Path
 ) -> None:
     room = {"cpu": "2", "memory": "4Gi", "pods": "10"}
     node = {"metadata": {"name": ns, "labels": {"mine": ns}}, "status": {"capacity": room, "allocatable": room}}
@@ -70,7 +70,7 @@ def test_it_serves_its_own_pods_under_its_own_lease_and_leaves_the_others(
         assert api.get(f"{LEASES}/kube-scheduler").code == 404
 
 
-def test_a_refusal_is_the_servers_own_word_for_word(api: Api, ns: str, tmp_path: Path) -> None:
+def test_a_refusal_is_the_servers_own_word_for_word(api: ServerApi, ns: str, tmp_path: Path) -> None:
     poor = token_of(api, ns, "poor")
     with second(api, tmp_path, ns, *AT_ONCE) as scheduler:
         for token in (poor, "wrong"):
@@ -86,7 +86,7 @@ def refused_by(url: str, token: str) -> tuple[int, Any, str | None]:
         return exc.code, json.loads(exc.read()), exc.headers.get("Cache-Control")
 
 
-def test_metrics_are_for_whom_the_server_lets_in(api: Api, ns: str, tmp_path: Path) -> None:
+def test_metrics_are_for_whom_the_server_lets_in(api: ServerApi, ns: str, tmp_path: Path) -> None:
     good, poor = token_of(api, ns, "prom"), token_of(api, ns, "poor")
     let_read(api, ns, account(ns, "prom"), "/metrics", "/debug/*", "/configz")
     with second(api, tmp_path, ns, *AT_ONCE) as scheduler:
@@ -113,7 +113,7 @@ def test_metrics_are_for_whom_the_server_lets_in(api: Api, ns: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("place", ["a file", "the cluster's ConfigMap"])
-def test_a_client_certificate_is_a_user_too(api: Api, ns: str, tmp_path: Path, place: str) -> None:
+def test_a_client_certificate_is_a_user_too(api: ServerApi, ns: str, tmp_path: Path, place: str) -> None:
     authority = Authority(ns)
     (tmp_path / "users.crt").write_bytes(authority.pem)
     flags = [f"--client-ca-file={tmp_path / 'users.crt'}"] if place == "a file" else []
@@ -134,7 +134,7 @@ def test_a_client_certificate_is_a_user_too(api: Api, ns: str, tmp_path: Path, p
         assert scheduler.get("/configz", certificate=(certificate, key))[0] == 403
 
 
-def publish(api: Api, authority: Authority) -> None:
+def publish(api: ServerApi, authority: Authority) -> None:
     """Name one more authority where programs that delegate look for them; Kubernetes keeps what it finds there."""
     path = "/api/v1/namespaces/kube-system/configmaps"
     name = "extension-apiserver-authentication"
@@ -148,7 +148,9 @@ def publish(api: Api, authority: Authority) -> None:
     assert api.put(f"{path}/{name}", changed).code == 200
 
 
-def test_explain_asks_it_as_the_kubeconfigs_user_or_with_a_token(api: Api, ns: str, pods: str, tmp_path: Path) -> None:
+def test_explain_asks_it_as_the_kubeconfigs_user_or_with_a_token(
+    api: ServerApi, ns: str, pods: str, tmp_path: Path
+) -> None:
     api.create(pods, {"metadata": {"name": "db"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     (tmp_path / "poor").write_text(token_of(api, ns, "poor"))
     with second(api, tmp_path, ns) as scheduler:
@@ -166,7 +168,7 @@ def test_explain_asks_it_as_the_kubeconfigs_user_or_with_a_token(api: Api, ns: s
         assert "give --scheduler-token-file" in done.stderr
 
 
-def test_with_kube_schedulers_lease_it_says_why_it_does_not_start(api: Api, ns: str, tmp_path: Path) -> None:
+def test_with_kube_schedulers_lease_it_says_why_it_does_not_start(api: ServerApi, ns: str, tmp_path: Path) -> None:
     config = tmp_path / "scheduler.yaml"
     config.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

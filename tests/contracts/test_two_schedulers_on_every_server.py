@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from scheduler_program import Second, is_serving, second
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 
 NODES = 10
@@ -22,7 +22,7 @@ NODES = 10
 
 @pytest.mark.parametrize("count", [200, pytest.param(2500, marks=pytest.mark.slow)])
 def test_two_without_election_live_and_bind_every_pod_once(
-    api: Api, ns: str, pods: str, tmp_path: Path, count: int
+    api: ServerApi, ns: str, pods: str, tmp_path: Path, count: int
 ) -> None:
     room = {"cpu": "1000", "memory": "1000Gi", "pods": "5000"}
     for number in range(NODES):
@@ -58,7 +58,7 @@ def folders(under: Path, *names: str) -> Iterator[Path]:
         yield under / name
 
 
-def waiting(api: Api, pods: str) -> list[Any]:
+def waiting(api: ServerApi, pods: str) -> list[Any]:
     return list(api.get(f"{pods}?fieldSelector=spec.nodeName%3D").body["items"])
 
 

@@ -7,20 +7,20 @@ from datetime import UTC, datetime, timedelta
 from playwright.async_api import expect
 
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.wire.rows import LaneRow, Step
+from tonnage.dashboard.wire.rows import LaneRow, PodStep
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, claim, driver, pod_with, storage_class, volume
-from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
+from tonnage.whatif.scheduler_memory import AssumedPod, RememberedCapacity, SchedulerMemory
 
 NOW = datetime(2026, 11, 15, 12, 0, 0, 500, tzinfo=UTC)
 
 
-def step(at_s: float, kind: str, text: str = "", on: str = "") -> Step:
-    return Step(at=NOW + timedelta(seconds=at_s), kind=kind, text=text or kind, node=on, source="scheduler")
+def step(at_s: float, kind: str, text: str = "", on: str = "") -> PodStep:
+    return PodStep(at=NOW + timedelta(seconds=at_s), kind=kind, text=text or kind, node=on, source="scheduler")
 
 
-def put_lane(cluster: ShownCluster, pod: str, *steps: Step, done: bool = False) -> None:
+def put_lane(cluster: ShownCluster, pod: str, *steps: PodStep, done: bool = False) -> None:
     cluster.collections.put("lanes", f"uid-{pod}", LaneRow(pod=pod, steps=steps, done=done))
 
 
@@ -84,7 +84,7 @@ async def test_a_pods_page_tells_its_story_and_follows_it(window, shown_cluster)
         attachment("va", "pv-1", "a", error="device is busy"),
         waiting,
     )
-    held = HeldCapacity(Reservation.LEDGER, "kube-system/c", "u", "shop/db-0", ["shop/data"], 2**30, NOW, "made")
+    held = RememberedCapacity(Reservation.LEDGER, "kube-system/c", "u", "shop/db-0", ["shop/data"], 2**30, NOW, "made")
     shown_cluster.model.remember(SchedulerMemory(held=[held], pods=[AssumedPod("shop/db-0", waiting.uid, "a")]))
     put_lane(shown_cluster, "shop/db-0", step(0, "created"), step(1.5, "decided", "goes to a", "a"))
     page = window.page

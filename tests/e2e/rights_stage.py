@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.certificates import ensure_identity
-from tonnage.client.config.connection import Cluster, Connection, User
+from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.faults import Fault, FaultFile
@@ -34,10 +34,10 @@ from tonnage.plane.identities import Identities
 from tonnage.plane.settings import PlaneSettings
 from tonnage.plane.starter_objects import starter_objects
 from tonnage.private_files import own_folder
-from tonnage.roles.audit import Call, calls_in
-from tonnage.testing.api_servers import Api
+from tonnage.roles.audit import AuditedCall, calls_in
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.programs import RunningProgram, spawn
 from tonnage.testing.refusing_proxy import RefusingProxy
 
 Doc = dict[str, Any]
@@ -81,7 +81,7 @@ class RightsStage:
     """One cluster, and the trouble that its programs have with their server."""
 
     folder: Path
-    api: Api
+    api: ServerApi
     audit_log: Path
     proxy: RefusingProxy
     ca_pem: bytes
@@ -89,7 +89,7 @@ class RightsStage:
     nodes: int = 3
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scheduler_config: Path | None = None
-    programs: dict[str, Program] = field(default_factory=dict)
+    programs: dict[str, RunningProgram] = field(default_factory=dict)
     shown: list[str] = field(default_factory=list)
     """Pages of programs that the reader was let into: no API server is asked for those."""
 
@@ -113,7 +113,9 @@ class RightsStage:
         asyncio.run(self._ensure(commands))
 
     async def _ensure(self, commands: Mapping[str, Sequence[str]]) -> None:
-        connection = Connection(Cluster(self.proxy.url, self.ca_pem), User(token=self.api.token))
+        connection = ServerConnection(
+            KubeconfigCluster(self.proxy.url, self.ca_pem), KubeconfigUser(token=self.api.token)
+        )
         clock = SystemClock()
         async with Client.connect(connection, clock=clock) as client:
             made = Identities(self.commands.identities, client, ca_pem=self.ca_pem, clock=clock, rng=random.Random(1))
@@ -130,7 +132,7 @@ class RightsStage:
             line = self.programs[name].readline()
             assert line.startswith("ready"), self.log(name)
 
-    def run(self, name: str, *args: str, program: str = "", kubeconfig: str = "") -> Program:
+    def run(self, name: str, *args: str, program: str = "", kubeconfig: str = "") -> RunningProgram:
         """Start another program, under the identity of that name."""
         found = self.kubeconfig(kubeconfig or program or name)
         process = spawn(program or name, "--kubeconfig", str(found), *args, log=self.folder / "logs" / f"{name}.log")
@@ -229,13 +231,13 @@ class RightsStage:
 
     # -- what was asked -----------------------------------------------------------------------------------------------
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[AuditedCall]:
         files = sorted(self.audit_log.parent.glob("audit*.log"))
         return [call for file in files for call in calls_in(_whole_lines(file))]
 
-    def calls_of(self, program: str) -> list[Call]:
+    def calls_of(self, program: str) -> list[AuditedCall]:
         user = f"system:serviceaccount:kube-system:tonnage-{program}"
-        shown = [Call(user, "get", path=path) for path in self.shown] if program == "reader" else []
+        shown = [AuditedCall(user, "get", path=path) for path in self.shown] if program == "reader" else []
         return [each for each in self.calls() if each.user == user] + shown
 
     def has_asked(self, program: str, verb: str, resource: str) -> bool:
@@ -255,7 +257,7 @@ class RightsStage:
 @contextmanager
 def staged(
     folder: Path,
-    api: Api,
+    api: ServerApi,
     audit_log: Path,
     *,
     nodes: int = 3,

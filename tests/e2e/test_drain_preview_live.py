@@ -28,7 +28,7 @@ from tonnage.objects.document import Doc
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.stories.objects import deployment, pod_spec, stateful_set
 from tonnage.testing.processes import Up
-from tonnage.whatif.drain.outcome import Outcome
+from tonnage.whatif.drain.outcome import DrainOutcome
 from tonnage.whatif.drain.rehearsal import Rehearsal
 from tonnage.whatif.drain.rehearsal import Scene as DrainScene
 from tonnage.whatif.sources import from_cluster
@@ -93,7 +93,7 @@ def replicas(made: list[Doc]) -> int:
 # -- what was foretold ------------------------------------------------------------------------------------------------
 
 
-def foretold(outcome: Outcome | Doc) -> tuple[Entry, ...]:
+def foretold(outcome: DrainOutcome | Doc) -> tuple[Entry, ...]:
     """An outcome in a form that does not depend on names that were drawn."""
     found = outcome if isinstance(outcome, dict) else outcome.document()
     entries = []

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 PLUGIN = os.environ.get("CSI_HOSTPATH", "")
 pytestmark = [
@@ -67,7 +67,7 @@ def running(*command: str, log: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[ApiServerProcess]:
     with tempfile.TemporaryDirectory(prefix="t") as name, ExitStack() as stack:
         folder = Path(name)
         socket = f"unix://{folder}/csi.sock"
@@ -97,11 +97,11 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def capacity(cluster: Cluster) -> list[str]:
+def capacity(cluster: ApiServerProcess) -> list[str]:
     return [each["capacity"] for each in cluster.get(f"{STORAGE}/csistoragecapacities").body["items"]]
 
 
-def test_a_volume_of_upstreams_own_driver_is_made_mounted_grown_and_deleted(cluster: Cluster):
+def test_a_volume_of_upstreams_own_driver_is_made_mounted_grown_and_deleted(cluster: ApiServerProcess):
     eventually(lambda: capacity(cluster) == ["30Gi"])
     cluster.post(f"{CORE}/persistentvolumeclaims", CLAIM)
     cluster.post(f"{CORE}/pods", POD)

@@ -21,7 +21,7 @@ from rights_stage import RightsStage, staged
 
 from tonnage.roles.audit import audit
 from tonnage.roles.role_files import PROGRAMS, rules_of
-from tonnage.testing.api_servers import Api, kube_apiserver
+from tonnage.testing.api_servers import ServerApi, kube_apiserver
 from tonnage.testing.processes import start_cluster
 
 OF_UP = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
@@ -70,12 +70,12 @@ LONG: tuple[Callable[[RightsStage], None], ...] = (
 
 
 @contextmanager
-def server(name: str, folder: Path, log: Path) -> Iterator[Api]:
+def server(name: str, folder: Path, log: Path) -> Iterator[ServerApi]:
     """An API server that writes an audit log."""
     folder.mkdir()
     if name == "embedded":
         cluster = start_cluster(folder, "--audit-log-path", str(log))
-        api = Api(name, cluster.url, cluster.token)
+        api = ServerApi(name, cluster.url, cluster.token)
         try:
             yield api
         finally:

@@ -21,7 +21,7 @@ import pytest
 
 from tonnage.objects.document import Doc
 from tonnage.quantity import Quantity
-from tonnage.testing.api_servers import Api, embedded, kube_apiserver, logged
+from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver, logged
 from tonnage.testing.eventually import eventually_async
 from tonnage.testing.scripted_driver import ScriptedDriver
 
@@ -39,7 +39,7 @@ PODS = {"db": ("waits",), "early": ("now",), "raw": ("blocks",), "one": ("shared
 
 
 @contextmanager
-def server(name: str, folder: Path) -> Iterator[Api]:
+def server(name: str, folder: Path) -> Iterator[ServerApi]:
     with embedded(folder / "api") if name == "embedded" else kube_apiserver(folder, ASSETS) as api:
         yield api
 
@@ -66,7 +66,7 @@ async def test_volumes_without_topology_live_and_die_among_all_programs(name: st
             assert bool(driver.attach_calls) is attaches
 
 
-def start_programs(stack: ExitStack, folder: Path, api: Api, socket: str) -> None:
+def start_programs(stack: ExitStack, folder: Path, api: ServerApi, socket: str) -> None:
     kubeconfig = folder / "kubeconfig"
     cluster = {"server": api.url, "insecure-skip-tls-verify": True}
     config = {
@@ -87,7 +87,7 @@ def start_programs(stack: ExitStack, folder: Path, api: Api, socket: str) -> Non
         stack.enter_context(logged(command, folder / f"{program}.log"))
 
 
-async def life(api: Api, driver: ScriptedDriver) -> None:
+async def life(api: ServerApi, driver: ScriptedDriver) -> None:
     for claim, spec in CLAIMS.items():
         base = {
             "storageClassName": "immediate" if claim == "now" else "waitforfirstconsumer",

@@ -36,7 +36,7 @@ from tonnage.client.config.connection import ExecPlugin
 from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
 from tonnage.clock import parse_rfc3339, rfc3339_micro
 from tonnage.csi import csi_pb2 as csi
-from tonnage.dashboard.server.access import Refused
+from tonnage.dashboard.server.access import RequestRefused
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.apply.managed_fields import check_entries, write_entries
 from tonnage.documents.apply.server_side_apply import apply
@@ -576,7 +576,7 @@ TARGETS: tuple[Target, ...] = (
     Target("manifests", read_manifests, [as_yaml(*OBJECTS), *blocks(OBJECTS)]),
     Target("steps", read_steps, [as_yaml(STEPS), encode(STEPS)]),
     Target("scheduler-configuration", read_configuration, [as_yaml(CONFIGURATION), encode(CONFIGURATION)]),
-    Target("dashboard", dashboard.ask_dashboard, dashboard.REQUESTS, (Refused,)),
+    Target("dashboard", dashboard.ask_dashboard, dashboard.REQUESTS, (RequestRefused,)),
     Target("faults", read_faults, [b'[{"kind":"slow","node":"n1","value":2.5}]']),
     Target("csi", call_driver, driver_seeds(), (StatusError, DecodeError, TonnageError, OSError)),
     Target("http-answer", read_answer, ANSWERS, ()),

@@ -8,7 +8,7 @@ from yarl import URL
 
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.server.access import Access
-from tonnage.dashboard.server.router import Asked, Router
+from tonnage.dashboard.server.router import RoutedRequest, Router
 
 TOKEN = "a-token-for-fuzzing-alone"
 REQUESTS = [
@@ -19,7 +19,7 @@ REQUESTS = [
 ]
 
 
-async def _answered(asked: Asked) -> None:
+async def _answered(asked: RoutedRequest) -> None:
     """Nobody calls it: who is found is what is tried."""
 
 

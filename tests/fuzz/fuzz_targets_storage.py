@@ -17,13 +17,12 @@ from tonnage.apiserver import bodies
 from tonnage.documents.custom.custom_kind import CustomKind
 from tonnage.documents.custom.definition import default_definition, definition_warnings, validate_definition
 from tonnage.driver.state.record_files import read_records, record_path
-from tonnage.driver.state.records import Capability, Publication, SnapshotRecord, Source, Target, VolumeRecord
+from tonnage.driver.state.records import Capability, Publication, SnapshotRecord, Target, VolumeOrigin, VolumeRecord
 from tonnage.objects.codec import convert
 from tonnage.objects.document import Doc, copy, encode
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.pools.class_pools import Published
-from tonnage.pools.class_pools import Source as PoolSource
+from tonnage.pools.class_pools import PoolSource, Published
 from tonnage.pools.sources.openebs_lvm import OpenEbsLvm
 from tonnage.pools.sources.openebs_zfs import OpenEbsZfs
 from tonnage.pools.sources.topolvm import TopoLvm
@@ -125,7 +124,7 @@ RECORDS: tuple[VolumeRecord | SnapshotRecord, ...] = (
         capacity_bytes=1 << 30,
         access_type="mount",
         parameters={"k": "v"},
-        source=Source("snapshot", "snap-" + "1" * 32),
+        source=VolumeOrigin("snapshot", "snap-" + "1" * 32),
         published={"node-1": Publication(Capability("mount", 1))},
         targets=(Target("node-1", "/target", Capability("mount", 1)),),
     ),

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.store import EventType, KeyDamaged, Record, RevisionCompacted, Store, StoreError
+from tonnage.store import EventType, KeyDamaged, RevisionCompacted, Store, StoreError, StoreRecord
 
 PREFIXES = ("pods/", "nodes/")
 
@@ -32,8 +32,8 @@ class Written:
 
     def __init__(self, folder: Path) -> None:
         self.rows: dict[tuple[str, int], tuple[bytes, bool]] = {}
-        self.newest: dict[str, Record] = {}
-        self.past: dict[tuple[str, int], list[Record]] = {}
+        self.newest: dict[str, StoreRecord] = {}
+        self.past: dict[tuple[str, int], list[StoreRecord]] = {}
         asyncio.run(self._build(folder))
         self.content = (folder / "log.sqlite3").read_bytes()
 
@@ -71,7 +71,7 @@ class Written:
                 self.past[prefix, revision] = await store.list_at(prefix, revision)
         await store.close()
 
-    def was_written(self, record: Record, *, deleted: bool) -> bool:
+    def was_written(self, record: StoreRecord, *, deleted: bool) -> bool:
         return self.rows.get((record.key, record.revision)) == (record.document, deleted)
 
 

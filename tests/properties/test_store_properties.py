@@ -20,16 +20,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from examples_tried import tries
 from tonnage.store import (
-    Event,
     EventType,
     KeyExists,
     KeyMissing,
-    Record,
     RevisionCompacted,
     RevisionInFuture,
     StaleRevision,
     Store,
     StoreClosed,
+    StoreEvent,
+    StoreRecord,
     Watch,
 )
 
@@ -48,7 +48,7 @@ steps_back = st.sampled_from([0, 0, 1, 2, 3, 5, 8, 13, 21])
 class Model:
     """All writes, in the order of their revisions: the record, and whether it is a tombstone."""
 
-    def __init__(self, writes: list[tuple[Record, bool]]) -> None:
+    def __init__(self, writes: list[tuple[StoreRecord, bool]]) -> None:
         self.writes = writes
         self.compacted = 0
 
@@ -56,12 +56,12 @@ class Model:
     def revision(self) -> int:
         return self.writes[-1][0].revision if self.writes else 0
 
-    def add(self, record: Record, *, deleted: bool) -> None:
+    def add(self, record: StoreRecord, *, deleted: bool) -> None:
         self.writes.append((record, deleted))
         self.writes.sort(key=lambda write: write[0].revision)
 
-    def state_at(self, revision: int) -> dict[str, Record]:
-        state: dict[str, Record] = {}
+    def state_at(self, revision: int) -> dict[str, StoreRecord]:
+        state: dict[str, StoreRecord] = {}
         for record, deleted in self.writes:
             if record.revision <= revision:
                 state.pop(record.key, None)
@@ -69,13 +69,13 @@ class Model:
                     state[record.key] = record
         return dict(sorted(state.items()))
 
-    def events(self, prefix: str, after: int) -> list[Event]:
+    def events(self, prefix: str, after: int) -> list[StoreEvent]:
         events = []
         for record, deleted in self.writes:
             if record.revision > after and record.key.startswith(prefix):
                 before = self.state_at(record.revision - 1).get(record.key)
                 put = EventType.PUT if before else EventType.PUT_NEW
-                events.append(Event(EventType.DELETE if deleted else put, record, before))
+                events.append(StoreEvent(EventType.DELETE if deleted else put, record, before))
         return events
 
     def refusal_of(self, verb: str, key: str, expected: int) -> type[Exception] | None:
@@ -93,7 +93,7 @@ class Follower:
     def __init__(self, watch: Watch, after: int) -> None:
         self.watch = watch
         self.compared = after
-        self.taken: list[Event] = []
+        self.taken: list[StoreEvent] = []
         self.overtaken = False
 
     async def follow(self) -> None:
@@ -150,13 +150,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.close()
         self.folder.cleanup()
 
-    def call(self, verb: str, key: str, expected: int) -> Coroutine[Any, Any, Record]:
+    def call(self, verb: str, key: str, expected: int) -> Coroutine[Any, Any, StoreRecord]:
         def render(revision: int) -> bytes:
             return f"{verb} {key} {revision}".encode()
 
         if verb == "create":
             return self.store.create(key, render)
-        write: Callable[..., Coroutine[Any, Any, Record]] = getattr(self.store, verb)
+        write: Callable[..., Coroutine[Any, Any, StoreRecord]] = getattr(self.store, verb)
         return write(key, render, expected=expected)
 
     @rule(touched=st.lists(touches, min_size=1, max_size=5))
@@ -185,7 +185,7 @@ class StoreMachine(RuleBasedStateMachine):
         now = self.model.state_at(self.model.revision)
         expected = {key: now[key].revision if key in now else 0 for key in KEYS}
 
-        async def all_at_once() -> list[Record | BaseException]:
+        async def all_at_once() -> list[StoreRecord | BaseException]:
             following = [asyncio.create_task(follower.follow()) for follower in self.followers]
             calls = [self.call(verb, key, expected[key]) for verb, key in wanted]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -198,7 +198,7 @@ class StoreMachine(RuleBasedStateMachine):
         for (verb, key), outcome in zip(wanted, outcomes, strict=True):
             refusal = self.model.refusal_of(verb, key, expected[key])
             if refusal is None:
-                assert isinstance(outcome, Record), outcome
+                assert isinstance(outcome, StoreRecord), outcome
                 self.model.add(outcome, deleted=verb == "delete")
                 # Of this key it is the newest: the revisions keep the order of the calls.
                 assert [r.revision for r, _ in self.model.writes if r.key == key][-1] == outcome.revision

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.gates import Gate, GateError, Gates, Stage
+from tonnage.gates import Gate, GateError, Gates, GateStage
 
 KNOWN = (
     "AllAlpha, AllBeta, CSIStorageCapacityV2, ClearingNominatedNodeNameAfterBinding, MutableCSINodeAllocatableCount, "
@@ -135,8 +135,8 @@ def test_an_unknown_name_lists_the_known_ones_also_when_it_is_read() -> None:
 
 
 class WithLock(Gates):
-    Settled = Gate(Stage.GA, 1, "cannot be switched off any more", locked=True)
-    Dormant = Gate(Stage.ALPHA, 2, "cannot be switched on yet", default=False, locked=True)
+    Settled = Gate(GateStage.GA, 1, "cannot be switched off any more", locked=True)
+    Dormant = Gate(GateStage.ALPHA, 2, "cannot be switched on yet", default=False, locked=True)
 
 
 def test_a_locked_gate_takes_its_default_and_nothing_else() -> None:

@@ -24,7 +24,7 @@ from tonnage.clock import Clock, parse_rfc3339
 from tonnage.errors import TonnageError
 from tonnage.objects import document
 from tonnage.objects.resources import BY_KIND
-from tonnage.store import Record, StoreError
+from tonnage.store import StoreError, StoreRecord
 
 EVENT_TTL_S: Final = 3600.0
 """kube-apiserver's default."""
@@ -78,7 +78,7 @@ class EventExpiry:
             gone += sum(await asyncio.gather(*map(self._delete, over)))
         return gone
 
-    async def _delete(self, record: Record) -> bool:
+    async def _delete(self, record: StoreRecord) -> bool:
         """Delete an event. False when it was written again or is gone meanwhile, or the disk refuses: another time."""
         final = document.decode(record.document)
         try:
@@ -87,7 +87,7 @@ class EventExpiry:
             return False
         return True
 
-    def _written(self, record: Record, now_s: float) -> float:
+    def _written(self, record: StoreRecord, now_s: float) -> float:
         """When an event was last written, as far as it says; one that says nothing, or the future, is new now."""
         found = self._written_s.get(record.key)
         if found is None or found[0] != record.revision:

@@ -13,7 +13,7 @@ from tonnage.errors import BadRequest, Conflict
 from tonnage.objects.coordination_v1 import LEASE_HEADER, Lease
 from tonnage.objects.document import decode, dig
 from tonnage.objects.scheme import resource_of
-from tonnage.store import Record
+from tonnage.store import StoreRecord
 from tonnage.store.fence import Fence
 
 
@@ -29,14 +29,14 @@ def fence_of(header: str | None) -> Fence | None:
     return Fence(resource_of(Lease).key(namespace, name), lambda record: holder_of(record) in (None, identity))
 
 
-def holder_of(record: Record | None) -> str | None:
+def holder_of(record: StoreRecord | None) -> str | None:
     """Who holds a lease: empty when it was let go, None when there is no lease."""
     if record is None:
         return None
     return str(dig(decode(record.document), "spec", "holderIdentity") or "")
 
 
-def broken(header: str, record: Record | None) -> Conflict:
+def broken(header: str, record: StoreRecord | None) -> Conflict:
     """The answer to a write that came too late."""
     lease, _, identity = header.partition(" ")
     return Conflict(

@@ -1,7 +1,7 @@
 """Labels and fields that selectors look at, kept beside each stored document. Upstream: storage.AttrFunc.
 
-The store has an `Attributes` for every record it writes or loads. It decodes nothing until a selector looks, then once:
-most objects are listed without a selector, and every watcher of an event shares the result.
+The store has an `ObjectAttributes` for every record it writes or loads. It decodes nothing until a selector looks, then
+once: most objects are listed without a selector, and every watcher of an event shares the result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Selectable:
         return read
 
 
-class Attributes:
+class ObjectAttributes:
     """Labels and selectable fields of one document, read when first asked for."""
 
     __slots__ = ("_document", "_fields", "_labels", "_selectable", "custom")
@@ -71,7 +71,7 @@ class Attributes:
             self._document = None  # last: another thread may be reading too, and must not see half
 
 
-def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], Attributes]:
+def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], ObjectAttributes]:
     """The store's index: attributes of a document, by the resource its key starts with."""
     by_resource = strategies(gates, clock)
     selectable = {
@@ -83,8 +83,8 @@ def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], Attributes]:
 
     custom = Selectable(None, {}, {})
 
-    def index(key: str, document: bytes) -> Attributes:
-        return Attributes(selectable.get(key.partition("/")[0], custom), document)
+    def index(key: str, document: bytes) -> ObjectAttributes:
+        return ObjectAttributes(selectable.get(key.partition("/")[0], custom), document)
 
     return index
 

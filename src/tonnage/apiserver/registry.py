@@ -45,7 +45,7 @@ from tonnage.objects.document import Doc, copy, decode, encode
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
 from tonnage.objects.users import User
-from tonnage.store import KeyDamaged, KeyExists, KeyMissing, Record, StaleRevision, Store, StoreError
+from tonnage.store import KeyDamaged, KeyExists, KeyMissing, StaleRevision, Store, StoreError, StoreRecord
 
 T = TypeVar("T")
 Guard = Callable[[Resource, str, str, Doc, Doc | None, User], None]
@@ -120,7 +120,7 @@ class Registry:
     def now(self) -> str:
         return rfc3339(self.clock.now())
 
-    def read(self, resource: Resource, namespace: str, name: str) -> Record:
+    def read(self, resource: Resource, namespace: str, name: str) -> StoreRecord:
         """One object as it is now. Raises NotFound."""
         record = self.store.get(resource.key(namespace, name))
         if record is None:
@@ -228,7 +228,7 @@ class Registry:
         """
         key, strategy = resource.key(namespace, name), self.strategy(resource)
 
-        def judged(record: Record) -> _Judged:
+        def judged(record: StoreRecord) -> _Judged:
             # Read twice: decoding is several times faster than copying.
             old, new = _current(resource, record), change(_current(resource, record))
             self._refuse_escalation(resource, namespace, name, new, old, requester)
@@ -276,7 +276,7 @@ class Registry:
         Raises NotFound, Conflict, or what `change` raises. Ownership of fields is not tracked, as upstream does not.
         """
 
-        def changed(record: Record) -> tuple[Doc, Doc, bool]:
+        def changed(record: StoreRecord) -> tuple[Doc, Doc, bool]:
             old, new = decode(record.document), change(decode(record.document))
             return new, old, new == old
 
@@ -323,7 +323,7 @@ class Registry:
         if subresource != "status":
             self._admission.validate_update(resource, new, old)
 
-    async def _write(self, resource: Resource, new: Doc, old: Doc, record: Record, dry_run: bool) -> Written:
+    async def _write(self, resource: Resource, new: Doc, old: Doc, record: StoreRecord, dry_run: bool) -> Written:
         # Taking the last finalizer from an object that waits for its deletion completes it. Watchers then see the last
         # state that was stored, the client what it asked for.
         is_done = "deletionTimestamp" in old["metadata"] and is_deletable(self.strategy(resource), new)
@@ -359,7 +359,7 @@ class Registry:
         """
         strategy = self.strategy(resource)
 
-        def judged(record: Record) -> tuple[Doc, bool, bool]:
+        def judged(record: StoreRecord) -> tuple[Doc, bool, bool]:
             old = decode(record.document)
             check(old)
             self._admission.validate_delete(resource, name)
@@ -406,7 +406,7 @@ class Registry:
         return Written(record.document, removed=True)
 
 
-def _current(resource: Resource, record: Record) -> Doc:
+def _current(resource: Resource, record: StoreRecord) -> Doc:
     """A stored object as changes are worked out on it: a custom one in the version that is asked for."""
     doc: Doc = decode(record.document)
     return resource.shown(doc) if isinstance(resource, CustomResource) else doc

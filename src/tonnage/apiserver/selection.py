@@ -19,9 +19,9 @@ from tonnage.errors import BadRequest
 from tonnage.objects.document import decode, dig
 from tonnage.objects.resources import Resource
 from tonnage.objects.selectors import FieldSelector, LabelMatcher
-from tonnage.store import Record
+from tonnage.store import StoreRecord
 
-Matches = Callable[[Record], bool]
+Matches = Callable[[StoreRecord], bool]
 
 
 def scope(call: Call) -> str:
@@ -61,7 +61,7 @@ def _custom_matcher(resource: CustomResource, name: str, options: ListOptions) -
     has_own = any(field not in known for field in asked)
     by_fields = _by_fields(fields, {field: field for field in asked}) if fields is not None else None
 
-    def matches(record: Record) -> bool:
+    def matches(record: StoreRecord) -> bool:
         if name and not record.key.endswith(f"/{name}"):
             return False
         attributes = record.attributes
@@ -74,7 +74,7 @@ def _custom_matcher(resource: CustomResource, name: str, options: ListOptions) -
     return matches
 
 
-def _own_fields(resource: CustomResource, record: Record) -> Mapping[str, str]:
+def _own_fields(resource: CustomResource, record: StoreRecord) -> Mapping[str, str]:
     """The fields of a custom object that its definition lets one select by, read once for all who ask."""
     shape = f"{resource.api_version}/{resource.shape_id}"
     if record.attributes.custom[0] != shape:
@@ -100,7 +100,7 @@ def _by_fields(selector: FieldSelector, names: Mapping[str, str]) -> _ByFields:
     return lambda stored: matcher.matches({asked: stored.get(name, "") for asked, name in names.items()})
 
 
-def _is_selected(record: Record, labels: LabelMatcher | None, by_fields: _ByFields | None) -> bool:
+def _is_selected(record: StoreRecord, labels: LabelMatcher | None, by_fields: _ByFields | None) -> bool:
     attributes = record.attributes
     return (labels is None or labels.matches(attributes.labels)) and (by_fields is None or by_fields(attributes.fields))
 

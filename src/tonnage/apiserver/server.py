@@ -57,7 +57,7 @@ _GRACE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServerSettings:
     """What may be said about a server. Port 0 takes a free one; without a token file the folder keeps a token.
 
     Without a client CA, certificates of the server's own are believed; without audiences, tokens for the issuer.
@@ -94,7 +94,7 @@ class Server:
 
 @asynccontextmanager
 async def serve(
-    settings: Settings, *, clock: Clock | None = None, rng: random.Random | None = None
+    settings: ServerSettings, *, clock: Clock | None = None, rng: random.Random | None = None
 ) -> AsyncIterator[Server]:
     """Run a server inside the block. Raises TonnageError when it cannot start, with what to do about it."""
     clock, rng = clock or SystemClock(), rng or random.SystemRandom()

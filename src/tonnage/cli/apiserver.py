@@ -24,7 +24,7 @@ from tonnage.printable import printable
 from tonnage.serving.process_memory import memory_kept_level
 
 if TYPE_CHECKING:
-    from tonnage.apiserver.server import Settings
+    from tonnage.apiserver.server import ServerSettings
     from tonnage.store import Report
 
 
@@ -147,7 +147,7 @@ def apiserver(
     """
     from tonnage.apiserver.audit.audit_log_file import AuditSettings
     from tonnage.apiserver.health.stored_problems import stored_problem
-    from tonnage.apiserver.server import Settings
+    from tonnage.apiserver.server import ServerSettings
     from tonnage.store import back_up, check_folder
 
     start_logging(logging_format, verbosity)
@@ -165,7 +165,7 @@ def apiserver(
     for warning in gates.warnings:
         say("warning", warning)
     audit = AuditSettings(audit_log_path, audit_log_maxsize << 20, audit_log_maxbackup) if audit_log_path else None
-    settings = Settings(
+    settings = ServerSettings(
         data_dir=data_dir,
         bind=bind,
         port=secure_port,
@@ -189,7 +189,7 @@ _YOUNG_OBJECTS = 20_000
 """New objects between two collections of the youngest; Python's 700 are those of three requests."""
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: ServerSettings) -> None:
     from tonnage.apiserver.server import serve
 
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

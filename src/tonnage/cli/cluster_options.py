@@ -28,7 +28,7 @@ from tonnage.gates import Gates
 from tonnage.private_files import NotOurs
 
 if TYPE_CHECKING:
-    from tonnage.client.config.connection import Connection, User
+    from tonnage.client.config.connection import KubeconfigUser, ServerConnection
     from tonnage.scheduling.configuration.configuration import Configuration
     from tonnage.scheduling.plugins.registry import ForeignPlugins
     from tonnage.whatif.creation import Creation
@@ -67,7 +67,7 @@ class ClusterQuestion:
         return self.given_namespace or (self.connection.namespace if self.is_live else "") or "default"
 
     @cached_property
-    def connection(self) -> Connection:
+    def connection(self) -> ServerConnection:
         """How the live cluster is reached. Raises InvalidKubeconfig, or UsageError when there is nothing to ask."""
         from tonnage.client.config import kubeconfig
 
@@ -180,21 +180,21 @@ class ClusterQuestion:
             return None
         return apiserver.url.rstrip("/") == self.connection.cluster.server.rstrip("/")
 
-    def scheduler_user(self) -> User:
+    def scheduler_user(self) -> KubeconfigUser:
         """Who asks a scheduler that was named: the token's owner, else the kubeconfig's user. Raises UsageError.
 
         Nothing is shown to the scheduler of a `tonnage up`, which asks for nothing, nor without TLS. A password, and
         whom one impersonates, are for the API server alone.
         """
-        from tonnage.client.config.connection import Impersonation, User
+        from tonnage.client.config.connection import Impersonation, KubeconfigUser
 
         url, token_file = self.scheduler_endpoint or "", self.scheduler_token_file
         if token_file is not None:
             if not url.startswith("https://"):
                 raise click.UsageError(f"--scheduler-token-file: a token is sent over https alone, not to {url}")
-            return User(token_file=token_file)
+            return KubeconfigUser(token_file=token_file)
         if not url.startswith("https://"):
-            return User()
+            return KubeconfigUser()
         return replace(self.connection.user, username="", password="", impersonation=Impersonation())
 
 

@@ -51,7 +51,7 @@ class LeaseTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ControllersOptions:
     """How the program runs; what the controllers do stands in `ControllerManagerConfiguration`."""
 
     kubeconfig: Path | None
@@ -233,7 +233,7 @@ def controllers(
         force_detach_on_timeout=not disable_force_detach_on_timeout,
         gates=gates,
     )
-    options = Options(kubeconfig_file, names, csi_addresses, _election_of(flags), timeout, profiling, flags)
+    options = ControllersOptions(kubeconfig_file, names, csi_addresses, _election_of(flags), timeout, profiling, flags)
     asyncio.run(run(configuration, options))
 
 
@@ -260,7 +260,7 @@ def _election_of(flags: ElectionFlags) -> LeaseTimes | None:
     return times
 
 
-async def run(configuration: ControllerManagerConfiguration, options: Options) -> None:
+async def run(configuration: ControllerManagerConfiguration, options: ControllersOptions) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
     from tonnage.client.clients import Clients, lease_timeout_s
     from tonnage.client.leader import LeaderElector, new_identity

@@ -15,7 +15,7 @@ from tonnage.cli.output import written, written_html, written_json
 from tonnage.cli.progress import INTERRUPTED, progress
 
 if TYPE_CHECKING:
-    from tonnage.whatif.doctor.facts import Access, ServerFacts
+    from tonnage.whatif.doctor.facts import GrantedAccess, ServerFacts
 
 _USER_AGENT = "tonnage-doctor"
 
@@ -42,7 +42,7 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
     configuration = cluster.configuration
     state = cluster.state(user_agent=_USER_AGENT, with_workloads=True)
     server: ServerFacts | None = None
-    access: list[Access] = []
+    access: list[GrantedAccess] = []
     if cluster.is_live:
         server, access = asyncio.run(read_server(cluster.connection, state.objects, user_agent=_USER_AGENT))
     facts = Facts.of_state(state, is_live=cluster.is_live, server=server, access=access)

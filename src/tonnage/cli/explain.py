@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tonnage.scheduling.configuration.profile import ResolvedProfile
     from tonnage.scheduling.decision.explain import Explanation
     from tonnage.whatif.decision_sequence import DecisionSequence, PodAnswer, WorkloadAnswer
-    from tonnage.whatif.page import Page
+    from tonnage.whatif.page import TextPage
     from tonnage.whatif.pending.pending import PendingAnswer
     from tonnage.whatif.sources import ClusterState
     from tonnage.whatif.workloads import WorkloadName
@@ -117,13 +117,13 @@ def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str
         documents = [each.document() for each, _ in answers]
         written_json(documents if len(pod_keys) > 1 else documents[0])
     else:
-        from tonnage.whatif.page import Page
+        from tonnage.whatif.page import TextPage
 
-        written(lambda: _print_explanations(answers, Page(sys.stdout)))
+        written(lambda: _print_explanations(answers, TextPage(sys.stdout)))
     return all(each.schedulable for each, _ in answers)
 
 
-def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], page: Page) -> None:
+def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], page: TextPage) -> None:
     from tonnage.whatif.explain import score_weights
     from tonnage.whatif.explain_report import print_explanation
 
@@ -145,7 +145,7 @@ def _split(pod_key: str, cluster: ClusterQuestion) -> str:
 
 def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: str) -> bool:
     from tonnage.whatif.decision_sequence import WorkloadAnswer, workloads_of_files
-    from tonnage.whatif.expansion import Expander
+    from tonnage.whatif.expansion import WorkloadExpander
     from tonnage.whatif.workloads import find_workload
 
     if not names and not cluster.files:
@@ -159,7 +159,7 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
         raise click.UsageError(f"the files hold no workloads; say what to explain: {_WHAT}")
     sequence, was_interrupted = _sequence(cluster, state), False
     warnings: list[str] = []
-    expander = Expander(state, cluster.creation, warnings)
+    expander = WorkloadExpander(state, cluster.creation, warnings)
     answers: list[WorkloadAnswer] = []
     try:
         with progress("deciding", total=len(workloads)) as step:
@@ -177,10 +177,10 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
         written_json([pod.document() for answer in answers for pod in answer.pods])
     else:
         from tonnage.whatif.explain import score_weights
-        from tonnage.whatif.page import Page
+        from tonnage.whatif.page import TextPage
         from tonnage.whatif.workload_report import print_workloads
 
-        written(lambda: print_workloads(answers, score_weights(configuration.profiles[0]), Page(sys.stdout)))
+        written(lambda: print_workloads(answers, score_weights(configuration.profiles[0]), TextPage(sys.stdout)))
     if was_interrupted:
         _end_early(f"{len(answers)} of {len(workloads)} workloads were looked at, the last not to its end")
     return all(pod.fits for answer in answers for pod in answer.pods)
@@ -226,10 +226,10 @@ def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
     if output == "json":
         written_json(answer.document())
     else:
-        from tonnage.whatif.page import Page
+        from tonnage.whatif.page import TextPage
         from tonnage.whatif.pending.pending_report import print_pending
 
-        written(lambda: print_pending(answer, Page(sys.stdout)))
+        written(lambda: print_pending(answer, TextPage(sys.stdout)))
     if answer.is_partial:
         _end_early(
             f"{len(answer.pods)} of {question.count} pending pods were decided on, and not all that may help tried"

@@ -13,7 +13,7 @@ import msgspec
 from tonnage.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:  # most answers are no pages
-    from tonnage.whatif.html.page import Page
+    from tonnage.whatif.html.page import HtmlPage
 
 
 def say(kind: str, sentence: str) -> None:
@@ -42,7 +42,7 @@ def written_json(answer: Any) -> None:
     written(lambda: sys.stdout.write(text))
 
 
-def written_html(page: Page) -> None:
+def written_html(page: HtmlPage) -> None:
     """The same for an answer as one HTML file, which is UTF-8 whatever the terminal is."""
     data = page.html().encode()
     written(lambda: sys.stdout.buffer.write(data))

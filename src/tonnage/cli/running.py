@@ -20,25 +20,25 @@ from tonnage.clock import SystemClock
 from tonnage.serving.process_memory import memory_kept_level
 
 if TYPE_CHECKING:
-    from tonnage.client.config.connection import Connection
+    from tonnage.client.config.connection import ServerConnection
 
 _USUAL_THRESHOLD: Final = (700, 10, 10)
 """How often Python looks for circles by itself; what was loaded until then is spared."""
 
 
-def connection_of(wanted: Path | None, master: str = "") -> Connection:
+def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
     """The file that was named, else the pod's service account, else $KUBECONFIG and the usual place.
 
     `master` is another address of the server; with it, and nothing else, nobody says who we are.
     """
     from tonnage.client.config import in_cluster, kubeconfig
-    from tonnage.client.config.connection import Cluster, Connection
+    from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 
     if master:
         try:
             found = connection_of(wanted)
         except kubeconfig.NoKubeconfig:
-            return Connection(Cluster(master.rstrip("/")))
+            return ServerConnection(KubeconfigCluster(master.rstrip("/")))
         return replace(found, cluster=replace(found.cluster, server=master.rstrip("/")))
     if wanted is None and "KUBECONFIG" not in os.environ and in_cluster.is_possible():
         return in_cluster.load()

@@ -133,7 +133,7 @@ async def run(
     from tonnage.client.metrics.leader_election import show_leadership
     from tonnage.client.metrics.rest_client import RestClientMetrics
     from tonnage.metrics import new_registry
-    from tonnage.scheduler.program import Program
+    from tonnage.scheduler.program import SchedulerProgram
     from tonnage.scheduler.recording_file import RecordingFile
     from tonnage.scheduling.configuration.written import document_of
     from tonnage.scheduling.engine.engine import Engine
@@ -179,7 +179,7 @@ async def run(
                 feature_gates=flags["gates"].spelled(),
             )
         program = await stack.enter_async_context(
-            Program(
+            SchedulerProgram(
                 clients.work,
                 configuration,
                 clock=clock,

@@ -23,7 +23,7 @@ from tonnage.whatif.shadow.limits import STUCK_AFTER_S
 if TYPE_CHECKING:
     from tonnage.client.http import Client
     from tonnage.whatif.shadow.follow import Following
-    from tonnage.whatif.shadow.judging import Verdict
+    from tonnage.whatif.shadow.judging import ShadowVerdict
     from tonnage.whatif.shadow.signs import Shadow
     from tonnage.whatif.shadow.tally import Refusal
 
@@ -100,7 +100,7 @@ def shadow(
         written(lambda: report.show(tally, until, sys.stdout))
 
 
-def _say_difference(found: Verdict) -> None:
+def _say_difference(found: ShadowVerdict) -> None:
     from tonnage.whatif.shadow import report
 
     ours = found.ours or report.NOWHERE

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tonnage.client.cache import Cache
-    from tonnage.client.config.connection import Connection
+    from tonnage.client.config.connection import ServerConnection
     from tonnage.client.errors import Disconnected, InvalidKubeconfig, NoCredentials, Untrusted
     from tonnage.client.http import Client
     from tonnage.client.informer import Informer
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Cache",
     "Client",
-    "Connection",
     "Disconnected",
     "Informer",
     "Informers",
@@ -43,6 +42,7 @@ __all__ = [
     "NotLeading",
     "NotSynced",
     "Recorder",
+    "ServerConnection",
     "Untrusted",
     "WorkQueue",
 ]

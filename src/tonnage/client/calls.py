@@ -30,7 +30,7 @@ from tonnage.backoff import Backoff
 from tonnage.client import errors
 from tonnage.client.errors import Disconnected, Untrusted
 from tonnage.client.throttle import Limit
-from tonnage.client.transport.wire import Request, Response, Stream, Transport
+from tonnage.client.transport.wire import HttpResponse, Request, Stream, Transport
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec
@@ -85,7 +85,7 @@ def asking_first(check: Callable[[], None]) -> Iterator[None]:
         _asked_first.reset(token)
 
 
-class Call(msgspec.Struct, frozen=True, eq=False):
+class ApiCall(msgspec.Struct, frozen=True, eq=False):
     """A request with what it means: `resource` is `pods`, `pods/binding`, `csinodes.storage.k8s.io`, or a path."""
 
     verb: str
@@ -126,7 +126,7 @@ class Caller:
         """Whether a write is under way, or was a moment ago."""
         return self._writing > 0 or self._clock.monotonic() - self._wrote_at_s < _QUIET_S
 
-    async def send(self, call: Call) -> bytes:
+    async def send(self, call: ApiCall) -> bytes:
         """The body of a good answer. Raises ApiError, Disconnected, NoCredentials."""
         backoff: Backoff | None = None
         for tries_left in range(_RETRIES if call.retry else 0, -1, -1):
@@ -148,7 +148,7 @@ class Caller:
         raise AssertionError("unreachable: the last try returns or raises")
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+    async def stream(self, call: ApiCall) -> AsyncIterator[Stream]:
         """A stream that was granted. Raises as `send` does, and does not try again."""
         await self._wait_for_limit()
         started_at, code = self._clock.monotonic(), 0
@@ -157,14 +157,14 @@ class Caller:
                 code = stream.code
                 self._count(call, code, started_at)
                 if code != 200:
-                    raise self._error_of(call, Response(code, await stream.read(), stream.headers))
+                    raise self._error_of(call, HttpResponse(code, await stream.read(), stream.headers))
                 yield stream
         except TonnageError:
             if not code:
                 self._count(call, 0, started_at)
             raise
 
-    async def _once(self, call: Call) -> Response:
+    async def _once(self, call: ApiCall) -> HttpResponse:
         await self._wait_for_limit()
         if not call.is_read and (check := _asked_first.get()) is not None:
             check()
@@ -172,7 +172,7 @@ class Caller:
             return await self._guarded(call, self._guard)
         return await self._counted(call, call.request)
 
-    async def _guarded(self, call: Call, guard: WriteGuard) -> Response:
+    async def _guarded(self, call: ApiCall, guard: WriteGuard) -> HttpResponse:
         request = call.request
         what, was_sent = f"{request.method} {request.path.partition('?')[0]}", False
 
@@ -192,7 +192,7 @@ class Caller:
             if was_sent and not answered:
                 guard.left_unanswered()
 
-    async def _counted(self, call: Call, request: Request) -> Response:
+    async def _counted(self, call: ApiCall, request: Request) -> HttpResponse:
         started_at, code = self._clock.monotonic(), 0
         writes = 0 if call.is_read else 1
         self._writing += writes
@@ -210,11 +210,11 @@ class Caller:
         if self.limit is not None:
             await self.limit.take()
 
-    def _count(self, call: Call, code: int, started_at: float) -> None:
+    def _count(self, call: ApiCall, code: int, started_at: float) -> None:
         if self._on_request is not None:
             self._on_request(call.verb, call.resource, code, self._clock.monotonic() - started_at)
 
-    def _error_of(self, call: Call, response: Response) -> ApiError:
+    def _error_of(self, call: ApiCall, response: HttpResponse) -> ApiError:
         text = response.headers.get("retry-after", "")
         retry_after_s = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
         try:
@@ -237,7 +237,7 @@ class Caller:
                 _log.warning("the API server warns: %s", text or warning)
 
 
-def _is_worth_another_try(call: Call, failure: ApiError | Disconnected) -> bool:
+def _is_worth_another_try(call: ApiCall, failure: ApiError | Disconnected) -> bool:
     if isinstance(failure, Disconnected):
         return call.is_read and not isinstance(failure, Untrusted)
     if failure.retry_after_s > _MAX_RETRY_AFTER_S:

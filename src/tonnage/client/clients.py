@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from tonnage.client.calls import OnRequest, WriteGuard
-from tonnage.client.config.connection import Connection
+from tonnage.client.config.connection import ServerConnection
 from tonnage.client.config.credentials import Credentials
 from tonnage.client.http import USER_AGENT, Client
 from tonnage.client.throttle import SpareTokens, TokenBucket
@@ -61,7 +61,7 @@ class Clients:
     @classmethod
     def connect(
         cls,
-        connection: Connection,
+        connection: ServerConnection,
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,

@@ -18,8 +18,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Literal, Self, TypeVar
 
 from tonnage.client import rest
-from tonnage.client.calls import Call, Caller, OnRequest, WriteGuard
-from tonnage.client.config.connection import Connection
+from tonnage.client.calls import ApiCall, Caller, OnRequest, WriteGuard
+from tonnage.client.config.connection import ServerConnection
 from tonnage.client.rest import Kind, resource_of
 from tonnage.client.throttle import Limit, SpareTokens, TokenBucket
 from tonnage.client.transport.http_transport import HttpTransport
@@ -80,7 +80,7 @@ class Client:
     @classmethod
     def connect(
         cls,
-        connection: Connection,
+        connection: ServerConnection,
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -271,7 +271,7 @@ class Client:
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Any path at all, such as /version or /readyz; the body of the answer."""
         request = Request(method, path, body, timeout_s=self._timeout_s)
-        return await self._caller.send(Call(method.lower(), path.partition("?")[0], request))
+        return await self._caller.send(ApiCall(method.lower(), path.partition("?")[0], request))
 
     # -- watch --------------------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Client:
         )
         path = rest.collection_path(resource, namespace, query)
         request = Request("GET", path, timeout_s=(timeout_s or _MAX_STREAM_S) + _STREAM_GRACE_S)
-        async with self._caller.stream(Call("watch", resource.qualified, request)) as stream:
+        async with self._caller.stream(ApiCall("watch", resource.qualified, request)) as stream:
             yield lines_of(stream, self.server)
 
     # -- behind them --------------------------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ class Client:
     ) -> bytes:
         name = f"{resource.qualified}/{subresource}" if subresource else resource.qualified
         request = Request(method, path, None if body is None else encode(body), content_type, self._timeout_s)
-        return await self._caller.send(Call(verb, name, request, retry))
+        return await self._caller.send(ApiCall(verb, name, request, retry))
 
 
 def _resource_of_doc(doc: Doc, kind: Kind | None) -> Resource:

@@ -42,7 +42,7 @@ from tonnage.client.stream_progress import StreamProgress
 from tonnage.deadline import within
 from tonnage.errors import ApiError, Expired, Forbidden, Gone, NotFound, TonnageError
 from tonnage.objects import codec
-from tonnage.objects.codec import Bookmark, Change, WatchFailure
+from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import dig
 from tonnage.objects.meta import Key, Object
@@ -261,9 +261,9 @@ class Informer(Cache[T]):
                 raise Disconnected("GET", self._client.server, "the stream ended before its state did", in_doubt=False)
             for number, line in enumerate(batch):
                 event = self._read(line)
-                if isinstance(event, Change) and event.type == "DELETED":
+                if isinstance(event, WatchChange) and event.type == "DELETED":
                     state.pop(event.object.key, None)
-                elif isinstance(event, Change):
+                elif isinstance(event, WatchChange):
                     state[event.object.key] = event.object
                 elif event.ends_initial_events:
                     self._replace_state(state.values(), event.resource_version)
@@ -304,15 +304,17 @@ class Informer(Cache[T]):
         self.last_told_s = self.now_s
         for line in batch:
             event = self._read(line)
-            version = event.object.metadata.resource_version if isinstance(event, Change) else event.resource_version
+            version = (
+                event.object.metadata.resource_version if isinstance(event, WatchChange) else event.resource_version
+            )
             self.progress.has_spoken = True
             if self._is_old(version):
-                if isinstance(event, Change):
+                if isinstance(event, WatchChange):
                     self._pass_over_old(event)
                 continue
             self._received += 1
             self.progress.telling = revision_of(version)
-            if isinstance(event, Change) and self._is_usable(event.object):
+            if isinstance(event, WatchChange) and self._is_usable(event.object):
                 if event.type == "DELETED":
                     self.remove(event.object.key)
                 else:
@@ -325,7 +327,7 @@ class Informer(Cache[T]):
         revision = revision_of(version)
         return 0 < revision <= revision_of(self._resource_version)
 
-    def _pass_over_old(self, event: Change[T]) -> None:
+    def _pass_over_old(self, event: WatchChange[T]) -> None:
         """An event that was told before. Raises Contradicted when it is not about what is known."""
         told = event.object
         known = self.get(told.key)
@@ -352,7 +354,7 @@ class Informer(Cache[T]):
             return "its kind has namespaces and it has none" if self._is_namespaced else "its kind has no namespaces"
         return "" if metadata.uid else "it has no uid"
 
-    def _read(self, line: bytes) -> Change[T] | Bookmark:
+    def _read(self, line: bytes) -> WatchChange[T] | Bookmark:
         """One event. Raises the ApiError by which the server ends a stream; then the state has to be fetched."""
         try:
             event = codec.decode_event(self.cls, line)

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
-from tonnage.client.config.connection import Cluster, Connection, User
+from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request
 from tonnage.clock import Clock
@@ -37,9 +37,11 @@ class NotLetIn(TonnageError):
 class ProgramPages:
     """One program, asked over one connection."""
 
-    def __init__(self, endpoint: Endpoint, *, clock: Clock, user: User | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, *, clock: Clock, user: KubeconfigUser | None = None) -> None:
         """`user` is who asks; else nobody does."""
-        connection = Connection(Cluster(endpoint.url.rstrip("/"), ca_pem=endpoint.ca_pem), user or User())
+        connection = ServerConnection(
+            KubeconfigCluster(endpoint.url.rstrip("/"), ca_pem=endpoint.ca_pem), user or KubeconfigUser()
+        )
         self._transport = HttpTransport(connection, clock=clock, user_agent="tonnage", max_connections=1)
 
     async def __aenter__(self) -> Self:

@@ -1,7 +1,7 @@
 """Eviction: deleting a pod politely, asking its disruption budget first.
 
-`judge_eviction` is the rule of POST pods/eviction as a pure function. It answers with a `Decision`, which says what to
-write in which order, or raises upstream's refusal:
+`judge_eviction` is the rule of POST pods/eviction as a pure function. It answers with an `EvictionDecision`, which says
+what to write in which order, or raises upstream's refusal:
 
     1. the budget, its status decremented          (when there is one to charge, and this is no dry run)
     2. the pod, marked by `mark_disrupted`          (when this is no dry run)
@@ -56,7 +56,7 @@ class OnConflict(Enum):
 
 
 @dataclass(frozen=True)
-class Decision:
+class EvictionDecision:
     """What an eviction leads to."""
 
     options: Doc
@@ -69,7 +69,7 @@ class Decision:
 
 def judge_eviction(
     pod: Doc, budgets: Iterable[Doc], eviction: Doc, *, now: str, dry_run: Sequence[str] = ()
-) -> Decision:
+) -> EvictionDecision:
     """Decide about one eviction. `budgets` are those of the pod's namespace; `now` is RFC 3339.
 
     `dry_run` is the request's; the Eviction's own deleteOptions may say the same. Raises TooManyRequests (429),
@@ -79,21 +79,21 @@ def judge_eviction(
     if _is_unguarded(pod):
         # A pending pod may start any moment, and would then be guarded; the others never will.
         if pod.get("status", {}).get("phase") == "Pending" and "deletionTimestamp" not in pod["metadata"]:
-            return Decision(_nailed(options, pod), on_conflict=_unless_named(options, OnConflict.JUDGE_AGAIN))
-        return Decision(options, on_conflict=_unless_named(options, OnConflict.JUDGE_AGAIN))
+            return EvictionDecision(_nailed(options, pod), on_conflict=_unless_named(options, OnConflict.JUDGE_AGAIN))
+        return EvictionDecision(options, on_conflict=_unless_named(options, OnConflict.JUDGE_AGAIN))
 
     matching = [budget for budget in budgets if _guards(budget, pod)]
     if len(matching) > 1:
         raise ManyBudgets
     if not matching:
-        return Decision(options)
+        return EvictionDecision(options)
     budget = matching[0]
     name = budget["metadata"]["name"]
     if not _is_ready(pod) and _spares_unready(budget):
         nailed = {**options, "preconditions": {**options.get("preconditions", {}), **_version(pod)}}
-        return Decision(nailed, budget_name=name, on_conflict=_unless_named(options, OnConflict.TRY_LATER))
+        return EvictionDecision(nailed, budget_name=name, on_conflict=_unless_named(options, OnConflict.TRY_LATER))
     charged = _charge(budget, pod["metadata"]["name"], now=now)
-    return Decision(options, budget=None if options.get("dryRun") else charged, budget_name=name)
+    return EvictionDecision(options, budget=None if options.get("dryRun") else charged, budget_name=name)
 
 
 def validate_eviction(eviction: Doc, pod_name: str) -> None:

@@ -31,7 +31,7 @@ from tonnage.private_files import NotOurs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class CsiDriverSettings:
     """What a driver is told when it starts. Sizes are in bytes."""
 
     pools: Mapping[str, tuple[int, ...]]
@@ -52,7 +52,7 @@ class Settings:
 class Core:
     """State, locks and settings of one driver. `hooks` may be exchanged while the driver runs."""
 
-    settings: Settings
+    settings: CsiDriverSettings
     allocations: Allocations
     folder: StateFolder
     locks: KeyedLocks

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tonnage import logs
 from tonnage.clock import Clock
-from tonnage.driver.core import Core, Settings
+from tonnage.driver.core import Core, CsiDriverSettings
 from tonnage.driver.injected_faults import InjectedFaults
 from tonnage.driver.rebuild_hooks import RebuildHooks
 from tonnage.driver.state.allocations import Allocations
@@ -33,7 +33,7 @@ from tonnage.driver.volumes.unknown_watch import UnknownWatch, tell_unknown
 from tonnage.faults import FaultFile
 from tonnage.keyed_locks import KeyedLocks
 
-__all__ = ["Driver", "RebuildHooks", "Settings"]
+__all__ = ["CsiDriverSettings", "Driver", "RebuildHooks"]
 
 _log = logs.logger(__name__)
 
@@ -43,7 +43,7 @@ class Driver:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: CsiDriverSettings,
         state_dir: Path,
         *,
         clock: Clock,
@@ -94,7 +94,7 @@ class Driver:
         self.stagings = Stagings(self.core, self._rebuilder)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> CsiDriverSettings:
         return self.core.settings
 
     @property

@@ -14,7 +14,7 @@ Segments = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class CallRefused:
     """A call that was not done."""
 
     code: Code
@@ -49,7 +49,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class CheckedVolume:
     """A volume as the driver tells of it."""
 
     volume_id: str

@@ -11,14 +11,14 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DriverCheck:
     name: str
     contract: str
     remedy: str
 
 
-def _table(*rows: tuple[str, str, str]) -> Mapping[str, Check]:
-    return {name: Check(name, contract, remedy) for name, contract, remedy in rows}
+def _table(*rows: tuple[str, str, str]) -> Mapping[str, DriverCheck]:
+    return {name: DriverCheck(name, contract, remedy) for name, contract, remedy in rows}
 
 
 CATALOGUE: Final = _table(

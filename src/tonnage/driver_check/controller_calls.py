@@ -16,10 +16,10 @@ from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import ControllerCapabilities, NodeCapabilities, PluginCapabilities
 from tonnage.csi.errors import Code, CsiError, is_in_doubt
 from tonnage.csi.volume_capabilities import volume_capability
-from tonnage.driver_check.answers import Capacity, NodeInfo, Refused, Segments, Volume
+from tonnage.driver_check.answers import CallRefused, Capacity, CheckedVolume, NodeInfo, Segments
 from tonnage.driver_check.made import Made, MadeVolume
-from tonnage.driver_check.settings import Settings
-from tonnage.driver_check.verdicts import Outcome, Verdict
+from tonnage.driver_check.settings import CheckSettings
+from tonnage.driver_check.verdicts import CheckOutcome, CheckVerdict
 
 T = TypeVar("T")
 WRITER: Final = csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER
@@ -28,7 +28,7 @@ _PAGES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class CheckedNode:
     """A node's own service."""
 
     client: CsiClient
@@ -36,18 +36,18 @@ class Node:
     can: NodeCapabilities
 
 
-async def tried(call: Awaitable[T]) -> T | Refused:
+async def tried(call: Awaitable[T]) -> T | CallRefused:
     """A call's answer, or how it was refused. Raises CsiError when the driver is away."""
     try:
         return await call
     except CsiError as exc:
         if exc.code is Code.UNAVAILABLE:
             raise
-        return Refused(exc.code, exc.told)
+        return CallRefused(exc.code, exc.told)
 
 
-def refusal(answer: object) -> Refused | None:
-    return answer if isinstance(answer, Refused) else None
+def refusal(answer: object) -> CallRefused | None:
+    return answer if isinstance(answer, CallRefused) else None
 
 
 class ControllerCalls:
@@ -56,8 +56,8 @@ class ControllerCalls:
     def __init__(
         self,
         controller: CsiClient,
-        nodes: Sequence[Node],
-        settings: Settings,
+        nodes: Sequence[CheckedNode],
+        settings: CheckSettings,
         *,
         plugin: PluginCapabilities,
         can: ControllerCapabilities,
@@ -91,7 +91,7 @@ class ControllerCalls:
         return [dict(each) for each in dict.fromkeys(tuple(sorted(each.items())) for each in known)] or [{}]
 
     @property
-    def home_node(self) -> Node | None:
+    def home_node(self) -> CheckedNode | None:
         """The node that volumes are made for: the one that is out of use if one is named, else the first."""
         named = [each for each in self.nodes if each.info.node_id == self.settings.cordoned_node]
         return next(iter([*named, *self.nodes]), None)
@@ -120,30 +120,30 @@ class ControllerCalls:
 
     # -- capacity and volumes -----------------------------------------------------------------------------------------
 
-    async def capacity(self, segments: Segments) -> Capacity | Refused:
+    async def capacity(self, segments: Segments) -> Capacity | CallRefused:
         request = csi.GetCapacityRequest(
             volume_capabilities=[writer_capability()], parameters=dict(self.settings.parameters)
         )
         if segments:
             request.accessible_topology.CopyFrom(csi.Topology(segments=dict(segments)))
         answer = await tried(self._controller.get_capacity(request))
-        return answer if isinstance(answer, Refused) else Capacity.of(answer)
+        return answer if isinstance(answer, CallRefused) else Capacity.of(answer)
 
     async def figures(self, segments: Segments) -> Capacity:
         """The same, nothing where it is refused."""
         answer = await self.capacity(segments)
-        return Capacity() if isinstance(answer, Refused) else answer
+        return Capacity() if isinstance(answer, CallRefused) else answer
 
-    async def settled(self, judge: Callable[[], Awaitable[Verdict]]) -> Verdict:
+    async def settled(self, judge: Callable[[], Awaitable[CheckVerdict]]) -> CheckVerdict:
         """A verdict on figures, once they follow, or the last one after a while: drivers may look at disks in turn."""
         until = self._clock.monotonic() + self.settings.settle_s
         while True:
             verdict = await judge()
-            if verdict.outcome is not Outcome.FAILED or self._clock.monotonic() >= until:
+            if verdict.outcome is not CheckOutcome.FAILED or self._clock.monotonic() >= until:
                 return verdict
             await self._clock.sleep(_PAUSE_S)
 
-    async def create(self, size_bytes: int, segments: Segments, name: str = "") -> Volume | Refused:
+    async def create(self, size_bytes: int, segments: Segments, name: str = "") -> CheckedVolume | CallRefused:
         """A volume of a new name, or asked for again by its own."""
         request = csi.CreateVolumeRequest(
             name=name or self.new_name(),
@@ -161,18 +161,18 @@ class ControllerCalls:
         if known is None:
             known = self.made.volumes[request.name] = MadeVolume(request)
         answer = await tried(self._controller.create_volume(request))
-        if isinstance(answer, Refused):
+        if isinstance(answer, CallRefused):
             if not known.volume_id and not is_in_doubt(answer.code):
                 del self.made.volumes[request.name]
             return answer
-        found = Volume.of(answer.volume)
+        found = CheckedVolume.of(answer.volume)
         if known.volume_id and known.volume_id != found.volume_id:  # a second one under the same name: it goes too
             known = self.made.volumes[f"{request.name}, number {len(self.made.volumes) + 1}"] = MadeVolume(request)
         known.volume_id = found.volume_id
         self._volume_contexts[found.volume_id] = dict(answer.volume.volume_context)
         return found
 
-    async def delete(self, volume_id: str) -> Refused | None:
+    async def delete(self, volume_id: str) -> CallRefused | None:
         request = csi.DeleteVolumeRequest(volume_id=volume_id, secrets=self.secrets_of("DeleteVolume"))
         answer = refusal(await tried(self._controller.delete_volume(request)))
         name = self.made.name_of(volume_id)
@@ -180,33 +180,39 @@ class ControllerCalls:
             del self.made.volumes[name]
         return answer
 
-    async def look_up(self, volume_id: str) -> Volume | Refused | None:
+    async def look_up(self, volume_id: str) -> CheckedVolume | CallRefused | None:
         """A volume as the driver tells of it now; None when it cannot tell."""
         if csi.ControllerServiceCapability.RPC.GET_VOLUME in self.can.rpcs:
             asked = csi.ControllerGetVolumeRequest(volume_id=volume_id)
             answer = await tried(self._controller.controller_volume(asked))
-            return answer if isinstance(answer, Refused) else Volume.of(answer.volume)
+            return answer if isinstance(answer, CallRefused) else CheckedVolume.of(answer.volume)
         if csi.ControllerServiceCapability.RPC.LIST_VOLUMES not in self.can.rpcs:
             return None
         listed = await self._listed()
-        if isinstance(listed, Refused):
+        if isinstance(listed, CallRefused):
             return listed
         found = [each.volume for each in listed if each.volume.volume_id == volume_id]
-        return Volume.of(found[0]) if found else Refused(Code.NOT_FOUND, f"ListVolumes does not have {volume_id}")
+        return (
+            CheckedVolume.of(found[0])
+            if found
+            else CallRefused(Code.NOT_FOUND, f"ListVolumes does not have {volume_id}")
+        )
 
     async def attached_to(self, node_id: str) -> int:
         """How many volumes a node has already, as far as the driver tells."""
         if not self.can.list_volumes_published_nodes:
             return 0
         listed = await self._listed()
-        return 0 if isinstance(listed, Refused) else sum(node_id in each.status.published_node_ids for each in listed)
+        return (
+            0 if isinstance(listed, CallRefused) else sum(node_id in each.status.published_node_ids for each in listed)
+        )
 
-    async def _listed(self) -> list[csi.ListVolumesResponse.Entry] | Refused:
+    async def _listed(self) -> list[csi.ListVolumesResponse.Entry] | CallRefused:
         entries: list[csi.ListVolumesResponse.Entry] = []
         token = ""
         for _ in range(_PAGES):
             answer = await tried(self._controller.list_volumes(csi.ListVolumesRequest(starting_token=token)))
-            if isinstance(answer, Refused):
+            if isinstance(answer, CallRefused):
                 return answer
             entries.extend(answer.entries)
             token = answer.next_token

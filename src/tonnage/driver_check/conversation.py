@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import CsiError, is_in_doubt
-from tonnage.driver_check.answers import Refused
-from tonnage.driver_check.controller_calls import ControllerCalls, Node, refusal, tried, writer_capability
+from tonnage.driver_check.answers import CallRefused
+from tonnage.driver_check.controller_calls import CheckedNode, ControllerCalls, refusal, tried, writer_capability
 from tonnage.driver_check.made import MadeVolume, Use
 
 
@@ -17,7 +17,7 @@ class Conversation(ControllerCalls):
 
     # -- on nodes -----------------------------------------------------------------------------------------------------
 
-    async def use(self, volume_id: str, node: Node, node_id: str = "") -> Refused | None:
+    async def use(self, volume_id: str, node: CheckedNode, node_id: str = "") -> CallRefused | None:
         """Take a slot for a volume on a node: attach it, or without attaching stage it. `node_id` is another's."""
         if not self.attaches:
             return await self.stage(volume_id, node)
@@ -33,20 +33,20 @@ class Conversation(ControllerCalls):
             secrets=self.secrets_of("ControllerPublishVolume"),
         )
         answer = await tried(self._controller.controller_publish(request))
-        if isinstance(answer, Refused):
+        if isinstance(answer, CallRefused):
             if is_new and not is_in_doubt(answer.code):
                 self.made.published.remove(use)
             return answer
         self._contexts[volume_id, use.node_id] = dict(answer.publish_context)
         return None
 
-    async def let_go(self, volume_id: str, node: Node) -> Refused | None:
+    async def let_go(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
         """The other way round, as often as one likes."""
         if not self.attaches:
             return await self.unstage(volume_id, node)
         return await self._unpublish(Use(volume_id, node.info.node_id))
 
-    async def _unpublish(self, use: Use) -> Refused | None:
+    async def _unpublish(self, use: Use) -> CallRefused | None:
         request = csi.ControllerUnpublishVolumeRequest(
             volume_id=use.volume_id, node_id=use.node_id, secrets=self.secrets_of("ControllerUnpublishVolume")
         )
@@ -55,15 +55,15 @@ class Conversation(ControllerCalls):
             self.made.published.remove(use)
         return answer
 
-    def _staging(self, volume_id: str, node: Node) -> Path:
+    def _staging(self, volume_id: str, node: CheckedNode) -> Path:
         number = sorted([*self.made.volume_ids, volume_id]).index(volume_id)
         name = self.made.name_of(volume_id).removeprefix(f"{self.settings.prefix}-") or f"other-{number}"
         return self.settings.work_dir / f"{self._place(node)}-{name}" / "staging"
 
-    def _place(self, node: Node) -> int:
+    def _place(self, node: CheckedNode) -> int:
         return next(place for place, each in enumerate(self.nodes) if each is node)
 
-    async def stage(self, volume_id: str, node: Node) -> Refused | None:
+    async def stage(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
         if not node.can.stage_unstage_volume:
             return None
         path = self._staging(volume_id, node)
@@ -85,7 +85,7 @@ class Conversation(ControllerCalls):
             self.made.staged.remove(use)
         return answer
 
-    async def unstage(self, volume_id: str, node: Node) -> Refused | None:
+    async def unstage(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
         if not node.can.stage_unstage_volume:
             return None
         use = Use(volume_id, node.info.node_id, self._staging(volume_id, node))
@@ -95,7 +95,7 @@ class Conversation(ControllerCalls):
             self.made.staged.remove(use)
         return answer
 
-    async def show(self, volume_id: str, node: Node) -> Path | Refused:
+    async def show(self, volume_id: str, node: CheckedNode) -> Path | CallRefused:
         """Stage and publish a volume, as for a pod; the path that it is at."""
         refused = await self.stage(volume_id, node)
         if refused is not None:
@@ -119,7 +119,7 @@ class Conversation(ControllerCalls):
             self.made.targets.remove(use)
         return answer or target
 
-    async def hide(self, volume_id: str, node: Node) -> Refused | None:
+    async def hide(self, volume_id: str, node: CheckedNode) -> CallRefused | None:
         """The other way round."""
         for use in [each for each in self.made.targets if each.volume_id == volume_id]:
             if use.node_id == node.info.node_id:
@@ -162,11 +162,11 @@ class Conversation(ControllerCalls):
         left += [f"volume {each.volume_id} ({name})" for name, each in self.made.volumes.items() if each.volume_id]
         return left
 
-    async def _ask_again(self, known: MadeVolume) -> Refused | None:
+    async def _ask_again(self, known: MadeVolume) -> CallRefused | None:
         """The id of a volume of which nobody knows whether it was made: it is made now, and has one."""
         try:
             answer = await self._controller.create_volume(known.request)
         except CsiError as exc:
-            return Refused(exc.code, exc.told)
+            return CallRefused(exc.code, exc.told)
         known.volume_id = answer.volume.volume_id
         return None

@@ -20,14 +20,14 @@ from tonnage.csi.driver_capabilities import (
     get_plugin_capabilities,
 )
 from tonnage.csi.errors import Code, CsiError
-from tonnage.driver_check.answers import NodeInfo, Refused
+from tonnage.driver_check.answers import CallRefused, NodeInfo
 from tonnage.driver_check.catalogue import CATALOGUE
 from tonnage.driver_check.checks import capacity, limits, rebuilding, volumes
-from tonnage.driver_check.controller_calls import Node, tried
+from tonnage.driver_check.controller_calls import CheckedNode, tried
 from tonnage.driver_check.conversation import Conversation
 from tonnage.driver_check.results import Results
-from tonnage.driver_check.settings import Settings
-from tonnage.driver_check.verdicts import PASSED, Verdict, failed
+from tonnage.driver_check.settings import CheckSettings
+from tonnage.driver_check.verdicts import PASSED, CheckVerdict, failed
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 PARTS: Final = (capacity.check, volumes.check, limits.check, rebuilding.check)
@@ -36,7 +36,7 @@ PARTS: Final = (capacity.check, volumes.check, limits.check, rebuilding.check)
 async def examine(
     address: str,
     node_addresses: Sequence[str],
-    settings: Settings,
+    settings: CheckSettings,
     results: Results,
     *,
     clock: Clock,
@@ -67,7 +67,7 @@ async def examine(
         results.skip(CATALOGUE, "it was not reached")
 
 
-def _cleaned_up(left: Sequence[str]) -> Verdict:
+def _cleaned_up(left: Sequence[str]) -> CheckVerdict:
     return PASSED if not left else failed(f"left behind: {'; '.join(left)}")
 
 
@@ -81,7 +81,7 @@ async def _identity(driver: CsiClient, results: Results) -> None:
         results.tell("identity", failed("GetPluginInfo has no vendor_version"))
     else:
         ready = await tried(driver.probe())
-        if isinstance(ready, Refused):
+        if isinstance(ready, CallRefused):
             results.tell("identity", failed(f"Probe was refused: {ready}"))
         elif ready.HasField("ready") and not ready.ready.value:
             results.tell("identity", failed("Probe says that the driver is not ready"))
@@ -89,12 +89,12 @@ async def _identity(driver: CsiClient, results: Results) -> None:
             results.tell("identity", PASSED)
 
 
-async def _nodes(clients: Sequence[CsiClient], results: Results) -> list[Node]:
+async def _nodes(clients: Sequence[CsiClient], results: Results) -> list[CheckedNode]:
     """The nodes that answer on these sockets; the first of them need not have a Node service."""
-    found: dict[str, Node] = {}
+    found: dict[str, CheckedNode] = {}
     for place, client in enumerate(clients):
         answer = await tried(client.node_info())
-        if isinstance(answer, Refused):
+        if isinstance(answer, CallRefused):
             if answer.code is not Code.UNIMPLEMENTED or place:
                 results.tell("limit-sane", failed(f"NodeGetInfo at {client.address} was refused: {answer}"))
             continue
@@ -104,5 +104,5 @@ async def _nodes(clients: Sequence[CsiClient], results: Results) -> list[Node]:
         except CsiError as exc:
             results.tell("limit-sane", failed(f"NodeGetCapabilities of {info.node_id} was refused: {exc.rpc_error}"))
             continue
-        found.setdefault(info.node_id, Node(client, info, can))
+        found.setdefault(info.node_id, CheckedNode(client, info, can))
     return list(found.values())

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tonnage.driver_check.catalogue import CATALOGUE
-from tonnage.driver_check.verdicts import Outcome, Verdict, skipped
+from tonnage.driver_check.verdicts import CheckOutcome, CheckVerdict, skipped
 
-_WORST_LAST = (Outcome.SKIPPED, Outcome.PASSED, Outcome.FAILED)
+_WORST_LAST = (CheckOutcome.SKIPPED, CheckOutcome.PASSED, CheckOutcome.FAILED)
 
 
 @dataclass(slots=True)
@@ -18,10 +18,10 @@ class Results:
 
     driver: str = ""
     version: str = ""
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    verdicts: dict[str, CheckVerdict] = field(default_factory=dict)
     left_behind: list[str] = field(default_factory=list)
 
-    def tell(self, name: str, verdict: Verdict) -> None:
+    def tell(self, name: str, verdict: CheckVerdict) -> None:
         if name not in CATALOGUE:
             raise KeyError(f"there is no check {name}")
         before = self.verdicts.get(name)
@@ -33,17 +33,17 @@ class Results:
             if name not in self.verdicts:
                 self.tell(name, skipped(reason))
 
-    def outcome_of(self, name: str) -> Outcome | None:
+    def outcome_of(self, name: str) -> CheckOutcome | None:
         found = self.verdicts.get(name)
         return found.outcome if found is not None else None
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: CheckOutcome) -> int:
         return sum(each.outcome is outcome for each in self.verdicts.values())
 
     @property
     def is_kept(self) -> bool:
         """No contract is broken."""
-        return not self.count(Outcome.FAILED)
+        return not self.count(CheckOutcome.FAILED)
 
     def document(self) -> dict[str, Any]:
         checks = []
@@ -52,17 +52,17 @@ class Results:
             entry = {"name": name, "outcome": verdict.outcome.value, "contract": check.contract}
             if verdict.message:
                 entry["message"] = verdict.message
-            if verdict.outcome is Outcome.SKIPPED:
+            if verdict.outcome is CheckOutcome.SKIPPED:
                 entry["reason"] = verdict.message
-            if verdict.outcome is Outcome.FAILED:
+            if verdict.outcome is CheckOutcome.FAILED:
                 entry["remedy"] = check.remedy
             checks.append(entry)
         return {
             "driver": self.driver,
             "version": self.version,
-            "passed": self.count(Outcome.PASSED),
-            "failed": self.count(Outcome.FAILED),
-            "skipped": len(checks) - self.count(Outcome.PASSED) - self.count(Outcome.FAILED),
+            "passed": self.count(CheckOutcome.PASSED),
+            "failed": self.count(CheckOutcome.FAILED),
+            "skipped": len(checks) - self.count(CheckOutcome.PASSED) - self.count(CheckOutcome.FAILED),
             "checks": checks,
             "leftBehind": self.left_behind,
         }

@@ -26,7 +26,7 @@ DEFAULT_SIZE_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class CheckSettings:
     prefix: str
     """What names of volumes begin with; it has a random part, so that nobody else's volume is ever meant."""
     work_dir: Path

@@ -6,30 +6,30 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckVerdict:
     """`message` says what was seen; of a check that was skipped, why."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     message: str = ""
 
 
-PASSED = Verdict(Outcome.PASSED)
+PASSED = CheckVerdict(CheckOutcome.PASSED)
 
 
-def passed(message: str = "") -> Verdict:
-    return Verdict(Outcome.PASSED, message)
+def passed(message: str = "") -> CheckVerdict:
+    return CheckVerdict(CheckOutcome.PASSED, message)
 
 
-def failed(message: str) -> Verdict:
-    return Verdict(Outcome.FAILED, message)
+def failed(message: str) -> CheckVerdict:
+    return CheckVerdict(CheckOutcome.FAILED, message)
 
 
-def skipped(reason: str) -> Verdict:
-    return Verdict(Outcome.SKIPPED, reason)
+def skipped(reason: str) -> CheckVerdict:
+    return CheckVerdict(CheckOutcome.SKIPPED, reason)

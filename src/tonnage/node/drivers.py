@@ -47,7 +47,7 @@ class DriverNotFound(TonnageError):
 
 
 @dataclass(slots=True, eq=False)
-class Driver:
+class InstalledDriver:
     """A driver that is installed on a node; `info` is what it last said of the node."""
 
     name: str
@@ -84,7 +84,7 @@ class Drivers:
         self._start_grace_s = start_grace_s
         self._metrics = metrics
         self._on_change = on_change
-        self._by_address: dict[str, Driver] = {}
+        self._by_address: dict[str, InstalledDriver] = {}
         self._clients: dict[str, CsiClient] = {}
         self._complained: set[str] = set()
         self._expected: dict[str, str] = {}
@@ -93,7 +93,7 @@ class Drivers:
         self.gone: set[str] = set()
         """Drivers that were here and are not: their entries are to be taken out of the CSINode, then `unregistered`."""
 
-    def get(self, name: str) -> Driver:
+    def get(self, name: str) -> InstalledDriver:
         """An installed driver. Raises DriverNotFound."""
         for driver in self._by_address.values():
             if driver.name == name:
@@ -103,7 +103,7 @@ class Drivers:
     def is_installed(self, name: str) -> bool:
         return any(driver.name == name for driver in self._by_address.values())
 
-    def installed(self) -> tuple[Driver, ...]:
+    def installed(self) -> tuple[InstalledDriver, ...]:
         return tuple(self._by_address.values())
 
     def recover(self) -> None:
@@ -157,7 +157,7 @@ class Drivers:
         info = await client.node_info()
         can = await get_node_capabilities(client)
         before = self._by_address.get(address)
-        self._by_address[address] = Driver(name, address, client, info, can, socket)
+        self._by_address[address] = InstalledDriver(name, address, client, info, can, socket)
         self.gone.discard(name)
         self._expected.pop(name, None)
         self._record(name, address)
@@ -167,7 +167,7 @@ class Drivers:
             self._on_change(before.name)
         self._on_change(name)
 
-    async def _forget(self, driver: Driver) -> None:
+    async def _forget(self, driver: InstalledDriver) -> None:
         del self._by_address[driver.address]
         await driver.client.close()
         if not self.is_installed(driver.name):

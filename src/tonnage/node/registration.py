@@ -18,7 +18,7 @@ from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.node.context import NodeContext
 from tonnage.node.csinode.refused_drivers import RefusedDrivers
 from tonnage.node.csinode.writer import CsiNodeWriter
-from tonnage.node.drivers import Driver, Drivers
+from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.node_objects import (
     LEASE_NAMESPACE,
     is_node_id,
@@ -84,7 +84,7 @@ class Registration:
             self.is_complete.set()
         return min((self._settings.status_update_s, *waits_s))
 
-    async def put(self, driver: Driver) -> bool:
+    async def put(self, driver: InstalledDriver) -> bool:
         """Write what a driver says of itself into its CSINode entry. Raises NotFound while there is no Node."""
         node = self._nodes.get(self._name)
         if node is None:
@@ -153,10 +153,12 @@ class Registration:
             self._refused.accepted(name)
         return [left_s for driver in installed if (left_s := self._refused.left_s(driver)) > 0]
 
-    def _topology(self, node: Node, installed: tuple[Driver, ...]) -> tuple[dict[str, str], list[Driver]]:
+    def _topology(
+        self, node: Node, installed: tuple[InstalledDriver, ...]
+    ) -> tuple[dict[str, str], list[InstalledDriver]]:
         """The labels that drivers tell of, and those drivers that may be registered now: who contradicts is refused."""
         topology: dict[str, str] = {}
-        agreeing: list[Driver] = []
+        agreeing: list[InstalledDriver] = []
         for driver in installed:
             if self._refused.left_s(driver) > 0:
                 continue
@@ -223,5 +225,5 @@ class Registration:
                     await self._leases.create_doc(new_lease(node, self._settings, now=now))
 
 
-def _segments(driver: Driver) -> dict[str, str]:
+def _segments(driver: InstalledDriver) -> dict[str, str]:
     return dict(driver.info.accessible_topology.segments)

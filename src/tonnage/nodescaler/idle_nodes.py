@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tonnage.nodescaler.node_pool import NodePool, marked_at
-from tonnage.nodescaler.plan import Plan
+from tonnage.nodescaler.plan import ScalePlan
 from tonnage.objects.core_v1 import Node
 
 
@@ -47,7 +47,7 @@ class Removals:
 
 
 def removals(
-    plan: Plan, nodes: Mapping[str, Node], pool: NodePool, idle: IdleSince, *, now_s: float, time_s: float
+    plan: ScalePlan, nodes: Mapping[str, Node], pool: NodePool, idle: IdleSince, *, now_s: float, time_s: float
 ) -> Removals:
     """Decide about every node of the pool. `now_s` is the monotonic time of `idle`, `time_s` seconds since 1970."""
     mark: list[str] = []

@@ -34,7 +34,7 @@ def is_set_by(manager: str, doc: Doc) -> bool:
     )
 
 
-class Proposals:
+class ProposedNominations:
     """What one manager proposed."""
 
     def __init__(self, client: Client, manager: str) -> None:

@@ -34,7 +34,7 @@ BACKING_OFF: Final = "in backoff after failed scale-up"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScalePlan:
     """What the scaler is to do, and which nodes it must leave alone."""
 
     proposals: Mapping[Key, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Plan:
 
 def plan(
     objects: Iterable[Object], pool: NodePool, ours: Collection[str] = (), *, is_backing_off: bool = False
-) -> Plan:
+) -> ScalePlan:
     """Make a plan. `ours` are the uids of pods whose nomination we wrote; `is_backing_off` allows no node to be made.
 
     `objects` are the nodes, the pods, and what placing them depends on: storage, namespaces, services, their owners.
@@ -74,7 +74,7 @@ def plan(
         planner.plan(waiting)
     # A bound pod keeps its nomination on a server that does not clear it; what we wrote is ours to clear.
     left_over = [pod.key for pod in pods if pod.spec.node_name and pod.status.nominated_node_name and pod.uid in ours]
-    return Plan(
+    return ScalePlan(
         proposals=planner.proposals,
         withdrawals=(*left_over, *planner.withdrawals),
         wanted=planner.wanted_nodes(),

@@ -28,8 +28,8 @@ from tonnage.deadline import within
 from tonnage.errors import ApiError, TonnageError
 from tonnage.nodescaler.idle_nodes import IdleSince, removals
 from tonnage.nodescaler.node_pool import NodePool, taint_of
-from tonnage.nodescaler.nominations import Proposals
-from tonnage.nodescaler.plan import Plan, plan
+from tonnage.nodescaler.nominations import ProposedNominations
+from tonnage.nodescaler.plan import ScalePlan, plan
 from tonnage.nodescaler.pool_nodes import PoolNodes
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
@@ -68,7 +68,7 @@ class NodeScaler:
         self._nodes = self.informers.of(Node)
         self._others = [self.informers.of(kind) for kind in _OTHERS]
         # A manager for each pool: the plans of another pool's scaler are somebody else's.
-        self._proposals = Proposals(client, f"{PROGRAM}-{pool.name}")
+        self._proposals = ProposedNominations(client, f"{PROGRAM}-{pool.name}")
         self._pool_nodes = PoolNodes(client, pool, clock)
         self._idle = IdleSince()
         self._wanted_since_s: dict[str, float] = {}
@@ -139,7 +139,7 @@ class NodeScaler:
         for informer in self._others:
             yield from informer
 
-    async def _nominate(self, drawn: Plan) -> bool:
+    async def _nominate(self, drawn: ScalePlan) -> bool:
         """Write what is planned for pods, before any node is made for them; False when some of it did not hold."""
         holds = True
         for key in drawn.withdrawals:
@@ -170,7 +170,7 @@ class NodeScaler:
             _log.info(reason, pod=pod.key, note=note)
             self.recorder.event(pod, "Normal", reason, "ScaleUp", note)
 
-    async def _create_nodes(self, drawn: Plan) -> list[float]:
+    async def _create_nodes(self, drawn: ScalePlan) -> list[float]:
         """Make the nodes that have been wanted for long enough; when the others are due."""
         now_s = self._clock.monotonic()
         since_s = self._wanted_since_s = {name: self._wanted_since_s.get(name, now_s) for name in drawn.wanted}
@@ -197,7 +197,7 @@ class NodeScaler:
                 await self._pool_nodes.make_ready(node)
         return dues_s
 
-    async def _scale_down(self, drawn: Plan, nodes: Mapping[str, Node]) -> list[float]:
+    async def _scale_down(self, drawn: ScalePlan, nodes: Mapping[str, Node]) -> list[float]:
         now_s, time_s = self._clock.monotonic(), self._clock.now().timestamp()
         self._idle.note(drawn.idle, now_s)
         todo = removals(drawn, nodes, self.pool, self._idle, now_s=now_s, time_s=time_s)

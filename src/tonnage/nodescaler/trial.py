@@ -21,7 +21,7 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.scheduling_cycle import Decision
-from tonnage.scheduling.engine.attempt import Stage
+from tonnage.scheduling.engine.attempt import AttemptStage
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.queue.nominator import nominated_to
@@ -83,7 +83,9 @@ class Trial:
         if placement is not None:  # it fits elsewhere: who refuses this node is asked for
             self._engine.withdraw(placement)
             decision = placement.profile.decider.decide(self.cluster, expected_on(tried, ""), diagnose=True)
-        self.refusal = self._reasons(decision, only) if attempt.stage is not Stage.RESERVE else attempt.status.message
+        self.refusal = (
+            self._reasons(decision, only) if attempt.stage is not AttemptStage.RESERVE else attempt.status.message
+        )
         return ""
 
     def _reasons(self, decision: Decision | None, only: str) -> str:

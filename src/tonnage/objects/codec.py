@@ -49,7 +49,7 @@ class ObjectList(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class WatchChange(Generic[T]):
     """A watch says that an object is ADDED, MODIFIED or DELETED; a deleted one is shown as it was at its end."""
 
     type: str
@@ -71,7 +71,7 @@ class WatchFailure:
     status: Status
 
 
-WatchEvent = Change[T] | Bookmark | WatchFailure
+WatchEvent = WatchChange[T] | Bookmark | WatchFailure
 
 
 def decode(cls: type[R], data: bytes | str) -> R:
@@ -118,7 +118,7 @@ def decode_event(cls: type[T], line: bytes | str) -> WatchEvent[T]:
     """Read one line of a watch. Raises Unreadable."""
     event = _in_one_pass(cls, _event_decoder, line)
     if event is not None and event.type in _CHANGES:
-        return Change(event.type, event.object)
+        return WatchChange(event.type, event.object)
     # Bookmarks are not whole objects and errors none at all; what else it may be is found here.
     seen = _convert(_AnyEvent, _json("WatchEvent", line), "WatchEvent")
     match seen.type:
@@ -128,7 +128,7 @@ def decode_event(cls: type[T], line: bytes | str) -> WatchEvent[T]:
         case "ERROR":
             return WatchFailure(convert(Status, seen.object))
         case type_ if type_ in _CHANGES:
-            return Change(type_, convert(cls, seen.object))
+            return WatchChange(type_, convert(cls, seen.object))
     raise Unreadable("WatchEvent", "", "type", f'type="{seen.type}" is not known', value=seen.type)
 
 

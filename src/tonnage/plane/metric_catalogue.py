@@ -19,7 +19,7 @@ from tonnage.apiserver.audit.audit_metrics import AuditMetrics
 from tonnage.apiserver.authentication.access_metrics import AccessMetrics
 from tonnage.apiserver.health.store_metrics import StoreMetrics
 from tonnage.apiserver.metrics import RequestMetrics
-from tonnage.client.config.connection import Cluster, Connection
+from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.metrics.leader_election import show_leadership
@@ -36,13 +36,13 @@ from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.plane.metric_names import MetricDescription, described
 from tonnage.pools.program import PoolsProgram
-from tonnage.pools.settings import Settings as PoolsSettings
+from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.sources import OF_DRIVERS
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.program import Provisioner
-from tonnage.scheduler.program import Program
+from tonnage.scheduler.program import SchedulerProgram
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.store import Store
 
@@ -60,12 +60,14 @@ def catalogue() -> Mapping[str, list[MetricDescription]]:
 async def _catalogue(folder: Path) -> Mapping[str, list[MetricDescription]]:
     registries = {program: new_registry() for program in PROGRAMS}
     clock, rng = VirtualClock(), random.Random(1)
-    client = Client.connect(Connection(Cluster(_NOWHERE)), clock=clock, rng=rng)
+    client = Client.connect(ServerConnection(KubeconfigCluster(_NOWHERE)), clock=clock, rng=rng)
     for program in PROGRAMS[:-1]:
         RestClientMetrics(registries[program])
     for program in ("scheduler", "provisioner", "pools", "controllers"):
         show_leadership(registries[program], tuple)
-    Program(client, default_configuration(), clock=clock, rng=rng, registry=registries["scheduler"]).engine.open()
+    SchedulerProgram(
+        client, default_configuration(), clock=clock, rng=rng, registry=registries["scheduler"]
+    ).engine.open()
     _provisioner(client, clock, rng, registries["provisioner"])
     source, settings = OF_DRIVERS[0], PoolsSettings(drivers=())
     PoolsProgram(client, source, settings, clock=clock, rng=rng, registry=registries["pools"])
@@ -89,7 +91,7 @@ async def _catalogue(folder: Path) -> Mapping[str, list[MetricDescription]]:
 def _provisioner(client: Client, clock: VirtualClock, rng: random.Random, registry: CollectorRegistry) -> None:
     metrics = ProvisionerMetrics(registry)
     driver = CsiClient("unix:///nowhere", clock=clock, rng=rng, on_call=metrics.calls)
-    Provisioner(client, driver, Options(), clock=clock, rng=rng, registry=registry, metrics=metrics)
+    Provisioner(client, driver, ProvisionerOptions(), clock=clock, rng=rng, registry=registry, metrics=metrics)
     # What a provisioner shows of capacity it shows once it knows its driver.
     settings = CapacitySettings(namespace="default")
     CapacityController(

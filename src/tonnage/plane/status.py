@@ -47,7 +47,7 @@ class ProgramStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeStatus:
+class PlaneNodeStatus:
     name: str
     ready: bool
     unschedulable: bool
@@ -75,7 +75,7 @@ class ClusterStatus:
     data_dir: Path
     pid: int
     programs: tuple[ProgramStatus, ...]
-    nodes: tuple[NodeStatus, ...]
+    nodes: tuple[PlaneNodeStatus, ...]
     pools: tuple[PoolStatus, ...]
     faults: tuple[Fault, ...]
     problem: str = ""
@@ -121,7 +121,7 @@ async def status_of(data_dir: Path, *, clock: Clock) -> ClusterStatus:
         await _program(name, _pid(data_dir / "run" / f"{name}.pid"), endpoints.get(name), clock)
         for name in ("apiserver", *PROGRAMS, *((DASHBOARD,) if DASHBOARD in endpoints else ()))
     ]
-    nodes: list[NodeStatus] = []
+    nodes: list[PlaneNodeStatus] = []
     pools: list[PoolStatus] = []
     storage: tuple[str, ...] = ()
     problem = ""
@@ -215,13 +215,15 @@ async def storage_of(client: Client) -> tuple[str, ...]:
     return tuple(line.partition(": ")[2] for line in told)
 
 
-async def _nodes(client: Client) -> list[NodeStatus]:
+async def _nodes(client: Client) -> list[PlaneNodeStatus]:
     on_node: dict[str, int] = {}
     for pod in (await client.list(Pod, retry=False)).items:
         if not pod.is_terminal:
             on_node[pod.spec.node_name] = on_node.get(pod.spec.node_name, 0) + 1
     found = (await client.list(Node, retry=False)).items
-    return [NodeStatus(each.name, each.is_ready, each.spec.unschedulable, on_node.get(each.name, 0)) for each in found]
+    return [
+        PlaneNodeStatus(each.name, each.is_ready, each.spec.unschedulable, on_node.get(each.name, 0)) for each in found
+    ]
 
 
 async def _pools(client: Client) -> list[PoolStatus]:

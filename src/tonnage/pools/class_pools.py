@@ -65,7 +65,7 @@ class Published(NamedTuple):
     """Objects of the source's own kind."""
 
 
-class Source(Protocol):
+class PoolSource(Protocol):
     """Where the pools of some drivers are told."""
 
     @property

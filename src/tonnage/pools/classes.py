@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 
 from tonnage.errors import Conflict, Forbidden, NotFound
 from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, StorageClass
-from tonnage.pools.class_pools import ClassPools, Published, Source
-from tonnage.pools.settings import Settings
+from tonnage.pools.class_pools import ClassPools, PoolSource, Published
+from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.told_once import ToldOnce
 from tonnage.pools.wanted import OF_CLASSES, Sharing, groups_of, partly_shared
-from tonnage.pools.writing import Writer
+from tonnage.pools.writing import AnnotationWriter
 
 _UNKNOWN = "unknown"
 
@@ -25,7 +25,7 @@ _UNKNOWN = "unknown"
 class ClassKeeper:
     """The classes of a program's drivers."""
 
-    def __init__(self, writer: Writer, settings: Settings, problems: ToldOnce) -> None:
+    def __init__(self, writer: AnnotationWriter, settings: PoolsSettings, problems: ToldOnce) -> None:
         self._writer = writer
         self._settings = settings
         self._problems = problems
@@ -36,7 +36,7 @@ class ClassKeeper:
         """Whether it is a class of these drivers."""
         return storage_class is not None and storage_class.provisioner in self._settings.drivers
 
-    async def keep(self, all_classes: Iterable[StorageClass], source: Source, published: Published) -> None:
+    async def keep(self, all_classes: Iterable[StorageClass], source: PoolSource, published: Published) -> None:
         """Look at every class once. Raises TonnageError when the server cannot be written."""
         classes = {each.name: each for each in all_classes if self.is_kept(each)}
         found = {name: source.pools_of(each, published) for name, each in classes.items()}
@@ -53,7 +53,7 @@ class ClassKeeper:
                 wanted[CAPACITY_GROUP] = groups.group_of[name]
             await self._apply(storage_class, wanted, source.only_node)
 
-    async def remove(self, all_classes: Iterable[StorageClass], source: Source) -> None:
+    async def remove(self, all_classes: Iterable[StorageClass], source: PoolSource) -> None:
         """Take away what this program wrote."""
         for each in list(all_classes):
             if self.is_kept(each):

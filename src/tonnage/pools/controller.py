@@ -23,16 +23,16 @@ from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
-from tonnage.pools.class_pools import NodePools, Published, Source
+from tonnage.pools.class_pools import NodePools, PoolSource, Published
 from tonnage.pools.classes import ClassKeeper
 from tonnage.pools.metrics import PoolsMetrics
 from tonnage.pools.reading import annotations_of
-from tonnage.pools.settings import Settings
+from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.silence import Silence
 from tonnage.pools.told_objects import ToldObjects
 from tonnage.pools.told_once import ToldOnce
 from tonnage.pools.wanted import NodeIndex, is_kept_by_provisioner, ours_of, wanted_of
-from tonnage.pools.writing import Writer
+from tonnage.pools.writing import AnnotationWriter
 
 _CLASS_PAUSE_S: Final = 2.0
 """Between two looks at all classes."""
@@ -47,8 +47,8 @@ class PoolsController:
     def __init__(
         self,
         client: Client,
-        source: Source,
-        settings: Settings,
+        source: PoolSource,
+        settings: PoolsSettings,
         *,
         capacities: Cache[CSIStorageCapacity],
         classes: Cache[StorageClass],
@@ -74,7 +74,7 @@ class PoolsController:
         self._silence = Silence(settings, csi_nodes=csi_nodes, objects=objects, clock=clock)
         self._states: dict[Key, str] = {}
         self._problems = ToldOnce()
-        self._writer = Writer(client, metrics)
+        self._writer = AnnotationWriter(client, metrics)
         self._class_keeper = ClassKeeper(self._writer, settings, self._problems)
         self._classes_changed = asyncio.Event()
         self.work = Reconciler(

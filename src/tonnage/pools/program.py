@@ -31,11 +31,11 @@ from tonnage.objects.codec import read_doc
 from tonnage.objects.document import dig
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
-from tonnage.pools.class_pools import Source
+from tonnage.pools.class_pools import PoolSource
 from tonnage.pools.command_runner import CommandFailed, run_command
 from tonnage.pools.controller import PoolsController
 from tonnage.pools.metrics import PoolsMetrics
-from tonnage.pools.settings import Settings
+from tonnage.pools.settings import PoolsSettings
 from tonnage.pools.sources.command import CommandPools, InvalidOutput
 from tonnage.pools.told_once import ToldOnce
 
@@ -59,8 +59,8 @@ class PoolsProgram:
     def __init__(
         self,
         client: Client,
-        source: Source,
-        settings: Settings,
+        source: PoolSource,
+        settings: PoolsSettings,
         *,
         clock: Clock,
         rng: random.Random,

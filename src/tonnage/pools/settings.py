@@ -55,7 +55,7 @@ class KeepFree:
 
 
 @dataclass(frozen=True)
-class Settings:
+class PoolsSettings:
     """Beside the source itself."""
 
     drivers: tuple[str, ...]

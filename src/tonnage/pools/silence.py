@@ -14,15 +14,15 @@ from tonnage.client.informer import Informer
 from tonnage.clock import Clock, StampAges
 from tonnage.objects.meta import Document
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.pools.class_pools import Source
-from tonnage.pools.settings import Settings
+from tonnage.pools.class_pools import PoolSource
+from tonnage.pools.settings import PoolsSettings
 
 
 class Silence:
     """What is known of a source's life."""
 
     def __init__(
-        self, settings: Settings, *, csi_nodes: Cache[CSINode], objects: Cache[Document] | None, clock: Clock
+        self, settings: PoolsSettings, *, csi_nodes: Cache[CSINode], objects: Cache[Document] | None, clock: Clock
     ) -> None:
         self._settings = settings
         self._csi_nodes = csi_nodes
@@ -32,7 +32,7 @@ class Silence:
         self._silent_since: dict[str, datetime] = {}
         """Nodes on which the driver's own program is gone."""
 
-    def since(self, node: str, source: Source) -> datetime | None:
+    def since(self, node: str, source: PoolSource) -> datetime | None:
         """Since when it has been silent about a node; None: it is not."""
         if self._has_agent(node, source):
             self._silent_since.pop(node, None)
@@ -48,7 +48,7 @@ class Silence:
     def forget(self, node: str) -> None:
         self._silent_since.pop(node, None)
 
-    def _has_agent(self, node: str, source: Source) -> bool:
+    def _has_agent(self, node: str, source: PoolSource) -> bool:
         found = self._csi_nodes.get(node)
         if found is None or not source.has_agent:
             return True

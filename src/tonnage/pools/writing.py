@@ -17,7 +17,7 @@ from tonnage.pools.settings import PROGRAM
 _log = logs.logger("tonnage.pools")
 
 
-class Writer:
+class AnnotationWriter:
     """Applies annotations, counts it and tells it."""
 
     def __init__(self, client: Client, metrics: PoolsMetrics) -> None:

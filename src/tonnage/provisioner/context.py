@@ -18,7 +18,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
 from tonnage.provisioner.capacity.refresher import Refresher
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ProvisionerContext:
     client: Client
     driver: CsiClient
     driver_info: DriverInfo
-    options: Options
+    options: ProvisionerOptions
     caches: ProvisionerCaches
     recorder: Recorder
     metrics: ProvisionerMetrics

@@ -20,7 +20,7 @@ class NodeDeployment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ProvisionerOptions:
     """How volumes are made, deleted and expanded."""
 
     volume_name_prefix: str = "pvc"

@@ -49,7 +49,7 @@ from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.provisioner.context import ProvisionerCaches, ProvisionerContext
 from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes.cloning_protection import CloningProtectionController
 from tonnage.provisioner.volumes.create_volume import VolumeCreator
 from tonnage.provisioner.volumes.deletion import DeletionController
@@ -76,7 +76,7 @@ class Provisioner:
         self,
         client: Client,
         driver: CsiClient,
-        options: Options,
+        options: ProvisionerOptions,
         *,
         clock: Clock,
         rng: random.Random,

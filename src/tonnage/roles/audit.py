@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tonnage.roles.role_files import Rule
+from tonnage.roles.role_files import RoleRule
 
 _FOR_EVERYBODY: Final = ("/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version")
 """The role system:discovery, and system:public-info-viewer."""
@@ -30,7 +30,7 @@ _AUTHORITIES: Final = ("kube-system", "configmaps", "extension-apiserver-authent
 """The role extension-apiserver-authentication-reader, which Kubernetes has, and our files bind."""
 
 
-class Call(NamedTuple):
+class AuditedCall(NamedTuple):
     """One request, as an authorizer sees it, and the code of the answer."""
 
     user: str
@@ -78,17 +78,17 @@ class Right(NamedTuple):
 class Audit:
     """What a comparison found."""
 
-    refused: tuple[Call, ...]
-    beyond: tuple[Call, ...]
+    refused: tuple[AuditedCall, ...]
+    beyond: tuple[AuditedCall, ...]
     unused: tuple[Right, ...]
 
 
-def audit(calls: Iterable[Call], rules: Iterable[Rule]) -> Audit:
+def audit(calls: Iterable[AuditedCall], rules: Iterable[RoleRule]) -> Audit:
     """Compare the calls of one program with its rules."""
     rules = tuple(rules)
     left = dict.fromkeys(right for rule in rules for right, _ in _rights(rule))
-    refused: dict[Call, None] = {}
-    beyond: dict[Call, None] = {}
+    refused: dict[AuditedCall, None] = {}
+    beyond: dict[AuditedCall, None] = {}
     for call in dict.fromkeys(calls):
         if call.is_refused:
             refused[call] = None
@@ -104,7 +104,7 @@ def audit(calls: Iterable[Call], rules: Iterable[Rule]) -> Audit:
     return Audit(tuple(refused), tuple(beyond), tuple(left))
 
 
-def calls_in(lines: Iterable[str | bytes]) -> Iterator[Call]:
+def calls_in(lines: Iterable[str | bytes]) -> Iterator[AuditedCall]:
     """The calls of an audit log; of each, the stage in which it was answered. Raises msgspec.DecodeError."""
     for line in lines:
         if line.strip():
@@ -113,10 +113,10 @@ def calls_in(lines: Iterable[str | bytes]) -> Iterator[Call]:
                 yield call_of(event)
 
 
-def call_of(event: dict[str, Any]) -> Call:
+def call_of(event: dict[str, Any]) -> AuditedCall:
     """One event of an audit log."""
     about, who = event.get("objectRef") or {}, event.get("impersonatedUser") or event.get("user") or {}
-    return Call(
+    return AuditedCall(
         user=who.get("username", ""),
         verb=event.get("verb", ""),
         group=about.get("apiGroup", ""),
@@ -140,7 +140,7 @@ class _Part(NamedTuple):
     name: str = ""
     url: str = ""
 
-    def covers(self, call: Call) -> bool:
+    def covers(self, call: AuditedCall) -> bool:
         """Of a call that the whole rule allows."""
         if self.verb not in ("*", call.verb):
             return False
@@ -149,7 +149,7 @@ class _Part(NamedTuple):
         return self.group in ("*", call.group) and _is_resource(self.resource, call) and self.name in ("", call.name)
 
 
-def _rights(rule: Rule) -> Iterator[tuple[Right, _Part]]:
+def _rights(rule: RoleRule) -> Iterator[tuple[Right, _Part]]:
     for verb in rule.verbs:
         for url in rule.urls:
             yield Right(rule.role, rule.namespace, verb, url), _Part(verb, url=url)
@@ -164,7 +164,7 @@ def _rights(rule: Rule) -> Iterator[tuple[Right, _Part]]:
                     )
 
 
-def _allows(rule: Rule, call: Call) -> bool:
+def _allows(rule: RoleRule, call: AuditedCall) -> bool:
     """As RBAC's RuleAllows, in the namespace of the rule's role."""
     if not {"*", call.verb} & set(rule.verbs):
         return False
@@ -178,7 +178,7 @@ def _allows(rule: Rule, call: Call) -> bool:
     )
 
 
-def _is_resource(resource: str, call: Call) -> bool:
+def _is_resource(resource: str, call: AuditedCall) -> bool:
     if resource in ("*", call.resource_path):
         return True
     return bool(call.subresource) and resource == f"*/{call.subresource}"
@@ -188,7 +188,7 @@ def _is_path(url: str, path: str) -> bool:
     return url in ("*", path) or (url.endswith("*") and path.startswith(url[:-1]))
 
 
-def _is_for_everybody(call: Call) -> bool:
+def _is_for_everybody(call: AuditedCall) -> bool:
     if (call.namespace, call.resource, call.name) == _AUTHORITIES:
         return True
     if call.resource:

@@ -30,7 +30,7 @@ _ROLES: Final = ("ClusterRole", "Role")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RoleRule:
     """One rule of a role: every verb on every resource of every group, or every verb on every path."""
 
     role: str
@@ -88,7 +88,7 @@ def rights_of(program: str) -> tuple[str, ...]:
 
 
 @cache
-def rules_of(program: str, namespace: str = OWN_NAMESPACE) -> tuple[Rule, ...]:
+def rules_of(program: str, namespace: str = OWN_NAMESPACE) -> tuple[RoleRule, ...]:
     """Every rule of a program that runs in this namespace, in the order of the file."""
     reasons = _reasons(text_of(program))
     return tuple(
@@ -104,9 +104,9 @@ def _right(doc: Doc) -> str:
     return annotations.get(RIGHT, "")
 
 
-def _rule(doc: Doc, rule: dict[str, Any], reason: str) -> Rule:
+def _rule(doc: Doc, rule: dict[str, Any], reason: str) -> RoleRule:
     metadata = doc["metadata"]
-    return Rule(
+    return RoleRule(
         role=metadata["name"],
         namespace=metadata.get("namespace", ""),
         right=_right(doc),

@@ -32,7 +32,7 @@ from tonnage.scheduler.nominations import Nominations
 from tonnage.scheduler.pod_status import PodStatusWriter
 from tonnage.scheduler.preemption_executor import PreemptionExecutor
 from tonnage.scheduler.waiting_pods import WaitingPod
-from tonnage.scheduling.engine.attempt import Attempt, Placement, Stage
+from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, Placement
 from tonnage.scheduling.framework import Code, PreBindPlugin, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 
@@ -175,7 +175,7 @@ class SchedulingLoop:
                 self.pod_status.placed(placement.pod)
                 self._slots.take()
                 self._start(self._bind(queued, placement, started_at))
-            elif attempt.stage is Stage.DECIDE:
+            elif attempt.stage is AttemptStage.DECIDE:
                 self._not_placed(queued, attempt, started_at)
             else:
                 self._metrics.attempt(attempt.profile.scheduler_name, attempt.status, self._since(started_at))

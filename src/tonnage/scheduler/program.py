@@ -54,7 +54,7 @@ _SYNC_TIMEOUT_S = 120.0
 _log = logs.logger("tonnage.scheduler")
 
 
-class Program:
+class SchedulerProgram:
     """One scheduler, for all profiles of a configuration."""
 
     def __init__(

@@ -20,7 +20,7 @@ from tonnage import logs
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 from tonnage.private_files import open_own
-from tonnage.scheduling.recording.lines import Line, encoded, microseconds
+from tonnage.scheduling.recording.lines import RecordedLine, encoded, microseconds
 
 MOST_WAITING_BYTES: Final = 64 << 20
 _END_WITHIN_S: Final = 10.0
@@ -78,7 +78,7 @@ class RecordingFile:
         self.stopped = why
         _log.warning("The recording ends here", file=str(self.path), reason=why)
         now_us = microseconds(self._clock.now())
-        self._put(encoded(Line(op="stopped", at=self._clock.monotonic(), now_us=now_us, why=why)))
+        self._put(encoded(RecordedLine(op="stopped", at=self._clock.monotonic(), now_us=now_us, why=why)))
 
     def _write(self) -> None:
         try:

@@ -1,8 +1,8 @@
 """The store: revisions of opaque documents in one SQLite file, durable before they are acknowledged.
 
-`Store` is the whole interface (`store.py` has the picture), `Record` and `Event` are what it hands out, `Watch` is
-how one follows it, and `errors.py` is what can go wrong. It knows nothing of Kubernetes but that a key starts with
-its resource.
+`Store` is the whole interface (`store.py` has the picture), `StoreRecord` and `StoreEvent` are what it hands out,
+`Watch` is how one follows it, `errors.py` is what can go wrong. It knows nothing of Kubernetes but that a key starts
+with its resource.
 
     store = await Store.open(Path("data/store"))
     record = await store.create("nodes/node-1", lambda revision: b"...")
@@ -38,8 +38,8 @@ from tonnage.store.errors import (
     WatchOverrun,
     WriteRefused,
 )
-from tonnage.store.health import Health, kind_of
-from tonnage.store.records import Damage, Event, EventType, Record
+from tonnage.store.health import StoreHealth, kind_of
+from tonnage.store.records import Damage, EventType, StoreEvent, StoreRecord
 from tonnage.store.store import Store
 from tonnage.store.watch import Watch
 
@@ -49,14 +49,11 @@ __all__ = [
     "KEEP_S",
     "BackupExists",
     "Damage",
-    "Event",
     "EventType",
     "FenceBroken",
-    "Health",
     "KeyDamaged",
     "KeyExists",
     "KeyMissing",
-    "Record",
     "Report",
     "RevisionCompacted",
     "RevisionInFuture",
@@ -65,13 +62,16 @@ __all__ = [
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
+    "StoreEvent",
     "StoreForeign",
     "StoreFull",
+    "StoreHealth",
     "StoreIOError",
     "StoreInUse",
     "StoreMissing",
     "StoreNoPermission",
     "StoreNotADirectory",
+    "StoreRecord",
     "StoreRemoved",
     "StoreStalled",
     "StoreTooNew",

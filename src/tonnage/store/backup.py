@@ -24,7 +24,7 @@ from tonnage.private_files import sync_folder
 from tonnage.store.check import Report, check, reading
 from tonnage.store.database import SCHEMA_VERSION, translated
 from tonnage.store.errors import BackupExists, StoreCorrupt
-from tonnage.store.log import Log
+from tonnage.store.log import StoreLog
 from tonnage.store.migration import FindProblem
 
 LEAP = 1_000_000_000
@@ -70,7 +70,7 @@ def _copied(source: sqlite3.Connection, draft: Path, find_problem: FindProblem |
         source.backup(copy)
     report = _checked(draft, find_problem)
     if report.is_whole and report.version == SCHEMA_VERSION:  # damage is kept as it is, for who wants to look at it
-        with closing(Log(draft)) as log:
+        with closing(StoreLog(draft)) as log:
             log.load()
             log.leap(LEAP)
             while log.give_back(keep_pages=0):

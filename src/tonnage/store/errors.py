@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tonnage.errors import TonnageError
-from tonnage.store.records import Damage, Record
+from tonnage.store.records import Damage, StoreRecord
 
 RESCUED = "rescued-"
 """How the name of a copy begins that a server made of a store whose file was removed."""
@@ -27,7 +27,7 @@ class StoreError(TonnageError):
 class KeyExists(StoreError):
     """A create found the key taken; `existing` is the record that is there."""
 
-    def __init__(self, existing: Record) -> None:
+    def __init__(self, existing: StoreRecord) -> None:
         super().__init__(
             f'cannot create "{existing.key}": it exists since revision {existing.revision}; update it instead'
         )
@@ -47,7 +47,7 @@ class KeyMissing(StoreError):
 class StaleRevision(StoreError):
     """An update or a delete expected another revision than the current one; `current` is what is there now."""
 
-    def __init__(self, verb: str, expected: int, current: Record) -> None:
+    def __init__(self, verb: str, expected: int, current: StoreRecord) -> None:
         super().__init__(
             f'cannot {verb} "{current.key}" at revision {expected}: it is at revision {current.revision} by now; '
             f"read it again and retry"
@@ -61,7 +61,7 @@ class StaleRevision(StoreError):
 class FenceBroken(StoreError):
     """A write came after the change of another key that it must not come after; `record` is what is there now."""
 
-    def __init__(self, verb: str, key: str, fence_key: str, record: Record | None) -> None:
+    def __init__(self, verb: str, key: str, fence_key: str, record: StoreRecord | None) -> None:
         super().__init__(f'cannot {verb} "{key}": "{fence_key}" has changed, and the write only held before that')
         self.key = key
         self.fence_key = fence_key

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from tonnage.store.records import Record
+from tonnage.store.records import StoreRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Fence:
     """`holds` judges the record under `key` as it is at that moment, None when there is none; it must not wait."""
 
     key: str
-    holds: Callable[[Record | None], bool]
+    holds: Callable[[StoreRecord | None], bool]
 
 
 _FENCE: ContextVar[Fence | None] = ContextVar("fence", default=None)

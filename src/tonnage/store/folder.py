@@ -17,11 +17,11 @@ from tonnage.store.database import translated
 from tonnage.store.errors import StoreFull
 from tonnage.store.loading import Loaded
 from tonnage.store.lock import FolderLock
-from tonnage.store.log import Log
+from tonnage.store.log import StoreLog
 from tonnage.store.log_reader import Index
 from tonnage.store.making_room import make_room
 from tonnage.store.migration import FindProblem
-from tonnage.store.records import Record
+from tonnage.store.records import StoreRecord
 from tonnage.store.reserve import MIN_FREE_BYTES, Reserve, free_bytes
 from tonnage.store.state import State
 
@@ -35,7 +35,7 @@ class OpenFolder(NamedTuple):
 
     folder: Path
     lock: FolderLock
-    log: Log
+    log: StoreLog
     state: State
     loaded: Loaded
     reserve: Reserve
@@ -89,7 +89,7 @@ def _opened(
         reserve = Reserve(folder, reserve_bytes)
         if is_full:
             reserve.release()  # SQLite makes the files beside the log before it reads the first row
-        log = Log(
+        log = StoreLog(
             folder / LOG_FILE,
             max_pages=max_pages,
             find_problem=find_problem,
@@ -110,7 +110,7 @@ def _free_bytes_at(folder: Path) -> int:
     return free_bytes(there)
 
 
-def _found_trouble(log: Log, reserve: Reserve) -> StoreFull | None:
+def _found_trouble(log: StoreLog, reserve: Reserve) -> StoreFull | None:
     """Try the disk. A store that cannot write for another reason than a full disk is not opened: this raises."""
     try:
         log.probe()
@@ -122,10 +122,13 @@ def _found_trouble(log: Log, reserve: Reserve) -> StoreFull | None:
     return None if reserve.has_room_for(0) else StoreFull(log.path)
 
 
-def _load(log: Log, index: Index) -> tuple[State, Loaded]:
+def _load(log: StoreLog, index: Index) -> tuple[State, Loaded]:
     loaded = log.load()
     state = State.loaded(
-        (Record(key, revision, document, index(key, document)) for key, (revision, document) in loaded.records.items()),
+        (
+            StoreRecord(key, revision, document, index(key, document))
+            for key, (revision, document) in loaded.records.items()
+        ),
         loaded.tombstones,
     )
     loaded.records.clear()  # the state has them

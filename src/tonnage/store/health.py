@@ -42,7 +42,7 @@ MAX_NAMED_DAMAGE = 1_000
 """Damaged rows that are kept by name; beyond that they are only counted."""
 
 
-class Health:
+class StoreHealth:
     """Times are of one monotonic clock, handed in."""
 
     def __init__(self, now: float, damage: list[Damage]) -> None:

@@ -1,7 +1,7 @@
 """The log and its SQL for the one thread that writes: append, discard, compact, probe.
 
 A method is one transaction. Nothing here knows of the event loop, of callers waiting, or of what a document says;
-`writer.py` runs `Log` in the writer's thread. `log_reader.py` reads history beside it.
+`writer.py` runs `StoreLog` in the writer's thread. `log_reader.py` reads history beside it.
 
 Compaction to revision C keeps, for each key, the newest row at or before C, unless that is a tombstone: any state and
 any stretch of history from C on stays whole. It walks up in steps, and each step is a complete compaction to a
@@ -54,7 +54,7 @@ _SPARE_PAGES = 1024
 """Free pages kept in the file for the next writes, 4 MiB; what is beyond is given back."""
 
 
-class Log:
+class StoreLog:
     """The rows, for the one thread that writes. Opening raises StoreError; `load` comes before the first write.
 
     `acknowledged` is the newest revision that an earlier process said is durable: what is missing up to it is told.

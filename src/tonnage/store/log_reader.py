@@ -16,7 +16,7 @@ from tonnage.store.checksums import row_checksum
 from tonnage.store.database import open_reader
 from tonnage.store.errors import RevisionCompacted, RowDamaged, StoreCorrupt
 from tonnage.store.log import in_our_words, key_range, read_seal
-from tonnage.store.records import Damage, Event, Record, event_of
+from tonnage.store.records import Damage, StoreEvent, StoreRecord, event_of
 
 Index = Callable[[str, bytes], Any]
 
@@ -44,7 +44,7 @@ HISTORY = f"""
 class Stretch(NamedTuple):
     """A piece of history: `events` are all there are up to `reached`."""
 
-    events: list[Event]
+    events: list[StoreEvent]
     reached: int
 
 
@@ -65,7 +65,7 @@ class LogReader:
 
     def state_at(
         self, prefix: str, revision: int, *, after_key: str, limit: int, kept_out: Collection[str] = ()
-    ) -> list[Record]:
+    ) -> list[StoreRecord]:
         """The records under `prefix` as they were at `revision`, by key, from after `after_key`; 0 is no limit.
 
         Keys that are kept out are left out. Raises RowDamaged for a row that went bad since the log was loaded.
@@ -73,7 +73,7 @@ class LogReader:
         low, high = key_range(prefix)
         low = max(low, after_key)
         asked = {"low": low, "high": high, "revision": revision}
-        records: list[Record] = []
+        records: list[StoreRecord] = []
         with self._moment(revision) as connection, closing(connection.execute(STATE_AT, asked)) as cursor:
             for indexed_key, *row in cursor:
                 key = _text(indexed_key)
@@ -121,13 +121,13 @@ class LogReader:
             self._opened.close()
             self._opened = None
 
-    def _sound(self, row: Any, *, reached: int) -> tuple[Record, bool]:
+    def _sound(self, row: Any, *, reached: int) -> tuple[StoreRecord, bool]:
         """The row as a record, and whether it is a tombstone. Raises RowDamaged: history up to `reached` has a hole."""
         revision, raw_key, previous, follows, deleted, document, checksum = row
         key = _text(raw_key)
         if checksum != row_checksum(revision, key, previous, follows, deleted, document):
             raise RowDamaged(self.path, Damage(key, revision, "its checksum does not match"), reached)
-        return Record(key, revision, document, self._index(key, document)), bool(deleted)
+        return StoreRecord(key, revision, document, self._index(key, document)), bool(deleted)
 
     @contextmanager
     def _moment(self, revision: int) -> Iterator[sqlite3.Connection]:

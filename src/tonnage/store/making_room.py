@@ -10,21 +10,21 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tonnage.store.errors import StoreFull, StoreInUse
-from tonnage.store.log import Log
+from tonnage.store.log import StoreLog
 from tonnage.store.reserve import ROOMY_BYTES, Reserve, free_bytes
 
 COMPACTION_STEP = 500
 """Revisions for one step of compaction: a step took about 10 ms for 500 rows of 1 KB."""
 
 
-def make_room(log: Log, reserve: Reserve) -> None:
+def make_room(log: StoreLog, reserve: Reserve) -> None:
     """Give up all history and give free pages back. Raises StoreError, but for StoreFull."""
     if not _is_tidied(log):
         reserve.release()
         _is_tidied(log)
 
 
-def compact_all(log: Log) -> None:
+def compact_all(log: StoreLog) -> None:
     """Give up all history. A step that finds no room is made smaller, down to one revision. Raises StoreFull then."""
     step = COMPACTION_STEP
     while log.compacted < log.revision:
@@ -37,10 +37,10 @@ def compact_all(log: Log) -> None:
             log.fold()
 
 
-def _is_tidied(log: Log) -> bool:
+def _is_tidied(log: StoreLog) -> bool:
     """Do what can be done; was there room for all of it?"""
     had_room = True
-    for step in (Log.fold, compact_all, Log.fold, _give_back_all):
+    for step in (StoreLog.fold, compact_all, StoreLog.fold, _give_back_all):
         try:
             with suppress(StoreInUse):
                 step(log)
@@ -49,7 +49,7 @@ def _is_tidied(log: Log) -> bool:
     return had_room
 
 
-def _give_back_all(log: Log) -> None:
+def _give_back_all(log: StoreLog) -> None:
     """Until there is plenty; the rest is for the writer's idle moments."""
     has_more = True
     while has_more and free_bytes(log.path.parent) < ROOMY_BYTES:

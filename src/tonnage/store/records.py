@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 
-class Record(msgspec.Struct, frozen=True):
+class StoreRecord(msgspec.Struct, frozen=True):
     """One state of one key. `revision` is that of the write that made it."""
 
     key: str
@@ -22,7 +22,7 @@ class Record(msgspec.Struct, frozen=True):
     attributes: Any = None
 
 
-Records = list[Record]  # for classes that have a method named `list`
+Records = list[StoreRecord]  # for classes that have a method named `list`
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class EventType(enum.StrEnum):
     DELETE = "DELETED"
 
 
-class Event(msgspec.Struct, frozen=True):
+class StoreEvent(msgspec.Struct, frozen=True):
     """One write: `record` is the state after it; for DELETE the final state, with the revision of the deletion.
 
     `previous` is the state before, None for PUT_NEW. `frames` starts empty and belongs to the readers of events: what
@@ -53,8 +53,8 @@ class Event(msgspec.Struct, frozen=True):
     """
 
     type: EventType
-    record: Record
-    previous: Record | None = None
+    record: StoreRecord
+    previous: StoreRecord | None = None
     frames: dict[str, bytes] = {}  # msgspec gives every event an empty dict of its own
 
     @property
@@ -62,8 +62,8 @@ class Event(msgspec.Struct, frozen=True):
         return self.record.revision
 
 
-def event_of(record: Record, previous: Record | None, *, deleted: bool) -> Event:
+def event_of(record: StoreRecord, previous: StoreRecord | None, *, deleted: bool) -> StoreEvent:
     """The event that led to `record` from the live state `previous`."""
     if deleted:
-        return Event(EventType.DELETE, record, previous)
-    return Event(EventType.PUT_NEW if previous is None else EventType.PUT, record, previous)
+        return StoreEvent(EventType.DELETE, record, previous)
+    return StoreEvent(EventType.PUT_NEW if previous is None else EventType.PUT, record, previous)

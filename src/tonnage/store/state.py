@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tonnage.store.log import key_range
-from tonnage.store.records import Record, Records
+from tonnage.store.records import Records, StoreRecord
 
 
 class _Bucket:
@@ -21,7 +21,7 @@ class _Bucket:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, StoreRecord] = {}
 
 
 _NO_BUCKET: Final = _Bucket()
@@ -35,7 +35,7 @@ class State:
         self._tombstones: dict[str, int] = {}  # in the order of their revisions
 
     @classmethod
-    def loaded(cls, records: Iterable[Record], tombstones: Mapping[str, int]) -> State:
+    def loaded(cls, records: Iterable[StoreRecord], tombstones: Mapping[str, int]) -> State:
         """The state of a log that was read: records in the order of their keys, tombstones in any."""
         state = cls()
         for record in records:
@@ -48,7 +48,7 @@ class State:
         state._tombstones.update(sorted(tombstones.items(), key=lambda item: item[1]))
         return state
 
-    def get(self, key: str) -> Record | None:
+    def get(self, key: str) -> StoreRecord | None:
         bucket = self._buckets.get(resource_of(key))
         return None if bucket is None else bucket.records.get(key)
 
@@ -68,7 +68,7 @@ class State:
         record = self.get(key)
         return record.revision if record is not None else self._tombstones.get(key, 0)
 
-    def put(self, record: Record) -> None:
+    def put(self, record: StoreRecord) -> None:
         bucket = self._buckets.setdefault(resource_of(record.key), _Bucket())
         if record.key not in bucket.records:
             insort(bucket.keys, record.key)

@@ -39,15 +39,15 @@ from tonnage.store.errors import (
 )
 from tonnage.store.fence import Fence, current_fence
 from tonnage.store.folder import OpenFolder, open_folder
-from tonnage.store.health import PROBE_EVERY_S, PROBE_PATIENCE_S, Health
+from tonnage.store.health import PROBE_EVERY_S, PROBE_PATIENCE_S, StoreHealth
 from tonnage.store.kept_out import KeptOut
 from tonnage.store.log import Row
 from tonnage.store.log_reader import Index, LogReader, Stretch
 from tonnage.store.migration import FindProblem
-from tonnage.store.records import Event, Record, Records, event_of
+from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
 from tonnage.store.state import resource_of
 from tonnage.store.watch import Feed, Watch, Window
-from tonnage.store.writer import Writer
+from tonnage.store.writer import StoreWriter
 from tonnage.store.writes import Compaction, Outcomes, Write, Writes
 
 Render = Callable[[int], bytes]
@@ -57,7 +57,7 @@ Answer = TypeVar("Answer")
 class Follower(Protocol):
     """Hears of every change of a resource; of a deletion the record is the object's final state."""
 
-    def __call__(self, record: Record, *, is_deleted: bool) -> None: ...
+    def __call__(self, record: StoreRecord, *, is_deleted: bool) -> None: ...
 
 
 _log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Store:
         self._state = opened.state
         self._index = index
         self._kept_out = KeptOut(opened.log.path, opened.loaded)
-        self.health = Health(self._loop.time(), opened.loaded.damage)
+        self.health = StoreHealth(self._loop.time(), opened.loaded.damage)
         window = Window(opened.log.revision, max_events=window_events, max_bytes=window_bytes)
         self._feed = Feed(
             opened.folder, window, self._read_history, max_lag_events=max_lag_events, max_lag_bytes=max_lag_bytes
@@ -97,7 +97,7 @@ class Store:
         self._reader = LogReader(opened.log.path, index)
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tonnage-store-reader")
         self._probed: asyncio.Future[None] = self._loop.create_future()
-        self._writer = Writer(
+        self._writer = StoreWriter(
             opened.log,
             opened.reserve,
             on_settled=self._settle,
@@ -185,7 +185,7 @@ class Store:
         """What superseded documents and tombstones take in the log."""
         return self._compactor.history.total
 
-    def get(self, key: str) -> Record | None:
+    def get(self, key: str) -> StoreRecord | None:
         """The record of a key, None when there is none. Raises KeyDamaged when it cannot be known."""
         record = self._state.get(key)
         if record is None and key in self._kept_out:
@@ -208,7 +208,7 @@ class Store:
     def count(self, prefix: str) -> int:
         return self._state.count(prefix)
 
-    async def create(self, key: str, render: Render) -> Record:
+    async def create(self, key: str, render: Render) -> StoreRecord:
         """Store a new key, and return when it is durable. Raises KeyExists, or StoreError when it cannot be stored.
 
         `render(revision)` gives the document; it is called once, before this waits, and not at all when refused. A call
@@ -216,18 +216,18 @@ class Store:
         """
         return await self._write("create", key, render, None)
 
-    async def update(self, key: str, render: Render, *, expected: int, makes_room: bool = False) -> Record:
+    async def update(self, key: str, render: Render, *, expected: int, makes_room: bool = False) -> StoreRecord:
         """Replace the document of a key that is at revision `expected`. Raises KeyMissing or StaleRevision.
 
         `makes_room` says that this leads to a deletion, and may use what a full disk has left for those.
         """
         return await self._write("update", key, render, expected, makes_room=makes_room)
 
-    async def delete(self, key: str, render: Render, *, expected: int) -> Record:
+    async def delete(self, key: str, render: Render, *, expected: int) -> StoreRecord:
         """Delete a key that is at revision `expected`; returns its final state. Raises KeyMissing or StaleRevision."""
         return await self._write("delete", key, render, expected)
 
-    async def discard(self, key: str, render: Render) -> Record:
+    async def discard(self, key: str, render: Render) -> StoreRecord:
         """Delete a key that is kept out because it is damaged. Raises KeyMissing when it is not.
 
         `render(revision)` gives a final state that stands in for the one that cannot be read; it is called for each
@@ -301,7 +301,7 @@ class Store:
 
     async def _write(
         self, verb: str, key: str, render: Render, expected: int | None, *, makes_room: bool = False
-    ) -> Record:
+    ) -> StoreRecord:
         if "/" not in key:
             raise ValueError(f'the key "{key}" must name a resource and an object, as in "nodes/node-1"')
         key.encode()  # a key SQLite could not store is the caller's error, here and not in the writer's thread
@@ -332,7 +332,7 @@ class Store:
         # From here to `submit` nothing waits, so the writer's queue is in the order of the revisions.
         revision = self._assigned + 1
         document = render(revision)
-        record = Record(key, revision, document, self._index(key, document))
+        record = StoreRecord(key, revision, document, self._index(key, document))
         self._assigned = revision
         write = Write(
             record,
@@ -375,7 +375,7 @@ class Store:
                     turn.set_result(None)
         self._compactor.look()
 
-    def _apply(self, record: Record, before: Record | None, *, deleted: bool) -> Event:
+    def _apply(self, record: StoreRecord, before: StoreRecord | None, *, deleted: bool) -> StoreEvent:
         """Make one durable write visible."""
         freed = len(before.document) if before is not None else 0
         if deleted:
@@ -393,7 +393,7 @@ class Store:
         """A probe came back, perhaps with rows that a commit left behind which was told to have failed."""
         events = []
         for revision, key, _, deleted, document in rows:
-            record = Record(key, revision, document, self._index(key, document))
+            record = StoreRecord(key, revision, document, self._index(key, document))
             events.append(self._apply(record, self._state.get(key), deleted=deleted))
         if events:
             self._feed.publish(events)

@@ -21,7 +21,7 @@ from pathlib import Path
 from tonnage.store.errors import StoreClosed, StoreError, WatchClosed, WatchOverrun
 from tonnage.store.log import key_range
 from tonnage.store.log_reader import Stretch
-from tonnage.store.records import Event
+from tonnage.store.records import StoreEvent
 from tonnage.store.state import resource_of
 
 ReadHistory = Callable[[str, int, int], Awaitable[Stretch]]  # prefix, after, upto; raises RevisionCompacted
@@ -40,10 +40,10 @@ class Window:
         self.floor = floor
         self._max_events = max_events
         self._max_bytes = max_bytes
-        self._events: deque[Event] = deque()
+        self._events: deque[StoreEvent] = deque()
         self._bytes = 0
 
-    def extend(self, events: Sequence[Event]) -> None:
+    def extend(self, events: Sequence[StoreEvent]) -> None:
         self._events.extend(events)
         self._bytes += sum(len(event.record.document) for event in events)
         while len(self._events) > self._max_events or self._bytes > self._max_bytes:
@@ -51,7 +51,7 @@ class Window:
             self._bytes -= len(oldest.record.document)
             self.floor = oldest.revision
 
-    def after(self, revision: int, prefix: str) -> list[Event]:
+    def after(self, revision: int, prefix: str) -> list[StoreEvent]:
         """The events under `prefix` above `revision`, which is not below the floor; costs the events it looks at."""
         found = []
         for event in reversed(self._events):
@@ -78,11 +78,11 @@ class Feed:
         self.is_closed = False
         self._joined: dict[str, dict[Watch, None]] = {}  # by resource; a dict keeps the order of joining
 
-    def publish(self, events: list[Event]) -> None:
+    def publish(self, events: list[StoreEvent]) -> None:
         """Hand on the events of one batch, in the order of their revisions; at least one."""
         self.revision = events[-1].revision
         self.window.extend(events)
-        by_resource: dict[str, list[Event]] = {}
+        by_resource: dict[str, list[StoreEvent]] = {}
         for event in events:
             by_resource.setdefault(resource_of(event.record.key), []).append(event)
         for resource, changes in by_resource.items():
@@ -115,7 +115,7 @@ class Watch:
         self._after = after
         self._position = after  # while not joined: everything up to here has been handed out
         self._joined = False
-        self._pending: list[Event] = []
+        self._pending: list[StoreEvent] = []
         self._pending_bytes = 0
         self._covers_resource = prefix == resource_of(prefix) + "/"
         self._waiter: asyncio.Future[None] | None = None
@@ -130,7 +130,7 @@ class Watch:
             return self._pending[0].revision - 1
         return max(self._position, self._feed.revision)
 
-    async def next_batch(self) -> list[Event]:
+    async def next_batch(self) -> list[StoreEvent]:
         """Wait for the next events and return them, oldest first, at least one. For one consumer at a time.
 
         A cancelled call loses nothing: the next one returns what it would have returned. Raises WatchOverrun when the
@@ -151,7 +151,7 @@ class Watch:
                 self._waiter = None
         return self._take()
 
-    def _take(self) -> list[Event]:
+    def _take(self) -> list[StoreEvent]:
         """What is pending, or as much of it as makes a batch: a slow consumer's lag is what it has not been handed."""
         size = 0
         for number, event in enumerate(self._pending, 1):
@@ -168,7 +168,7 @@ class Watch:
         """Stop watching; a waiting `next_batch` raises WatchClosed. Closing again does nothing."""
         self._drop_out(WatchClosed(self.prefix))
 
-    def push(self, events: list[Event], size: int) -> None:
+    def push(self, events: list[StoreEvent], size: int) -> None:
         """Called by the feed with new events of the resource, in order; `size` are the bytes of their documents."""
         if not self._covers_resource or events[0].revision <= self._after:
             # A watch may start at a revision that has not happened yet; what comes before it is not its business.
@@ -201,7 +201,7 @@ class Watch:
         self._pending_bytes = 0
         self.end(reason)
 
-    async def _catch_up(self) -> list[Event]:
+    async def _catch_up(self) -> list[StoreEvent]:
         """The next events of the past, none if there are none; joins the feed when the past ends inside the window."""
         feed = self._feed
         if feed.is_closed:

@@ -42,7 +42,7 @@ from tonnage.store.errors import (
     StoreRemoved,
     WriteRefused,
 )
-from tonnage.store.log import Log, Row
+from tonnage.store.log import Row, StoreLog
 from tonnage.store.making_room import COMPACTION_STEP, compact_all, make_room
 from tonnage.store.reserve import ROOMY_BYTES, Reserve, free_bytes
 from tonnage.store.writes import (
@@ -82,7 +82,7 @@ _PROBE: Final = _Probe()
 _STOP: Final = _Stop()
 
 
-class Writer:
+class StoreWriter:
     """Owns the log from `start` to `stop`. `submit`, `compact` and `probe` are called on the loop, and so are the
     callbacks.
 
@@ -95,7 +95,7 @@ class Writer:
 
     def __init__(
         self,
-        log: Log,
+        log: StoreLog,
         reserve: Reserve,
         *,
         on_settled: OnSettled,

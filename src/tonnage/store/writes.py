@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tonnage.store.errors import StoreError
 from tonnage.store.log import Row
-from tonnage.store.records import Record
+from tonnage.store.records import StoreRecord
 from tonnage.store.reserve import BATCH_BYTES
 
 
@@ -22,12 +22,12 @@ class Write:
 
     def __init__(
         self,
-        record: Record,
+        record: StoreRecord,
         *,
-        before: Record | None,
+        before: StoreRecord | None,
         previous: int,
         deleted: bool,
-        done: asyncio.Future[Record],
+        done: asyncio.Future[StoreRecord],
         makes_room: bool = False,
         discards: Mapping[int, bytes] | None = None,
     ) -> None:

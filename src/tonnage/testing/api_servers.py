@@ -35,7 +35,7 @@ asyncio.run(main())
 """
 
 
-class Api(ApiClient):
+class ServerApi(ApiClient):
     """A client of one of the servers, over one connection that is kept. A test that has to can ask which it is."""
 
     def __init__(self, name: str, url: str, token: str) -> None:
@@ -48,11 +48,11 @@ class Api(ApiClient):
 
 
 @contextmanager
-def embedded(folder: Path, *, is_forgetful: bool = False) -> Iterator[Api]:
+def embedded(folder: Path, *, is_forgetful: bool = False) -> Iterator[ServerApi]:
     """`tonnage apiserver` in a process of its own. A forgetful one remembers three revisions; no flag says that."""
     if not is_forgetful:
         cluster = start_cluster(folder)
-        api = Api("embedded", cluster.url, cluster.token)
+        api = ServerApi("embedded", cluster.url, cluster.token)
         try:
             yield api
         finally:
@@ -67,7 +67,7 @@ def embedded(folder: Path, *, is_forgetful: bool = False) -> Iterator[Api]:
     with process.stdout, ended(process):
         line = process.stdout.readline()
         assert line.startswith("ready https://"), (folder / "stderr.log").read_text()
-        api = Api("embedded", line.split()[1], (folder / "token").read_text().strip())
+        api = ServerApi("embedded", line.split()[1], (folder / "token").read_text().strip())
         yield api
         api.close()
 
@@ -75,7 +75,7 @@ def embedded(folder: Path, *, is_forgetful: bool = False) -> Iterator[Api]:
 @contextmanager
 def kube_apiserver(
     folder: Path, assets: Path, *, is_forgetful: bool = False, flags: Mapping[str, str] | None = None
-) -> Iterator[Api]:
+) -> Iterator[ServerApi]:
     """Kubernetes' own server on etcd, both from the folder that envtest uses. A forgetful one remembers two seconds.
 
     Two of its admission plugins are off beside those envtest turns off, because they leave marks that only a controller
@@ -111,7 +111,7 @@ def kube_apiserver(
     all_flags |= flags or {}
     server = [str(assets / "kube-apiserver"), *(f"--{name}={value}" for name, value in all_flags.items())]
     with logged(etcd, folder / "etcd.log"), logged(server, folder / "kube-apiserver.log") as process:
-        api = Api("kube-apiserver", f"https://127.0.0.1:{port}", "contract-token")
+        api = ServerApi("kube-apiserver", f"https://127.0.0.1:{port}", "contract-token")
         eventually(
             lambda: process.poll() is not None or is_ready(api),
             "kube-apiserver to be ready",
@@ -122,7 +122,7 @@ def kube_apiserver(
         api.close()
 
 
-def is_ready(api: Api) -> bool:
+def is_ready(api: ServerApi) -> bool:
     try:
         return api.get("/readyz").code == 200
     except OSError:

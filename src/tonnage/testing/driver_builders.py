@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tonnage.clock import Clock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
-from tonnage.driver.driver import Driver, RebuildHooks, Settings
+from tonnage.driver.driver import CsiDriverSettings, Driver, RebuildHooks
 from tonnage.driver.per_node import parse_node_pools, pools_by_node
 from tonnage.driver.pool_choice import Policy
 from tonnage.driver.services.controller import ControllerService
@@ -44,7 +44,7 @@ def driver_at(
 ) -> Driver:
     """A driver with its state below `folder`; one pool of 10Gi on each node unless said otherwise."""
     return Driver(
-        Settings(
+        CsiDriverSettings(
             pools=pools_by_node([parse_node_pools(text) for text in pools or ("10Gi",)], nodes),
             max_volumes=max_volumes or {},
             policy=policy,

@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyPair:
     certificate: bytes
     key: bytes
 
@@ -41,7 +41,7 @@ class Authority:
     def pem(self) -> bytes:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
-    def sign(self, name: str, *hosts: str, groups: tuple[str, ...] = ()) -> Pair:
+    def sign(self, name: str, *hosts: str, groups: tuple[str, ...] = ()) -> KeyPair:
         """A certificate for a user, or for a server that has these names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         members = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
@@ -50,7 +50,7 @@ class Authority:
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName([_general(host) for host in hosts]), False)
         certificate = builder.sign(self._key, hashes.SHA256())
-        return Pair(
+        return KeyPair(
             certificate.public_bytes(serialization.Encoding.PEM),
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -11,7 +11,7 @@ from typing import Final
 
 from tonnage.roles.audit import calls_in
 from tonnage.testing.http import ApiClient
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.programs import RunningProgram, spawn
 
 AUDIT_LOG: Final = "audit.log"
 _PROGRAM: Final = "system:serviceaccount:kube-system:tonnage-"
@@ -19,10 +19,10 @@ _AGENTS: Final = ("tonnage", "kubelet")
 """Of our programs, by their User-Agent; a test that tries a program's rights with kubectl is another matter."""
 
 
-class Cluster(ApiClient):
+class ApiServerProcess(ApiClient):
     """A running `tonnage apiserver` process, and the administrator's HTTPS to it."""
 
-    def __init__(self, folder: Path, url: str, process: Program | subprocess.Popen[str]) -> None:
+    def __init__(self, folder: Path, url: str, process: RunningProgram | subprocess.Popen[str]) -> None:
         tls = ssl.create_default_context(cafile=str(folder / "pki" / "ca.crt"))
         token = folder / "token"  # a server with a file of tokens makes none of its own
         super().__init__(url, token.read_text().strip() if token.exists() else "", tls=tls)
@@ -41,16 +41,16 @@ class Cluster(ApiClient):
         return code
 
 
-def start_cluster(folder: Path, *flags: str) -> Cluster:
+def start_cluster(folder: Path, *flags: str) -> ApiServerProcess:
     """Start a server on a free port and wait until it says it serves."""
     log = folder / "stderr.log"
     process = spawn("apiserver", "--data-dir", str(folder), "--secure-port", "0", *flags, log=log)
     line = process.readline()
     assert line.startswith("ready https://"), log.read_text()
-    return Cluster(folder, line.split()[1], process)
+    return ApiServerProcess(folder, line.split()[1], process)
 
 
-class Up(Cluster):
+class Up(ApiServerProcess):
     """A running `tonnage up`: a whole cluster, and the pids of its programs."""
 
     def pid(self, program: str) -> int:

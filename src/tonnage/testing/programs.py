@@ -26,7 +26,7 @@ from typing import Any
 from tonnage.plane import forkserver
 
 
-class Program:
+class RunningProgram:
     """One process, with as much of `subprocess.Popen` as tests ask for."""
 
     def __init__(self, args: tuple[str, ...]) -> None:
@@ -64,7 +64,7 @@ class Program:
         self.send_signal(signal.SIGKILL)
 
 
-def spawn(*args: str, log: Path) -> Program:
+def spawn(*args: str, log: Path) -> RunningProgram:
     """Start `tonnage ARGS…`; what it says on stderr goes to the end of `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch(mode=0o600)
@@ -76,7 +76,7 @@ class _ForkserverProcess:
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[str, RunningProgram] = {}
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
             forkserver.command(),
@@ -86,8 +86,8 @@ class _ForkserverProcess:
         )
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def start(self, args: tuple[str, ...], log: Path) -> Program:
-        program, name = Program(args), str(next(self._numbers))
+    def start(self, args: tuple[str, ...], log: Path) -> RunningProgram:
+        program, name = RunningProgram(args), str(next(self._numbers))
         self._programs[name] = program
         request = json.dumps({"start": name, "args": list(args), "log": str(log)}).encode() + b"\n"
         with self._lock:

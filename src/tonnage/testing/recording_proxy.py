@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 
 _CHUNK_BYTES: Final = 1 << 16
 _REQUEST: Final = re.compile(rb"([A-Z]+) (/\S*) HTTP/1\.[01]\r\n")
@@ -29,7 +29,7 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 class RecordingProxy:
     """Listens on a free port of loopback; use it as a context manager. `requests` are (method, path with query)."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ApiServerProcess) -> None:
         self.requests: list[tuple[str, str]] = []
         self._original = cluster.kubeconfig
         url = urlsplit(cluster.url)

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.apiserver.server import Server, Settings, serve
+from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.client import Client, Informers
 from tonnage.client.config import kubeconfig
 from tonnage.client.recorder import Recorder
@@ -41,7 +41,7 @@ _PATIENCE_S: Final = 20.0
 """A bound for a hung test, not a measure of speed."""
 
 
-class Kubelet:
+class StandInKubelet:
     """Stands in for the scheduler and all kubelets: pods run at once, are ready unless held back, and end when told."""
 
     def __init__(self, client: Client, informers: Informers) -> None:
@@ -90,14 +90,14 @@ class Kubelet:
         await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
 
 
-class Stage:
+class WorkloadStage:
     """A server, the workload controllers, kubelets, and somebody to look at them with."""
 
     def __init__(self, server: Server, client: Client, *, unsteady: Callable[[Transport], Transport] | None) -> None:
         self.server = server
         self.client = client
         self.informers = Informers(client)
-        self.kubelet = Kubelet(client, self.informers)
+        self.kubelet = StandInKubelet(client, self.informers)
         self._unsteady = unsteady
         self._tasks: list[asyncio.Task[None]] = []
         self._starts = 0
@@ -226,13 +226,15 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage_in(folder: Path, *, unsteady: Callable[[Transport], Transport] | None = None) -> AsyncIterator[Stage]:
+async def stage_in(
+    folder: Path, *, unsteady: Callable[[Transport], Transport] | None = None
+) -> AsyncIterator[WorkloadStage]:
     """A stage on a fresh server, with everything running."""
     async with (
-        serve(Settings(data_dir=folder, port=0)) as server,
+        serve(ServerSettings(data_dir=folder, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
-        stage = Stage(server, client, unsteady=unsteady)
+        stage = WorkloadStage(server, client, unsteady=unsteady)
         async with stage.informers:
             await stage.informers.wait_synced(_PATIENCE_S)
             kubelet = asyncio.create_task(stage.kubelet.run())

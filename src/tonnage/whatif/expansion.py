@@ -37,7 +37,7 @@ from tonnage.whatif.replica_copies import Replica, ReplicaCopies, uid_of
 from tonnage.whatif.sources import ClusterState
 from tonnage.whatif.workloads import Workload, pods_of
 
-__all__ = ["Expander", "Expansion", "Replica"]
+__all__ = ["Expansion", "Replica", "WorkloadExpander"]
 
 T = TypeVar("T", bound=Object)
 _SEED: Final = "expansion"
@@ -58,7 +58,7 @@ class Expansion:
     """The pods that it asks for and has not, `MOST_EXPANDED` at most."""
 
 
-class Expander:
+class WorkloadExpander:
     """Makes pods of the workloads of one cluster; warnings about what it made are added to `warnings`."""
 
     def __init__(self, state: ClusterState, creation: Creation, warnings: list[str]) -> None:

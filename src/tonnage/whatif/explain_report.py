@@ -31,7 +31,7 @@ from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer, PreemptionAnswer
 from tonnage.scheduling.decision.held_room import held_sentence
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.whatif.page import Column, FittedTable, Page, named
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 from tonnage.whatif.volume_report import print_volumes
 
 MAX_ROWS = 20
@@ -51,10 +51,10 @@ _OTHERS = "others"
 
 def show(explanation: Explanation, weights: Mapping[str, int], out: TextIO) -> None:
     """Write an explanation as a table; `weights` are those of the profile's scores."""
-    print_explanation(explanation, weights, Page(out))
+    print_explanation(explanation, weights, TextPage(out))
 
 
-def print_explanation(explanation: Explanation, weights: Mapping[str, int], page: Page) -> None:
+def print_explanation(explanation: Explanation, weights: Mapping[str, int], page: TextPage) -> None:
     """The same on a page that holds more."""
     for line in _headline(explanation):
         page.say(line)
@@ -105,7 +105,7 @@ def preemption_sentence(found: PreemptionAnswer) -> str:
 # -- nodes that fit ---------------------------------------------------------------------------------------------------
 
 
-def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[str, int], page: Page) -> None:
+def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[str, int], page: TextPage) -> None:
     shown = list(nodes[:MAX_ROWS])
     if chosen not in {each.name for each in shown}:  # nominated, and not among the best
         shown[-1:] = [each for each in nodes if each.name == chosen]
@@ -130,7 +130,7 @@ def _feasible_table(
     is_scored = bool(shown[0].scores)
     heads = ["TOTAL", *(_short(name, weights) for name in telling)] if is_scored else []
     heads += [_OTHERS] if rest else []
-    table = FittedTable([Column("  NODE", is_whole=True), *(Column(head, is_number=True) for head in heads)])
+    table = FittedTable([TableColumn("  NODE", is_whole=True), *(TableColumn(head, is_number=True) for head in heads)])
     for each in shown:
         is_chosen = each.name == chosen
         cells = [text(f"{'*' if is_chosen else ' '} {each.name}", style="bold green" if is_chosen else "")]
@@ -187,12 +187,12 @@ def refused_together(nodes: Iterable[NodeAnswer]) -> list[tuple[tuple[str, tuple
     return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
 
 
-def _print_refused(nodes: Sequence[NodeAnswer], page: Page) -> None:
+def _print_refused(nodes: Sequence[NodeAnswer], page: TextPage) -> None:
     ordered = refused_together(nodes)
     misses = [nearest_miss(refused) for _, refused in ordered[:MAX_ROWS]]
-    heads = [Column("REFUSED", is_number=True), Column("BY"), Column("WHY")]
-    heads += [Column("NEAREST MISS")] if any(misses) else []
-    table = FittedTable([*heads, Column("NODES")])
+    heads = [TableColumn("REFUSED", is_number=True), TableColumn("BY"), TableColumn("WHY")]
+    heads += [TableColumn("NEAREST MISS")] if any(misses) else []
+    table = FittedTable([*heads, TableColumn("NODES")])
     for ((plugin, reasons), refused), miss in zip(ordered[:MAX_ROWS], misses, strict=True):
         cells = [text(plugin), text(", ".join(reasons), style="red"), *([text(miss)] if any(misses) else [])]
         table.add(f"{len(refused):,}", *cells, text(named([each.name for each in refused]), style="dim"))

@@ -44,7 +44,7 @@ def named(names: Sequence[str], most: int = _MOST_NAMES, examples: int = _EXAMPL
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """The head of a column; numbers stand to the right."""
 
     head: str
@@ -57,7 +57,7 @@ class Column:
 class FittedTable:
     """Rows of cells under heads."""
 
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     rows: list[Sequence[Text]] = field(default_factory=list)
 
     def add(self, *cells: str | Text) -> None:
@@ -128,7 +128,7 @@ class FittedTable:
                         label = text(" " * label_width)
 
 
-class Page:
+class TextPage:
     """Writes to a stream: as wide as the terminal is, or unbroken where there is none."""
 
     def __init__(self, out: TextIO) -> None:

@@ -28,7 +28,7 @@ from tonnage.clock import rfc3339
 from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.replay import Replay, ReplayError
-from tonnage.whatif.replay_steps import Advance, Apply, BrokenStep, Delete, FailBinding, Restart, Schedule, Step
+from tonnage.whatif.replay_steps import Advance, ApplyStep, BrokenStep, DeleteStep, FailBinding, Restart, Schedule, Step
 
 MAX_LINES = 8
 """Objects of one step that are named one by one."""
@@ -57,11 +57,11 @@ def take(run: Replay, number: int, step: Step) -> StepResult:
             return StepResult(
                 number, f"fail_binding {pod}", [f"it is not on its way to {run.fail_binding(pod)} any more"]
             )
-        case Apply(objects):
+        case ApplyStep(objects):
             return StepResult(
                 number, "apply", [f"{type(each).__name__} {each.key} {run.apply(each)}" for each in objects]
             )
-        case Delete(references):
+        case DeleteStep(references):
             for each in references:
                 run.delete(each.kind, each.namespace, each.name)
             return StepResult(number, "delete", [f"{each} deleted" for each in references])

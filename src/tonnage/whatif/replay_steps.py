@@ -40,12 +40,12 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class ApplyStep:
     objects: tuple[Object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class StepTarget:
     """An object by its name; `namespace` is empty for kinds that have none."""
 
     kind: str
@@ -57,8 +57,8 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
-    objects: tuple[Reference, ...]
+class DeleteStep:
+    objects: tuple[StepTarget, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Restart:
     pass
 
 
-Step = Schedule | Apply | Delete | FailBinding | Advance | Restart
+Step = Schedule | ApplyStep | DeleteStep | FailBinding | Advance | Restart
 
 
 class BrokenStep(TonnageError):
@@ -185,21 +185,21 @@ class _Reader:
             raise self._broken(problem, field=field, hint="write a dash before each of them")
         return ((f"{field}[{idx}]", item) for idx, item in enumerate(value))
 
-    def _apply(self, value: Any) -> Apply:
+    def _apply(self, value: Any) -> ApplyStep:
         made: list[Object] = []
         for place, item in self._items("apply", value):
             origin = Origin(self._file, self._number, place, unit="step")
             for manifest in objects_at(origin, {} if item is None else item, self._names, self._warnings):
                 made.append(self._creation.of(manifest, self._warnings))
-        return Apply(tuple(made))
+        return ApplyStep(tuple(made))
 
-    def _delete(self, value: Any) -> Delete:
+    def _delete(self, value: Any) -> DeleteStep:
         found = tuple(self._reference(place, item) for place, item in self._items("delete", value))
         for each in found:
             self._creation.forget(each.kind, each.name)
-        return Delete(found)
+        return DeleteStep(found)
 
-    def _reference(self, place: str, value: Any) -> Reference:
+    def _reference(self, place: str, value: Any) -> StepTarget:
         names = ("kind", "namespace", "name")
         if not isinstance(value, dict):
             hint = "write {kind: Pod, namespace: default, name: web}"
@@ -218,18 +218,18 @@ class _Reader:
                 )
         return self._judged(place, value["kind"], value.get("namespace", ""), value["name"])
 
-    def _judged(self, place: str, kind: str, namespace: str, name: str) -> Reference:
+    def _judged(self, place: str, kind: str, namespace: str, name: str) -> StepTarget:
         kinds = {known: resource for (_, known), resource in READ.items()}
         if kind not in kinds:
             hint = did_you_mean(kind, kinds) or f"decisions look at {', '.join(sorted(kinds))}"
             problem = f'{place}.kind="{kind}" is none that decisions look at'
             raise self._broken(problem, field=f"{place}.kind", hint=hint)
         if kinds[kind].namespaced:
-            return Reference(kind, namespace or "default", name)
+            return StepTarget(kind, namespace or "default", name)
         if namespace:
             problem = f'{place}.namespace="{namespace}": a {kind} is in no namespace'
             raise self._broken(problem, field=f"{place}.namespace", hint="leave it out")
-        return Reference(kind, "", name)
+        return StepTarget(kind, "", name)
 
 
 def _shown(value: Any) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.client.config.connection import User
+from tonnage.client.config.connection import KubeconfigUser
 from tonnage.clock import Clock
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
@@ -52,7 +52,7 @@ class AssumedVolume(msgspec.Struct, frozen=True, rename="camel"):
     claim_uid: str
 
 
-class HeldCapacity(msgspec.Struct, frozen=True):
+class RememberedCapacity(msgspec.Struct, frozen=True):
     mode: Reservation
     capacity: Key
     uid: str
@@ -94,7 +94,7 @@ class _Assumed(msgspec.Struct, frozen=True, rename="camel"):
 class SchedulerMemory:
     """One scheduler's, at one instant."""
 
-    held: Sequence[HeldCapacity] = ()
+    held: Sequence[RememberedCapacity] = ()
     pods: Sequence[AssumedPod] = ()
     claims: Sequence[AssumedClaim] = ()
     volumes: Sequence[AssumedVolume] = ()
@@ -147,7 +147,7 @@ class SchedulerMemory:
         return _claims_of(asked).difference(*map(_claims_of, others))
 
 
-async def memory_of(endpoint: Endpoint, *, clock: Clock, user: User | None = None) -> SchedulerMemory:
+async def memory_of(endpoint: Endpoint, *, clock: Clock, user: KubeconfigUser | None = None) -> SchedulerMemory:
     """Ask a live scheduler, as `user`.
 
     Raises Disconnected, Untrusted, NotLetIn, or TonnageError for one that does not answer as ours.
@@ -167,7 +167,7 @@ def memory_from(url: str, held: Any, assumed: Any, nominations: Any) -> Schedule
     try:
         told = msgspec.convert(assumed or {}, _Assumed)
         return SchedulerMemory(
-            msgspec.convert(held, list[HeldCapacity]),
+            msgspec.convert(held, list[RememberedCapacity]),
             told.pods,
             told.claims,
             told.volumes,

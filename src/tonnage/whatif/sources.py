@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from tonnage.client.config.connection import Connection, User
+from tonnage.client.config.connection import KubeconfigUser, ServerConnection
 from tonnage.clock import Clock, SystemClock, VirtualClock
 from tonnage.deadline import within
 from tonnage.endpoints import Endpoint
@@ -98,12 +98,12 @@ def _state_of(found: manifests.Manifests, made: Sequence[Object], source: str) -
 
 
 async def from_cluster(
-    connection: Connection,
+    connection: ServerConnection,
     scheduler: Endpoint | None = None,
     *,
     with_workloads: bool = False,
     user_agent: str,
-    scheduler_user: User | None = None,
+    scheduler_user: KubeconfigUser | None = None,
 ) -> ClusterState:
     """What a live cluster holds now, and what its scheduler remembers besides, asked as `scheduler_user`.
 

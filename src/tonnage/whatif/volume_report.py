@@ -28,7 +28,7 @@ from tonnage.scheduling.volumes.explain.account_entries import (
 )
 from tonnage.scheduling.volumes.explain.nearest_miss import amount, amounts, placed_badly
 from tonnage.scheduling.volumes.packing import UNBOUNDED
-from tonnage.whatif.page import Column, FittedTable, Page, named
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 
 _HEADS = ("CLAIM", "KIND", "OF", "GROUP", "POOLS", "POLICY", "TAKES", "FIT", "HELD", "SLOTS")
 _KEPT_HEADS = ("CLAIM", "KIND", "OF")
@@ -46,7 +46,7 @@ class _Group:
     sources: list[dict[str, None]]
 
 
-def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: Page, *, max_rows: int) -> None:
+def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage, *, max_rows: int) -> None:
     """Print nodes' accounts, in their order."""
     known = list(accounts)
     groups = list(_grouped(known))
@@ -59,7 +59,9 @@ def print_volumes(accounts: Iterable[tuple[str, NodeAccount]], page: Page, *, ma
         lines += of_group
         shown += 1
     telling = [i for i, head in enumerate(_HEADS) if head in _KEPT_HEADS or any(line[i] for line in lines)]
-    table = FittedTable([*(Column(_HEADS[i], is_whole=_HEADS[i] in _WHOLE_HEADS) for i in telling), Column("NODES")])
+    table = FittedTable(
+        [*(TableColumn(_HEADS[i], is_whole=_HEADS[i] in _WHOLE_HEADS) for i in telling), TableColumn("NODES")]
+    )
     for line in lines:
         table.add(*(line[i] for i in telling), text(line[-1], style="dim"))
     page.table(table)
@@ -83,7 +85,7 @@ def claim_sentences(account: NodeAccount) -> Iterator[str]:
             yield f"{each.claim} {what} {takes} ({source}{grade})"
 
 
-def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: Page) -> None:
+def _print_bad_orders(accounts: Iterable[tuple[str, NodeAccount]], page: TextPage) -> None:
     """Fits in which the order of the claims decides: the one that is safe, the one that is not, and on which nodes."""
     found: dict[str, dict[str, None]] = {}
     for name, account in accounts:

@@ -24,13 +24,13 @@ from tonnage.printable import assembled, text
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.decision_sequence import PodAnswer, WorkloadAnswer
 from tonnage.whatif.explain_report import MAX_ROWS, preemption_sentence, print_explanation
-from tonnage.whatif.page import Column, FittedTable, Page, named
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 
 _MOST_EXPLAINED = 3
 """Pods that do not fit, each for other reasons, that are explained in full."""
 
 
-def print_workloads(answers: Sequence[WorkloadAnswer], weights: Mapping[str, int], page: Page) -> None:
+def print_workloads(answers: Sequence[WorkloadAnswer], weights: Mapping[str, int], page: TextPage) -> None:
     """Write the answers one below the other."""
     for number, answer in enumerate(answers):
         if number:
@@ -38,13 +38,13 @@ def print_workloads(answers: Sequence[WorkloadAnswer], weights: Mapping[str, int
         _print_workload(answer, weights, page)
 
 
-def _print_workload(answer: WorkloadAnswer, weights: Mapping[str, int], page: Page) -> None:
+def _print_workload(answer: WorkloadAnswer, weights: Mapping[str, int], page: TextPage) -> None:
     pods = answer.pods
     page.say(_headline(answer))
     decided = [each for each in pods if each.explanation is not None]
     if pods:
         page.blank()
-        table = FittedTable([Column("POD"), Column("NODE"), Column("ANSWER")])
+        table = FittedTable([TableColumn("POD"), TableColumn("NODE"), TableColumn("ANSWER")])
         shown = _shown(pods)
         like: dict[str, str] = {}
         for each in shown:

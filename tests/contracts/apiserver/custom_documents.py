@@ -6,7 +6,7 @@ import itertools
 import os
 from typing import Any
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 
 Doc = dict[str, Any]
@@ -73,14 +73,14 @@ def new_group() -> str:
     return f"g{os.getpid()}-{next(_NUMBERS)}.example.com"
 
 
-def establish(api: Api, doc: Doc) -> str:
+def establish(api: ServerApi, doc: Doc) -> str:
     """Create a definition and wait until its resources are served; the path of its group."""
     api.create(CRDS, doc)
     served(api, doc)
     return f"/apis/{doc['spec']['group']}"
 
 
-def served(api: Api, doc: Doc) -> None:
+def served(api: ServerApi, doc: Doc) -> None:
     """Wait until every served version of a definition can be listed, as discovery tells."""
     path, spec = f"{CRDS}/{doc['metadata']['name']}", doc["spec"]
     eventually(lambda: condition(api.get(path).body, "Established") == "True", "the definition to be established")

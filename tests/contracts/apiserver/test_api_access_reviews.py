@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 Doc = dict[str, Any]
 REVIEWS = "/apis/authorization.k8s.io/v1"
@@ -93,21 +93,21 @@ WRONG: list[tuple[str, Doc, list[tuple[str, str]]]] = [
 ]
 
 
-def ask(api: Api, ns: str, plural: str, body: Doc) -> Any:
+def ask(api: ServerApi, ns: str, plural: str, body: Doc) -> Any:
     scope = f"/namespaces/{ns}" if plural.startswith("*") else ""
     return api.post(f"{REVIEWS}{scope}/{plural.strip('*')}", body)
 
 
 @pytest.mark.parametrize(("plural", "body", "causes"), WRONG)
 def test_a_question_that_makes_no_sense_is_refused(
-    api: Api, ns: str, plural: str, body: Doc, causes: list[tuple[str, str]]
+    api: ServerApi, ns: str, plural: str, body: Doc, causes: list[tuple[str, str]]
 ) -> None:
     refused = ask(api, ns, plural, body)
     assert (refused.code, refused.causes) == (422, causes)
     assert refused.message.startswith('.authorization.k8s.io "" is invalid: ')
 
 
-def test_a_question_has_no_metadata(api: Api, ns: str) -> None:
+def test_a_question_has_no_metadata(api: ServerApi, ns: str) -> None:
     for plural, told in (("selfsubjectaccessreviews", ""), ("*localsubjectaccessreviews", " except for namespace")):
         attributes = {"resourceAttributes": {**GET_PODS, "namespace": ns}}
         refused = ask(api, ns, plural, {"metadata": {"name": "x"}, "spec": {"user": "u"} | attributes})
@@ -117,7 +117,7 @@ def test_a_question_has_no_metadata(api: Api, ns: str) -> None:
         assert refused.causes[0][1].endswith(f": must be empty{told}")
 
 
-def test_the_answer_repeats_the_question(api: Api, ns: str) -> None:
+def test_the_answer_repeats_the_question(api: ServerApi, ns: str) -> None:
     asked = {"user": "u", "uid": "1", "groups": ["g"], "extra": {"k": ["v", "w"]}, "resourceAttributes": GET_PODS}
     answered = ask(api, ns, "subjectaccessreviews", {"spec": asked})
     assert (answered.code, answered["spec"], answered["status"]) == (201, asked, {"allowed": False})
@@ -127,7 +127,7 @@ def test_the_answer_repeats_the_question(api: Api, ns: str) -> None:
     assert (answered.code, answered.meta["namespace"], answered["status"]) == (201, ns, {"allowed": False})
 
 
-def test_a_member_of_system_masters_may_do_anything(api: Api, ns: str) -> None:
+def test_a_member_of_system_masters_may_do_anything(api: ServerApi, ns: str) -> None:
     anything = {"verb": "frob", "group": "example.com", "resource": "things"}
     assert ask(api, ns, "selfsubjectaccessreviews", {"spec": {"resourceAttributes": anything}})["status"] == {
         "allowed": True
@@ -136,7 +136,7 @@ def test_a_member_of_system_masters_may_do_anything(api: Api, ns: str) -> None:
     assert ask(api, ns, "subjectaccessreviews", {"spec": path})["status"] == {"allowed": True}
 
 
-def test_selectors_are_taken_and_mistakes_in_them_are_told(api: Api, ns: str) -> None:
+def test_selectors_are_taken_and_mistakes_in_them_are_told(api: ServerApi, ns: str) -> None:
     def status(**selectors: Any) -> Any:
         asked = {"user": "u", "resourceAttributes": {**GET_PODS, **selectors}}
         return ask(api, ns, "subjectaccessreviews", {"spec": asked})["status"]
@@ -161,7 +161,7 @@ def test_selectors_are_taken_and_mistakes_in_them_are_told(api: Api, ns: str) ->
     )
 
 
-def test_the_rules_of_whoever_asks(api: Api, ns: str) -> None:
+def test_the_rules_of_whoever_asks(api: ServerApi, ns: str) -> None:
     refused = ask(api, ns, "selfsubjectrulesreviews", {"spec": {}})
     assert (refused.code, refused.message) == (400, "no namespace on request")
     mine = ask(api, ns, "selfsubjectrulesreviews", {"spec": {"namespace": ns}})
@@ -177,7 +177,7 @@ def test_the_rules_of_whoever_asks(api: Api, ns: str) -> None:
     assert all(rule["verbs"] == ["create"] for rule in theirs["status"]["resourceRules"])
 
 
-def test_only_create_and_only_where_it_is(api: Api, ns: str) -> None:
+def test_only_create_and_only_where_it_is(api: ServerApi, ns: str) -> None:
     assert api.get(f"{REVIEWS}/subjectaccessreviews").code == 405
     assert api.get(f"{REVIEWS}/subjectaccessreviews/x").code == 404
     body = {"spec": {"user": "u", "resourceAttributes": {**GET_PODS, "namespace": ns}}}

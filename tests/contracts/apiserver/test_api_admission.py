@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from contract_documents import binding, pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
@@ -30,7 +30,7 @@ def claims(ns: str) -> str:
 
 
 @pytest.fixture
-def default_class(api: Api, ns: str, claims: str) -> Iterator[str]:
+def default_class(api: ServerApi, ns: str, claims: str) -> Iterator[str]:
     """The name of a default StorageClass that can expand its volumes."""
     doc = {"metadata": {"name": ns, "annotations": DEFAULT}, "provisioner": "p", "allowVolumeExpansion": True}
     api.create(CLASSES, doc)
@@ -42,16 +42,16 @@ def default_class(api: Api, ns: str, claims: str) -> Iterator[str]:
     api.delete(f"{CLASSES}/{ns}")
 
 
-def test_a_claim_without_a_class_gets_the_default(api: Api, claims: str, default_class: str) -> None:
+def test_a_claim_without_a_class_gets_the_default(api: ServerApi, claims: str, default_class: str) -> None:
     assert api.create(claims, claim("a"))["spec"]["storageClassName"] == default_class
 
 
-def test_a_claim_with_a_class_keeps_it_even_the_empty_one(api: Api, claims: str, default_class: str) -> None:
+def test_a_claim_with_a_class_keeps_it_even_the_empty_one(api: ServerApi, claims: str, default_class: str) -> None:
     assert api.create(claims, claim("a", storageClassName=""))["spec"]["storageClassName"] == ""
     assert api.create(claims, claim("b", storageClassName="other"))["spec"]["storageClassName"] == "other"
 
 
-def test_a_bound_claim_grows_where_its_class_lets_it(api: Api, ns: str, claims: str, default_class: str) -> None:
+def test_a_bound_claim_grows_where_its_class_lets_it(api: ServerApi, ns: str, claims: str, default_class: str) -> None:
     api.create(claims, claim("a", volumeName="v"))
     larger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
     assert api.patch(f"{claims}/a", larger).code == 422  # it is not bound yet
@@ -68,7 +68,7 @@ def test_a_bound_claim_grows_where_its_class_lets_it(api: Api, ns: str, claims: 
 
 
 @pytest.fixture
-def important(api: Api, ns: str, pods: str) -> Iterator[str]:
+def important(api: ServerApi, ns: str, pods: str) -> Iterator[str]:
     """The name of a PriorityClass of 77 that never preempts."""
     api.create(PRIORITIES, {"metadata": {"name": ns}, "value": 77, "preemptionPolicy": "Never"})
     eventually(
@@ -79,14 +79,14 @@ def important(api: Api, ns: str, pods: str) -> Iterator[str]:
     api.delete(f"{PRIORITIES}/{ns}")
 
 
-def test_a_pod_gets_the_number_of_its_priority_class(api: Api, pods: str, important: str) -> None:
+def test_a_pod_gets_the_number_of_its_priority_class(api: ServerApi, pods: str, important: str) -> None:
     spec = api.create(pods, pod("a", priorityClassName=important))["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (77, "Never")
     spec = api.create(pods, pod("b"))["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
 
 
-def test_a_pod_cannot_choose_a_number_of_its_own(api: Api, pods: str, important: str) -> None:
+def test_a_pod_cannot_choose_a_number_of_its_own(api: ServerApi, pods: str, important: str) -> None:
     refused = api.post(pods, pod("a", priority=5))
     assert (refused.code, refused.message) == (
         403,
@@ -102,7 +102,7 @@ def test_a_pod_cannot_choose_a_number_of_its_own(api: Api, pods: str, important:
     )
 
 
-def test_one_priority_class_may_be_the_default(api: Api, ns: str, pods: str) -> None:
+def test_one_priority_class_may_be_the_default(api: ServerApi, ns: str, pods: str) -> None:
     api.create(PRIORITIES, {"metadata": {"name": ns}, "value": 9, "globalDefault": True})
     try:
         made = eventually(
@@ -120,7 +120,7 @@ def test_one_priority_class_may_be_the_default(api: Api, ns: str, pods: str) -> 
 
 
 @pytest.mark.parametrize("name", ["system-cluster-critical", "system-node-critical"])
-def test_the_classes_of_the_system_are_there_to_stay(api: Api, name: str) -> None:
+def test_the_classes_of_the_system_are_there_to_stay(api: ServerApi, name: str) -> None:
     refused = api.delete(f"{PRIORITIES}/{name}?dryRun=All")
     assert (refused.code, refused.message) == (
         403,
@@ -129,7 +129,7 @@ def test_the_classes_of_the_system_are_there_to_stay(api: Api, name: str) -> Non
     )
 
 
-def test_a_pod_inherits_the_zone_of_its_node(api: Api, ns: str, pods: str) -> None:
+def test_a_pod_inherits_the_zone_of_its_node(api: ServerApi, ns: str, pods: str) -> None:
     zone = {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}
     api.create("/api/v1/nodes", {"metadata": {"name": ns, "labels": {**zone, "other": "x"}}})
     made = eventually(
@@ -141,7 +141,7 @@ def test_a_pod_inherits_the_zone_of_its_node(api: Api, ns: str, pods: str) -> No
     assert api.get(f"{pods}/b").meta["labels"] == zone
 
 
-def test_every_pod_tolerates_a_node_in_trouble_for_five_minutes(api: Api, pods: str) -> None:
+def test_every_pod_tolerates_a_node_in_trouble_for_five_minutes(api: ServerApi, pods: str) -> None:
     tolerations = api.create(pods, pod("a"))["spec"]["tolerations"]
     assert [(item["key"], item["effect"], item["tolerationSeconds"]) for item in tolerations] == [
         ("node.kubernetes.io/not-ready", "NoExecute", 300),

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from contract_documents import config_map, owned_by, owners_of, pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 
 def wanted(name: str, **fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, **fields}
 
 
-def test_applying_what_is_not_there_creates_it(api: Api, maps: str) -> None:
+def test_applying_what_is_not_there_creates_it(api: ServerApi, maps: str) -> None:
     made = api.apply(f"{maps}/a", config_map("a", {"k": "v"}), "m1")
     assert (made.code, made["data"]) == (201, {"k": "v"})
     [entry] = made.meta["managedFields"]
@@ -23,25 +23,25 @@ def test_applying_what_is_not_there_creates_it(api: Api, maps: str) -> None:
     assert entry["fieldsV1"] == {"f:data": {"f:k": {}}}
 
 
-def test_applying_the_same_again_changes_nothing(api: Api, maps: str) -> None:
+def test_applying_the_same_again_changes_nothing(api: ServerApi, maps: str) -> None:
     made = api.apply(f"{maps}/a", config_map("a", {"k": "v"}), "m1")
     again = api.apply(f"{maps}/a", config_map("a", {"k": "v"}), "m1")
     assert (again.code, again.body) == (200, made.body)
 
 
-def test_what_is_no_longer_mentioned_is_removed(api: Api, maps: str) -> None:
+def test_what_is_no_longer_mentioned_is_removed(api: ServerApi, maps: str) -> None:
     api.apply(f"{maps}/a", config_map("a", {"k": "v", "z": "1"}), "m1")
     assert api.apply(f"{maps}/a", config_map("a", {"k": "v"}), "m1")["data"] == {"k": "v"}
 
 
-def test_what_another_owns_too_stays(api: Api, maps: str) -> None:
+def test_what_another_owns_too_stays(api: ServerApi, maps: str) -> None:
     api.apply(f"{maps}/a", config_map("a", {"k": "v"}), "m1")
     api.apply(f"{maps}/a", config_map("a", {"k": "v"}), "m2")
     left = api.apply(f"{maps}/a", config_map("a"), "m1")
     assert left["data"] == {"k": "v"} and owners_of(left.body) == [("m2", "Apply", "")]
 
 
-def test_changing_what_another_owns_is_a_conflict(api: Api, maps: str) -> None:
+def test_changing_what_another_owns_is_a_conflict(api: ServerApi, maps: str) -> None:
     api.apply(f"{maps}/a", config_map("a", {"k": "v"}), "m1")
     refused = api.apply(f"{maps}/a", config_map("a", {"k": "w"}), "m2")
     assert (refused.code, refused.reason) == (409, "Conflict")
@@ -51,7 +51,7 @@ def test_changing_what_another_owns_is_a_conflict(api: Api, maps: str) -> None:
     ]
 
 
-def test_several_conflicts_are_told_by_owner(api: Api, maps: str) -> None:
+def test_several_conflicts_are_told_by_owner(api: ServerApi, maps: str) -> None:
     api.apply(f"{maps}/a", config_map("a", {"k": "v"}), "m1")
     api.patch(f"{maps}/a?fieldManager=m2", {"data": {"x": "y"}})
     refused = api.apply(f"{maps}/a", config_map("a", {"k": "w", "x": "w"}), "m3")
@@ -60,20 +60,20 @@ def test_several_conflicts_are_told_by_owner(api: Api, maps: str) -> None:
     )
 
 
-def test_force_takes_the_field_over(api: Api, maps: str) -> None:
+def test_force_takes_the_field_over(api: ServerApi, maps: str) -> None:
     api.apply(f"{maps}/a", config_map("a", {"k": "v"}), "m1")
     forced = api.apply(f"{maps}/a", config_map("a", {"k": "w"}), "m2", query="&force=true")
     assert forced["data"] == {"k": "w"} and owners_of(forced.body) == [("m2", "Apply", "")]
 
 
-def test_an_ordinary_write_takes_over_without_asking(api: Api, maps: str) -> None:
+def test_an_ordinary_write_takes_over_without_asking(api: ServerApi, maps: str) -> None:
     api.apply(f"{maps}/a", config_map("a", {"k": "v", "x": "y"}), "m1")
     patched = api.patch(f"{maps}/a?fieldManager=m2", {"data": {"k": "w"}})
     assert owned_by(patched.body, "m1") == {"f:data": {"f:x": {}}}
     assert owned_by(patched.body, "m2") == {"f:data": {"f:k": {}}}
 
 
-def test_list_items_are_owned_by_their_key(api: Api, pods: str) -> None:
+def test_list_items_are_owned_by_their_key(api: ServerApi, pods: str) -> None:
     api.apply(f"{pods}/a", pod("a"), "m1")
     changed = pod("a")
     changed["spec"]["containers"][0]["image"] = "j"
@@ -82,7 +82,7 @@ def test_list_items_are_owned_by_their_key(api: Api, pods: str) -> None:
     assert api.apply(f"{pods}/a", changed, "m2", query="&force=true")["spec"]["containers"][0]["image"] == "j"
 
 
-def test_sets_are_owned_item_by_item(api: Api, pods: str) -> None:
+def test_sets_are_owned_item_by_item(api: ServerApi, pods: str) -> None:
     api.apply(f"{pods}/a", pod("a"), "m1")
     with_mark = {**wanted("a"), "metadata": {"name": "a", "finalizers": ["e.com/a"], "labels": {"x": "y"}}}
     made = api.apply(f"{pods}/a", with_mark, "m2")
@@ -91,7 +91,7 @@ def test_sets_are_owned_item_by_item(api: Api, pods: str) -> None:
     assert not {"finalizers", "labels"} & left.meta.keys() and owners_of(left.body) == [("m1", "Apply", "")]
 
 
-def test_status_has_owners_of_its_own(api: Api, pods: str) -> None:
+def test_status_has_owners_of_its_own(api: ServerApi, pods: str) -> None:
     api.apply(f"{pods}/a", pod("a"), "m1")
     said = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     applied = api.apply(f"{pods}/a/status", wanted("a", status=said), "st")
@@ -106,14 +106,14 @@ def test_status_has_owners_of_its_own(api: Api, pods: str) -> None:
     assert api.apply(f"{pods}/nobody/status", wanted("nobody", status={}), "st").code == 404
 
 
-def test_an_object_nobody_tracks_belongs_to_before_first_apply(api: Api, maps: str) -> None:
+def test_an_object_nobody_tracks_belongs_to_before_first_apply(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a", {"k": "v"}))
     api.patch(f"{maps}/a", {"metadata": {"managedFields": [{}]}})
     applied = api.apply(f"{maps}/a", config_map("a", {"x": "y"}), "m1")
     assert owners_of(applied.body) == [("before-first-apply", "Update", ""), ("m1", "Apply", "")]
 
 
-def test_apply_needs_a_manager(api: Api, maps: str) -> None:
+def test_apply_needs_a_manager(api: ServerApi, maps: str) -> None:
     refused = api.patch(f"{maps}/a", config_map("a"), "apply")
     assert (refused.code, refused.causes) == (
         422,
@@ -141,7 +141,7 @@ def test_apply_needs_a_manager(api: Api, maps: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_applied_is_refused(api: Api, maps: str, body: Any, told: str) -> None:
+def test_what_cannot_be_applied_is_refused(api: ServerApi, maps: str, body: Any, told: str) -> None:
     api.create(maps, config_map("a"))
     refused = api.apply(f"{maps}/a", body, "m1")
     assert (refused.code, refused.message) == (400, told)
@@ -156,7 +156,7 @@ def test_what_cannot_be_applied_is_refused(api: Api, maps: str, body: Any, told:
     ],
 )
 def test_what_does_not_fit_the_schema_is_a_fault_whatever_the_strictness(
-    api: Api, maps: str, fields: dict[str, Any], told: str
+    api: ServerApi, maps: str, fields: dict[str, Any], told: str
 ) -> None:
     for strictness in ("Strict", "Warn", "Ignore"):
         body = {**config_map("a"), **fields}
@@ -165,7 +165,7 @@ def test_what_does_not_fit_the_schema_is_a_fault_whatever_the_strictness(
         assert refused.message == f"failed to create typed patch object (/a; /v1, Kind=ConfigMap): {told}"
 
 
-def test_items_of_one_key_are_a_fault(api: Api, pods: str) -> None:
+def test_items_of_one_key_are_a_fault(api: ServerApi, pods: str) -> None:
     refused = api.apply(f"{pods}/a", wanted("a", spec={"containers": [{"name": "c"}, {"name": "c"}]}))
     assert (refused.code, refused.message) == (
         500,
@@ -174,14 +174,14 @@ def test_items_of_one_key_are_a_fault(api: Api, pods: str) -> None:
     )
 
 
-def test_yaml_is_read(api: Api, maps: str) -> None:
+def test_yaml_is_read(api: ServerApi, maps: str) -> None:
     text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  yaml: here\n"
     assert api.apply(f"{maps}/a", text)["data"] == {"yaml": "here"}
     refused = api.apply(f"{maps}/a", b"a: [")
     assert refused.code == 400 and refused.message.startswith("error decoding YAML: ")
 
 
-def test_an_applied_uid_must_be_there(api: Api, maps: str) -> None:
+def test_an_applied_uid_must_be_there(api: ServerApi, maps: str) -> None:
     uid = "11111111-1111-4111-8111-111111111111"
     refused = api.apply(f"{maps}/a", config_map("a", uid=uid))
     assert (refused.code, refused.message) == (
@@ -191,24 +191,24 @@ def test_an_applied_uid_must_be_there(api: Api, maps: str) -> None:
     )
 
 
-def test_an_applied_version_must_be_the_current_one_unless_it_creates(api: Api, maps: str) -> None:
+def test_an_applied_version_must_be_the_current_one_unless_it_creates(api: ServerApi, maps: str) -> None:
     made = api.apply(f"{maps}/a", config_map("a", {"k": "v"}, resourceVersion="5"))
     assert made.code == 201
     assert api.apply(f"{maps}/a", config_map("a", {"k": "w"}, resourceVersion="5")).code == 409
     assert api.apply(f"{maps}/a", config_map("a", {"k": "w"}, resourceVersion=made.version)).code == 200
 
 
-def test_what_apply_makes_is_validated(api: Api, maps: str) -> None:
+def test_what_apply_makes_is_validated(api: ServerApi, maps: str) -> None:
     refused = api.apply(f"{maps}/a", config_map("a", labels={"a b": "c"}))
     assert (refused.code, refused.causes[0][0]) == (422, "metadata.labels")
 
 
-def test_apply_does_not_create_in_a_namespace_that_is_not_there(api: Api) -> None:
+def test_apply_does_not_create_in_a_namespace_that_is_not_there(api: ServerApi) -> None:
     refused = api.apply("/api/v1/namespaces/no-such-namespace/configmaps/a", config_map("a"))
     assert (refused.code, refused.message) == (404, 'namespaces "no-such-namespace" not found')
 
 
-def test_owned_fields_are_written_in_order(api: Api, maps: str) -> None:
+def test_owned_fields_are_written_in_order(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a", {"b": "1", "a": "1"}, labels={"z": "1", "c": "1"}))
     patched = api.patch(f"{maps}/a", {"data": {"c": "1", "0": "1"}, "metadata": {"annotations": {"k": "v"}}})
     [entry] = patched.meta["managedFields"]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from batch_cases import BASES, CASES, Doc
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 ANSWERS_FILE = Path(__file__).with_name("batch_answers.json")
 ANSWERS: Doc = json.loads(ANSWERS_FILE.read_text()) if ANSWERS_FILE.exists() else {}
@@ -56,7 +56,7 @@ def clean(value: Any, name: str) -> Any:
     return json.loads(text.replace(name, "NAME") if len(name) < 52 else text)
 
 
-def answer(api: Api, ns: str, case: tuple[Any, ...]) -> Doc:
+def answer(api: ServerApi, ns: str, case: tuple[Any, ...]) -> Doc:
     """Everything a server says about one case, step by step."""
     _, plural, change, patch, before, after = case
     root = "/apis/storage.k8s.io/v1" if plural == "volumeattributesclasses" else f"/apis/batch/v1/namespaces/{ns}"
@@ -82,7 +82,7 @@ def answer(api: Api, ns: str, case: tuple[Any, ...]) -> Doc:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
-def test_a_request_is_answered_as_the_real_server_answers_it(api: Api, ns: str, case: tuple[Any, ...]) -> None:
+def test_a_request_is_answered_as_the_real_server_answers_it(api: ServerApi, ns: str, case: tuple[Any, ...]) -> None:
     said = answer(api, ns, case)
     if os.environ.get("RECORD_ANSWERS") and not api.is_embedded:
         ANSWERS[case[0]] = said

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from contract_documents import SUCCESS, binding, pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 
-def test_a_binding_gives_the_pod_its_node(api: Api, pods: str) -> None:
+def test_a_binding_gives_the_pod_its_node(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a", metadata={"labels": {"own": "1"}}))
     bound = api.post(f"{pods}/a/binding", binding("a", annotations={"x": "y"}, labels={"l": "m"}))
     assert (bound.code, bound.body) == (201, SUCCESS)
@@ -20,7 +20,7 @@ def test_a_binding_gives_the_pod_its_node(api: Api, pods: str) -> None:
     assert condition["lastTransitionTime"] and "reason" not in condition
 
 
-def test_a_binding_ends_the_nomination(api: Api, pods: str) -> None:
+def test_a_binding_ends_the_nomination(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a"))
     nominated = api.patch(f"{pods}/a/status", {"status": {"nominatedNodeName": "node-9"}})
     assert nominated["status"]["nominatedNodeName"] == "node-9"
@@ -28,7 +28,7 @@ def test_a_binding_ends_the_nomination(api: Api, pods: str) -> None:
     assert "nominatedNodeName" not in api.get(f"{pods}/a")["status"]
 
 
-def test_a_bound_pod_is_not_nominated_again(api: Api, pods: str) -> None:
+def test_a_bound_pod_is_not_nominated_again(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a", nodeName="node-1"))
     refused = api.patch(f"{pods}/a/status", {"status": {"nominatedNodeName": "node-9"}})
     assert (refused.code, refused.causes[0][0]) == (422, "status.nominatedNodeName")
@@ -36,7 +36,7 @@ def test_a_bound_pod_is_not_nominated_again(api: Api, pods: str) -> None:
     assert api.patch(f"{pods}/a/status", {"status": {"nominatedNodeName": ""}}).version == before
 
 
-def test_the_older_path_binds_too(api: Api, ns: str, pods: str) -> None:
+def test_the_older_path_binds_too(api: ServerApi, ns: str, pods: str) -> None:
     api.create(pods, pod("a"))
     path = f"/api/v1/namespaces/{ns}/bindings"
     assert api.post(path, binding("a")).body == SUCCESS
@@ -45,12 +45,12 @@ def test_the_older_path_binds_too(api: Api, ns: str, pods: str) -> None:
     assert api.get(path).code == 405
 
 
-def test_the_kind_of_the_target_may_be_left_out(api: Api, pods: str) -> None:
+def test_the_kind_of_the_target_may_be_left_out(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a"))
     assert api.post(f"{pods}/a/binding", {"metadata": {"name": "a"}, "target": {"name": "n"}}).code == 201
 
 
-def test_a_dry_run_binds_nothing(api: Api, pods: str) -> None:
+def test_a_dry_run_binds_nothing(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a"))
     assert api.post(f"{pods}/a/binding?dryRun=All", binding("a")).code == 201
     assert "nodeName" not in api.get(f"{pods}/a")["spec"]
@@ -60,7 +60,7 @@ def refusals(told: str) -> str:
     return f'Operation cannot be fulfilled on pods/binding "a": pod a {told}'
 
 
-def test_a_pod_is_bound_once(api: Api, pods: str) -> None:
+def test_a_pod_is_bound_once(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a", nodeName="node-1"))
     for node in ("node-1", "node-2"):
         refused = api.post(f"{pods}/a/binding", binding("a", node))
@@ -69,7 +69,7 @@ def test_a_pod_is_bound_once(api: Api, pods: str) -> None:
         assert refused["details"] == {"name": "a", "kind": "pods/binding"}
 
 
-def test_a_gated_or_leaving_pod_is_not_bound(api: Api, pods: str) -> None:
+def test_a_gated_or_leaving_pod_is_not_bound(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a", schedulingGates=[{"name": "g"}], metadata={"finalizers": ["e.com/f"]}))
     assert api.post(f"{pods}/a/binding", binding("a")).message == refusals("has non-empty .spec.schedulingGates")
     api.delete(f"{pods}/a")
@@ -79,7 +79,7 @@ def test_a_gated_or_leaving_pod_is_not_bound(api: Api, pods: str) -> None:
 
 
 @pytest.mark.parametrize(("field", "title"), [("uid", "UID"), ("resourceVersion", "ResourceVersion")])
-def test_a_binding_can_say_which_pod_it_means(api: Api, pods: str, field: str, title: str) -> None:
+def test_a_binding_can_say_which_pod_it_means(api: ServerApi, pods: str, field: str, title: str) -> None:
     made = api.create(pods, pod("a"))
     refused = api.post(f"{pods}/a/binding", binding("a", **{field: "1"}))
     assert (refused.code, refused.reason) == (409, "Conflict")
@@ -100,14 +100,14 @@ def test_a_binding_can_say_which_pod_it_means(api: Api, pods: str, field: str, t
         ),
     ],
 )
-def test_a_target_is_a_node_with_a_name(api: Api, pods: str, target: dict[str, str], told: str) -> None:
+def test_a_target_is_a_node_with_a_name(api: ServerApi, pods: str, target: dict[str, str], told: str) -> None:
     api.create(pods, pod("a"))
     refused = api.post(f"{pods}/a/binding", {"metadata": {"name": "a"}, "target": target})
     # Upstream forgets to make a proper error of this.
     assert (refused.code, refused.reason, refused.message) == (500, "", told)
 
 
-def test_a_binding_is_read_like_any_other_body(api: Api, pods: str) -> None:
+def test_a_binding_is_read_like_any_other_body(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a"))
     path = f"{pods}/a/binding"
     assert api.post(path, binding("b")).message == "name in URL does not match name in Binding object"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 Doc = dict[str, Any]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -67,7 +67,7 @@ def told(doc: Doc) -> Doc:
 
 
 @pytest.mark.parametrize("plural", ["clusterroles", "clusterrolebindings", "roles", "rolebindings"])
-def test_every_bootstrap_role_and_binding_is_kubernetes_own(api: Api, plural: str) -> None:
+def test_every_bootstrap_role_and_binding_is_kubernetes_own(api: ServerApi, plural: str) -> None:
     kind = api.get(f"{RBAC}/{plural}")["kind"].removesuffix("List")
     found = {
         (item["metadata"].get("namespace"), item["metadata"]["name"]): told(item)

@@ -9,7 +9,7 @@ import pytest
 from contract_documents import TABLE
 from custom_documents import CRDS, SCHEMA, box, condition, definition, establish, new_group, served, version
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -20,11 +20,11 @@ def group() -> str:
     return new_group()
 
 
-def is_gone(api: Api, path: str) -> bool:
+def is_gone(api: ServerApi, path: str) -> bool:
     return api.get(path).code == 404
 
 
-def test_a_definition_is_completed_and_established(api: Api, group: str) -> None:
+def test_a_definition_is_completed_and_established(api: ServerApi, group: str) -> None:
     doc = definition(group)
     doc["spec"]["names"] = {"plural": "boxes", "kind": "Box"}
     made = api.create(CRDS, doc)
@@ -38,7 +38,7 @@ def test_a_definition_is_completed_and_established(api: Api, group: str) -> None
     assert condition(found.body, "NamesAccepted") == "True"
 
 
-def test_a_definition_that_makes_no_sense_is_refused(api: Api, group: str) -> None:
+def test_a_definition_that_makes_no_sense_is_refused(api: ServerApi, group: str) -> None:
     doc = definition(group)
     doc["metadata"]["name"] = "other"
     refused = api.post(CRDS, doc)
@@ -50,21 +50,21 @@ def test_a_definition_that_makes_no_sense_is_refused(api: Api, group: str) -> No
     assert api.post(CRDS, schemaless).code == 422
 
 
-def test_unknown_fields_of_a_schema_are_told(api: Api, group: str) -> None:
+def test_unknown_fields_of_a_schema_are_told(api: ServerApi, group: str) -> None:
     doc = definition(group, version(schema={"openAPIV3Schema": {**SCHEMA, "surprise": 1}}))
     refused = api.post(f"{CRDS}?fieldValidation=Strict", doc)
     assert refused.code == 400
     assert 'unknown field "spec.versions[0].schema.openAPIV3Schema.surprise"' in refused.message
 
 
-def test_the_table_of_definitions_has_names_and_times(api: Api, group: str) -> None:
+def test_the_table_of_definitions_has_names_and_times(api: ServerApi, group: str) -> None:
     made = api.create(CRDS, definition(group))
     table = api.get(f"{CRDS}/boxes.{group}", accept=TABLE)
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Created At"]
     assert table["rows"][0]["cells"] == [f"boxes.{group}", made.meta["creationTimestamp"]]
 
 
-def openapi_paths(api: Api) -> dict[str, Any]:
+def openapi_paths(api: ServerApi) -> dict[str, Any]:
     body = api.get("/openapi/v3").body
     found: dict[str, Any] = (json.loads(body) if isinstance(body, str) else body)[
         "paths"
@@ -72,7 +72,7 @@ def openapi_paths(api: Api) -> dict[str, Any]:
     return found
 
 
-def test_discovery_and_openapi_follow(api: Api, group: str) -> None:
+def test_discovery_and_openapi_follow(api: ServerApi, group: str) -> None:
     path = f"/apis/{group}"
     assert is_gone(api, path)
     doc = definition(group, version("v1"), version("v1beta1", storage=False), shortNames=["bx"], categories=["all"])
@@ -99,7 +99,7 @@ def test_discovery_and_openapi_follow(api: Api, group: str) -> None:
     eventually(lambda: index not in openapi_paths(api), "OpenAPI to forget the version")
 
 
-def test_versions_come_and_go_and_what_was_stored_is_remembered(api: Api, group: str, ns: str) -> None:
+def test_versions_come_and_go_and_what_was_stored_is_remembered(api: ServerApi, group: str, ns: str) -> None:
     doc = definition(group)
     root = establish(api, doc)
     api.create(f"{root}/v1/namespaces/{ns}/boxes", box(group, spec={"size": 1}))
@@ -120,7 +120,7 @@ def test_versions_come_and_go_and_what_was_stored_is_remembered(api: Api, group:
     assert api.get(f"{root}/v2/namespaces/{ns}/boxes/a")["spec"]["size"] == 1
 
 
-def test_a_changed_schema_takes_effect(api: Api, group: str, ns: str) -> None:
+def test_a_changed_schema_takes_effect(api: ServerApi, group: str, ns: str) -> None:
     root = establish(api, definition(group))
     boxes = f"{root}/v1/namespaces/{ns}/boxes"
     api.create(boxes, box(group, spec={"size": 1}))
@@ -132,7 +132,7 @@ def test_a_changed_schema_takes_effect(api: Api, group: str, ns: str) -> None:
     assert api.create(boxes, box(group, "b", spec={"depth": 3}))["spec"]["depth"] == 3
 
 
-def test_names_that_another_has_are_not_accepted_until_they_are_free(api: Api, group: str) -> None:
+def test_names_that_another_has_are_not_accepted_until_they_are_free(api: ServerApi, group: str) -> None:
     establish(api, definition(group, shortNames=["bx"]))
     second = definition(group, plural="crates", singular="crate", kind="Crate", listKind="CrateList", shortNames=["bx"])
     api.create(CRDS, second)
@@ -148,7 +148,7 @@ def test_names_that_another_has_are_not_accepted_until_they_are_free(api: Api, g
     eventually(lambda: api.get(f"/apis/{group}/v1/crates").code == 200, "crates to be served")
 
 
-def test_a_definition_goes_after_its_objects(api: Api, group: str, ns: str) -> None:
+def test_a_definition_goes_after_its_objects(api: ServerApi, group: str, ns: str) -> None:
     root = establish(api, definition(group))
     boxes, path = f"{root}/v1/namespaces/{ns}/boxes", f"{CRDS}/boxes.{group}"
     held = box(group, "held")
@@ -171,7 +171,7 @@ def test_a_definition_goes_after_its_objects(api: Api, group: str, ns: str) -> N
     assert int(start) > 0
 
 
-def test_a_definition_without_objects_goes_and_can_come_again(api: Api, group: str, ns: str) -> None:
+def test_a_definition_without_objects_goes_and_can_come_again(api: ServerApi, group: str, ns: str) -> None:
     doc = definition(group, scope="Cluster")
     for size in (1, 2):
         root = establish(api, doc)
@@ -182,7 +182,7 @@ def test_a_definition_without_objects_goes_and_can_come_again(api: Api, group: s
         eventually(lambda: is_gone(api, f"{CRDS}/boxes.{group}"), "the definition to be gone")
 
 
-def test_deprecated_versions_are_warned_of(api: Api, group: str) -> None:
+def test_deprecated_versions_are_warned_of(api: ServerApi, group: str) -> None:
     told = version("v1beta1", storage=False, deprecated=True, deprecationWarning="use v1")
     root = establish(api, definition(group, version(), told, version("v1alpha1", storage=False, deprecated=True)))
     assert api.get(f"{root}/v1/boxes").warnings == []
@@ -190,7 +190,7 @@ def test_deprecated_versions_are_warned_of(api: Api, group: str) -> None:
     assert api.get(f"{root}/v1alpha1/boxes").warnings == [f"{group}/v1alpha1 Box is deprecated; use {group}/v1 Box"]
 
 
-def test_a_kind_without_a_status_endpoint_keeps_its_status_and_counts_it(api: Api, group: str, ns: str) -> None:
+def test_a_kind_without_a_status_endpoint_keeps_its_status_and_counts_it(api: ServerApi, group: str, ns: str) -> None:
     root = establish(api, definition(group))
     boxes = f"{root}/v1/namespaces/{ns}/boxes"
     made = api.create(boxes, box(group, status={"phase": "Open"}))

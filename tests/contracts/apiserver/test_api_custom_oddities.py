@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from custom_documents import CRDS, box, definition, establish, new_group, version
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import PATCH_TYPES
 
@@ -49,7 +49,7 @@ SCALE = {"specReplicasPath": ".spec.i", "statusReplicasPath": ".status.replicas"
 
 
 @pytest.fixture(scope="module")
-def group(api: Api) -> str:
+def group(api: ServerApi) -> str:
     name = new_group()
     establish(api, definition(name, version(schema=schema(**FIELDS), subresources={"status": {}, "scale": SCALE})))
     return name
@@ -73,28 +73,30 @@ def boxes(group: str, ns: str) -> str:
     ],
 )
 def test_values_of_wrong_types_are_refused_where_they_stand(
-    api: Api, boxes: str, group: str, spec: Any, field: str
+    api: ServerApi, boxes: str, group: str, spec: Any, field: str
 ) -> None:
     refused = api.post(boxes, box(group, spec=spec))
     assert (refused.code, refused.reason) == (422, "Invalid")
     assert field in [each for each, _ in refused.causes]
 
 
-def test_an_object_whose_fields_nobody_can_name_has_no_owners(api: Api, boxes: str, group: str) -> None:
+def test_an_object_whose_fields_nobody_can_name_has_no_owners(api: ServerApi, boxes: str, group: str) -> None:
     made = api.create(boxes, box(group, spec={"set": [{"a": "x"}]}))
     assert "managedFields" not in made.meta and made["spec"] == {"set": [{"a": "x"}]}
     ignored = api.create(boxes, box(group, "b", spec={"i": 1}, status="x"))
     assert "status" not in ignored.body and "managedFields" not in ignored.meta
 
 
-def test_owners_are_forgotten_by_one_empty_entry_and_not_by_an_empty_list(api: Api, boxes: str, group: str) -> None:
+def test_owners_are_forgotten_by_one_empty_entry_and_not_by_an_empty_list(
+    api: ServerApi, boxes: str, group: str
+) -> None:
     api.create(boxes, box(group, spec={"i": 1}))
     kept = api.patch(f"{boxes}/a", {"metadata": {"managedFields": []}})
     assert len(kept.meta["managedFields"]) == 1
     assert "managedFields" not in api.patch(f"{boxes}/a", {"metadata": {"managedFields": [{}]}}).meta
 
 
-def test_a_number_that_is_no_integer_is_told_twice(api: Api, boxes: str, group: str) -> None:
+def test_a_number_that_is_no_integer_is_told_twice(api: ServerApi, boxes: str, group: str) -> None:
     refused = api.post(boxes, box(group, spec={"i": 1.5}))
     told = 'Invalid value: "": Checked value must be of type integer (default format) in spec.i'
     assert ("<nil>", told) in refused.causes
@@ -105,7 +107,7 @@ def test_a_number_that_is_no_integer_is_told_twice(api: Api, boxes: str, group: 
     assert one.causes == [("spec.o.a", "Too long: may not be more than 1 byte")]
 
 
-def test_metadata_that_cannot_be_read_is_told_from_metadata_on(api: Api, boxes: str, group: str) -> None:
+def test_metadata_that_cannot_be_read_is_told_from_metadata_on(api: ServerApi, boxes: str, group: str) -> None:
     bad = {"labels": {"x": 1}}
     why = "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string"
     top = api.post(boxes, {**box(group), "metadata": {"name": "a", **bad}})
@@ -117,7 +119,7 @@ def test_metadata_that_cannot_be_read_is_told_from_metadata_on(api: Api, boxes: 
     assert api.post(boxes, box(group, spec={"resource": free})).code == 201
 
 
-def test_a_document_without_its_kind_or_version(api: Api, boxes: str, group: str) -> None:
+def test_a_document_without_its_kind_or_version(api: ServerApi, boxes: str, group: str) -> None:
     unversioned = api.post(boxes, {"kind": "Box", "metadata": {"name": "a"}})
     told = f"the API version in the data () does not match the expected API version ({group}/v1)"
     assert (unversioned.code, unversioned.message) == (400, told)
@@ -126,13 +128,13 @@ def test_a_document_without_its_kind_or_version(api: Api, boxes: str, group: str
     assert (patched.code, [field for field, _ in patched.causes]) == (422, ["patch"])
 
 
-def test_what_a_custom_group_has_not_is_a_page(api: Api, group: str) -> None:
+def test_what_a_custom_group_has_not_is_a_page(api: ServerApi, group: str) -> None:
     for path in (f"/apis/{group}/v9", f"/apis/{group}/v1/crates", f"/apis/{group}/v1/boxes/a/b/c"):
         missing = api.get(path)
         assert (missing.code, missing.body) == (404, "404 page not found\n")
 
 
-def test_methods_that_a_subresource_has_not(api: Api, boxes: str, group: str) -> None:
+def test_methods_that_a_subresource_has_not(api: ServerApi, boxes: str, group: str) -> None:
     refused = api.delete(f"{boxes}/a/status")
     told = f'delete is not supported on resources of kind "boxes.{group}"'
     assert (refused.code, refused.message) == (405, told)
@@ -142,13 +144,13 @@ def test_methods_that_a_subresource_has_not(api: Api, boxes: str, group: str) ->
         assert (unnamed.code, unnamed.message) == (400, "name must be provided")
 
 
-def test_a_scale_without_its_number_says_which(api: Api, boxes: str, group: str) -> None:
+def test_a_scale_without_its_number_says_which(api: ServerApi, boxes: str, group: str) -> None:
     api.create(boxes, box(group))
     missing = api.get(f"{boxes}/a/scale")
     assert missing["details"]["causes"] == [{"message": 'the spec replicas field ".spec.i" does not exist'}]
 
 
-def test_aggregated_discovery_names_group_and_version_of_custom_kinds(api: Api, group: str) -> None:
+def test_aggregated_discovery_names_group_and_version_of_custom_kinds(api: ServerApi, group: str) -> None:
     groups = {each["metadata"].get("name"): each for each in api.get("/apis", accept=AGGREGATED)["items"]}
     resource = groups[group]["versions"][0]["resources"][0]
     own = {"group": group, "version": "v1", "kind": "Box"}
@@ -157,7 +159,7 @@ def test_aggregated_discovery_names_group_and_version_of_custom_kinds(api: Api, 
     assert found == {"status": own, "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"}}
 
 
-def test_openapi_of_a_custom_group_says_nothing_by_empty_lists(api: Api, group: str) -> None:
+def test_openapi_of_a_custom_group_says_nothing_by_empty_lists(api: ServerApi, group: str) -> None:
     """Readers in Go that write it again would lose them: upstream's own test compares the two."""
     path = f"/openapi/v3/apis/{group}/v1"
     eventually(lambda: api.get(path).code == 200, "the group to be in OpenAPI")
@@ -168,7 +170,7 @@ def test_openapi_of_a_custom_group_says_nothing_by_empty_lists(api: Api, group: 
         assert all(each.get("parameters", True) for each in said)
 
 
-def test_keys_that_yaml_has_twice(api: Api, boxes: str, group: str) -> None:
+def test_keys_that_yaml_has_twice(api: ServerApi, boxes: str, group: str) -> None:
     text = f"apiVersion: {group}/v1\nkind: Box\nmetadata:\n  name: a\nspec:\n  i: 1\n  i: 2\n".encode()
     line = 'line 7: key "i" already set in map'
     whole = f"yaml: unmarshal errors:\n  {line}"
@@ -197,20 +199,20 @@ def test_keys_that_yaml_has_twice(api: Api, boxes: str, group: str) -> None:
         ({"type": "object", "properties": {"g": {"type": "string", "x": 1}}}, "f.properties.g.x"),
     ],
 )
-def test_unknown_words_deep_in_a_schema_are_told(api: Api, field: Any, path: str) -> None:
+def test_unknown_words_deep_in_a_schema_are_told(api: ServerApi, field: Any, path: str) -> None:
     doc = definition(new_group(), version(schema=schema(f=field)))
     whole = f"spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.{path}"
     assert api.post(f"{CRDS}?dryRun=All", doc).warnings == [f'unknown field "{whole}"']
     assert f'unknown field "{whole}"' in api.post(f"{CRDS}?dryRun=All&fieldValidation=Strict", doc).message
 
 
-def test_words_that_are_not_supported_are_all_that_is_told(api: Api) -> None:
+def test_words_that_are_not_supported_are_all_that_is_told(api: ServerApi) -> None:
     refused = api.post(f"{CRDS}?dryRun=All", definition(new_group(), version(schema=schema(f={"$ref": "#/x"}))))
     where = "spec.validation.openAPIV3Schema.properties[spec].properties[f]"
     assert refused.causes == [(f"{where}.$ref", "Forbidden: $ref is not supported")]
 
 
-def test_definitions_that_leave_out_what_they_need(api: Api) -> None:
+def test_definitions_that_leave_out_what_they_need(api: ServerApi) -> None:
     group = new_group()
     without = definition(group)
     without["spec"]["versions"] = None
@@ -232,7 +234,7 @@ def test_definitions_that_leave_out_what_they_need(api: Api) -> None:
     assert {"spec.versions[0].name", "spec.version"} == {field for field, _ in bad.causes}
 
 
-def test_a_definition_always_has_a_stored_version(api: Api) -> None:
+def test_a_definition_always_has_a_stored_version(api: ServerApi) -> None:
     name = new_group()
     establish(api, definition(name))
     path = f"{CRDS}/boxes.{name}/status"
@@ -240,7 +242,7 @@ def test_a_definition_always_has_a_stored_version(api: Api) -> None:
     assert (written.code, written["status"]["storedVersions"]) == (200, ["v1"])
 
 
-def test_an_apply_to_an_object_of_other_types_is_told_so(api: Api) -> None:
+def test_an_apply_to_an_object_of_other_types_is_told_so(api: ServerApi) -> None:
     name = new_group()
     path = f"{establish(api, definition(name, version(schema=schema()), scope='Cluster'))}/v1/boxes"
     api.create(path, box(name, spec={"i": 1}))
@@ -258,5 +260,5 @@ def test_an_apply_to_an_object_of_other_types_is_told_so(api: Api) -> None:
     eventually(is_refused, "the new schema to be followed")
 
 
-def test_sets_of_objects_are_no_matter_of_warnings(api: Api) -> None:
+def test_sets_of_objects_are_no_matter_of_warnings(api: ServerApi) -> None:
     assert api.post(f"{CRDS}?dryRun=All", definition(new_group(), version(schema=schema(**FIELDS)))).warnings == []

@@ -9,7 +9,7 @@ import pytest
 from contract_documents import METADATA, TABLE
 from custom_documents import CRDS, SCALE, box, definition, establish, new_group, version
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 
 COLUMNS = [
@@ -19,7 +19,7 @@ COLUMNS = [
 
 
 @pytest.fixture(scope="module")
-def group(api: Api) -> Iterator[str]:
+def group(api: ServerApi) -> Iterator[str]:
     """The group of boxes, in two versions, with everything a definition can ask for."""
     name = new_group()
     more: dict[str, Any] = {
@@ -41,7 +41,7 @@ def boxes(group: str, ns: str) -> str:
 
 
 def test_an_object_is_made_with_the_defaults_of_its_schema_and_without_what_that_does_not_know(
-    api: Api, boxes: str, group: str, ns: str
+    api: ServerApi, boxes: str, group: str, ns: str
 ) -> None:
     made = api.create(boxes, box(group, spec={"size": 3, "unknown": 1}, status={"phase": "no"}))
     assert made["spec"] == {"colour": "red", "size": 3}
@@ -53,20 +53,20 @@ def test_an_object_is_made_with_the_defaults_of_its_schema_and_without_what_that
     assert api.get(f"{boxes}/a").body == made.body
 
 
-def test_what_the_schema_forbids_is_refused_with_its_field(api: Api, boxes: str, group: str) -> None:
+def test_what_the_schema_forbids_is_refused_with_its_field(api: ServerApi, boxes: str, group: str) -> None:
     refused = api.post(boxes, box(group, spec={"colour": "pink", "size": -1}))
     assert (refused.code, refused.reason) == (422, "Invalid")
     assert sorted(field for field, _ in refused.causes) == ["spec.colour", "spec.size"]
     assert refused["details"]["group"] == group and refused["details"]["kind"] == "Box"
 
 
-def test_unknown_fields_are_refused_when_that_is_asked_for(api: Api, boxes: str, group: str) -> None:
+def test_unknown_fields_are_refused_when_that_is_asked_for(api: ServerApi, boxes: str, group: str) -> None:
     refused = api.post(f"{boxes}?fieldValidation=Strict", box(group, spec={"unknown": 1}))
     assert refused.code == 400 and 'strict decoding error: unknown field "spec.unknown"' in refused.message
     assert api.post(f"{boxes}?fieldValidation=Ignore", box(group, spec={"unknown": 1})).warnings == []
 
 
-def test_a_document_says_what_it_is(api: Api, boxes: str, group: str) -> None:
+def test_a_document_says_what_it_is(api: ServerApi, boxes: str, group: str) -> None:
     doc = box(group)
     nameless = api.post(boxes, {field: value for field, value in doc.items() if field != "kind"})
     assert nameless.code == 400 and "Object 'Kind' is missing" in nameless.message
@@ -83,7 +83,7 @@ def test_a_document_says_what_it_is(api: Api, boxes: str, group: str) -> None:
     )
 
 
-def test_names_are_generated_and_namespaces_must_exist(api: Api, boxes: str, group: str) -> None:
+def test_names_are_generated_and_namespaces_must_exist(api: ServerApi, boxes: str, group: str) -> None:
     made = api.create(boxes, {**box(group), "metadata": {"generateName": "box-"}})
     assert made.meta["name"].startswith("box-") and len(made.meta["name"]) == len("box-") + 5
     elsewhere = api.post(f"/apis/{group}/v1/namespaces/nowhere/boxes", box(group))
@@ -92,7 +92,9 @@ def test_names_are_generated_and_namespaces_must_exist(api: Api, boxes: str, gro
     assert api.post(f"/apis/{group}/v1/boxes", box(group)).code in (404, 405)
 
 
-def test_an_update_needs_the_version_it_was_made_from_and_counts_generations(api: Api, boxes: str, group: str) -> None:
+def test_an_update_needs_the_version_it_was_made_from_and_counts_generations(
+    api: ServerApi, boxes: str, group: str
+) -> None:
     made = api.create(boxes, box(group, spec={"size": 1}))
     blind = api.put(f"{boxes}/a", box(group, spec={"size": 2}))
     assert blind.code == 422
@@ -108,7 +110,7 @@ def test_an_update_needs_the_version_it_was_made_from_and_counts_generations(api
     assert same.version == labelled.version
 
 
-def test_patches_of_three_kinds_and_no_strategic_one(api: Api, boxes: str, group: str) -> None:
+def test_patches_of_three_kinds_and_no_strategic_one(api: ServerApi, boxes: str, group: str) -> None:
     api.create(boxes, box(group, spec={"size": 1, "parts": [{"name": "lid"}]}))
     merged = api.patch(f"{boxes}/a", {"spec": {"size": None, "colour": "blue"}})
     assert merged["spec"] == {"colour": "blue", "parts": [{"name": "lid"}]}
@@ -122,7 +124,7 @@ def test_patches_of_three_kinds_and_no_strategic_one(api: Api, boxes: str, group
     assert api.patch(f"{boxes}/a", {"spec": {"size": -1}}).code == 422
 
 
-def test_server_side_apply_merges_owns_and_conflicts(api: Api, boxes: str, group: str) -> None:
+def test_server_side_apply_merges_owns_and_conflicts(api: ServerApi, boxes: str, group: str) -> None:
     path = f"{boxes}/a"
     mine = box(group, spec={"size": 1, "parts": [{"name": "lid", "weight": 1}]})
     made = api.apply(path, mine, "me")
@@ -138,7 +140,7 @@ def test_server_side_apply_merges_owns_and_conflicts(api: Api, boxes: str, group
     assert undeclared.code in (400, 422, 500) and "field not declared in schema" in undeclared.message
 
 
-def test_status_has_its_own_endpoint(api: Api, boxes: str, group: str) -> None:
+def test_status_has_its_own_endpoint(api: ServerApi, boxes: str, group: str) -> None:
     made = api.create(boxes, box(group, spec={"size": 1}))
     ignored = api.patch(f"{boxes}/a", {"status": {"phase": "Open"}})
     assert "status" not in ignored.body
@@ -155,7 +157,7 @@ def test_status_has_its_own_endpoint(api: Api, boxes: str, group: str) -> None:
     assert api.patch(f"{boxes}/a/status", {"status": {"phase": 1}}).code == 422
 
 
-def test_scale_reads_and_writes_where_the_definition_says(api: Api, boxes: str, group: str) -> None:
+def test_scale_reads_and_writes_where_the_definition_says(api: ServerApi, boxes: str, group: str) -> None:
     api.create(boxes, box(group, spec={"replicas": 2}))
     api.patch(f"{boxes}/a/status", {"status": {"replicas": 1, "selector": "app=box"}})
     scale = api.get(f"{boxes}/a/scale")
@@ -176,7 +178,7 @@ def test_scale_reads_and_writes_where_the_definition_says(api: Api, boxes: str, 
     )
 
 
-def test_lists_are_narrowed_down_and_come_in_pages(api: Api, boxes: str, group: str) -> None:
+def test_lists_are_narrowed_down_and_come_in_pages(api: ServerApi, boxes: str, group: str) -> None:
     for name, colour in (("a", "red"), ("b", "blue"), ("c", "blue")):
         doc = box(group, name, spec={"colour": colour})
         doc["metadata"]["labels"] = {"name": name}
@@ -195,7 +197,7 @@ def test_lists_are_narrowed_down_and_come_in_pages(api: Api, boxes: str, group: 
     assert set(everywhere.names) >= {"a", "b", "c"}
 
 
-def test_watches_tell_what_happens_in_the_version_that_is_watched(api: Api, boxes: str, group: str) -> None:
+def test_watches_tell_what_happens_in_the_version_that_is_watched(api: ServerApi, boxes: str, group: str) -> None:
     made = api.create(boxes, box(group, spec={}))
     api.patch(f"{boxes}/a", {"spec": {"size": 1}})
     api.delete(f"{boxes}/a")
@@ -208,7 +210,7 @@ def test_watches_tell_what_happens_in_the_version_that_is_watched(api: Api, boxe
     assert [event.type for event in selected] == ["MODIFIED", "DELETED"]
 
 
-def test_a_watch_that_begins_with_the_state_ends_it_by_a_bookmark(api: Api, boxes: str, group: str) -> None:
+def test_a_watch_that_begins_with_the_state_ends_it_by_a_bookmark(api: ServerApi, boxes: str, group: str) -> None:
     if not api.is_embedded:
         pytest.skip("kube-apiserver needs RequestWatchProgress for this, which etcd has from 3.5.8 and 3.4.25 on")
     api.create(boxes, box(group))
@@ -220,7 +222,7 @@ def test_a_watch_that_begins_with_the_state_ends_it_by_a_bookmark(api: Api, boxe
     assert bookmark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-def test_deletion_with_preconditions_finalizers_and_collections(api: Api, boxes: str, group: str) -> None:
+def test_deletion_with_preconditions_finalizers_and_collections(api: ServerApi, boxes: str, group: str) -> None:
     doc = box(group)
     doc["metadata"]["finalizers"] = ["example.com/wait"]
     made = api.create(boxes, doc)
@@ -240,14 +242,14 @@ def test_deletion_with_preconditions_finalizers_and_collections(api: Api, boxes:
     assert made.meta["uid"]
 
 
-def test_foreground_and_orphan_become_finalizers(api: Api, boxes: str, group: str) -> None:
+def test_foreground_and_orphan_become_finalizers(api: ServerApi, boxes: str, group: str) -> None:
     api.create(boxes, box(group))
     marked = api.delete(f"{boxes}/a", {"propagationPolicy": "Foreground"})
     assert marked.meta["finalizers"] == ["foregroundDeletion"]
     api.patch(f"{boxes}/a", {"metadata": {"finalizers": None}})
 
 
-def test_dry_runs_write_nothing(api: Api, boxes: str, group: str) -> None:
+def test_dry_runs_write_nothing(api: ServerApi, boxes: str, group: str) -> None:
     made = api.post(f"{boxes}?dryRun=All", box(group))
     assert (made.code, made["spec"] if "spec" in made.body else None) == (201, None)
     assert api.get(f"{boxes}/a").code == 404
@@ -256,7 +258,7 @@ def test_dry_runs_write_nothing(api: Api, boxes: str, group: str) -> None:
     assert api.get(f"{boxes}/a")["spec"]["size"] == 1
 
 
-def test_one_object_in_every_version(api: Api, boxes: str, group: str) -> None:
+def test_one_object_in_every_version(api: ServerApi, boxes: str, group: str) -> None:
     older = boxes.replace("/v1/", "/v1beta1/")
     api.create(older, box(group, version="v1beta1", spec={"size": 1}))
     assert api.get(f"{boxes}/a")["apiVersion"] == f"{group}/v1"
@@ -269,7 +271,7 @@ def test_one_object_in_every_version(api: Api, boxes: str, group: str) -> None:
     assert (applied["spec"]["colour"], again["spec"]["colour"]) == ("blue", "red")
 
 
-def test_tables_have_the_columns_of_the_definition(api: Api, boxes: str, group: str) -> None:
+def test_tables_have_the_columns_of_the_definition(api: ServerApi, boxes: str, group: str) -> None:
     api.create(boxes, box(group, spec={"colour": "green", "size": 4}))
     table = api.get(boxes, accept=TABLE)
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Colour", "Size"]
@@ -280,7 +282,7 @@ def test_tables_have_the_columns_of_the_definition(api: Api, boxes: str, group: 
     assert (one["kind"], one.meta["name"]) == ("PartialObjectMetadata", "a")
 
 
-def test_yaml_is_read_and_written_and_protobuf_is_not(api: Api, boxes: str, group: str) -> None:
+def test_yaml_is_read_and_written_and_protobuf_is_not(api: ServerApi, boxes: str, group: str) -> None:
     text = f"apiVersion: {group}/v1\nkind: Box\nmetadata: {{name: yaml}}\nspec: {{size: 5}}\n"
     made = api.post(boxes, text.encode(), content_type="application/yaml")
     assert made.code == 201
@@ -291,7 +293,7 @@ def test_yaml_is_read_and_written_and_protobuf_is_not(api: Api, boxes: str, grou
         assert api.post(boxes, b"k8s\x00\x0a\x00", content_type=protobuf).code in (400, 415)
 
 
-def test_paths_that_a_definition_does_not_have(api: Api, group: str, ns: str) -> None:
+def test_paths_that_a_definition_does_not_have(api: ServerApi, group: str, ns: str) -> None:
     assert api.get(f"/apis/{group}/v2/namespaces/{ns}/boxes").code == 404
     assert api.get(f"/apis/{group}/v1/namespaces/{ns}/crates").code == 404
     assert api.get(f"/apis/{group}/v1/namespaces/{ns}/boxes/a/log").code == 404

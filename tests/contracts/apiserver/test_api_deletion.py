@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from contract_documents import config_map, deployment, pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 
 def options(**fields: Any) -> dict[str, Any]:
     return {"kind": "DeleteOptions", "apiVersion": "v1", **fields}
 
 
-def test_most_kinds_answer_with_a_success(api: Api, maps: str) -> None:
+def test_most_kinds_answer_with_a_success(api: ServerApi, maps: str) -> None:
     made = api.create(maps, config_map("a"))
     gone = api.delete(f"{maps}/a")
     assert gone.code == 200
@@ -47,7 +47,7 @@ def test_most_kinds_answer_with_a_success(api: Api, maps: str) -> None:
         ("/apis/storage.k8s.io/v1/storageclasses", {"provisioner": "p"}),
     ],
 )
-def test_some_kinds_answer_with_what_is_gone(api: Api, ns: str, path: str, doc: dict[str, Any]) -> None:
+def test_some_kinds_answer_with_what_is_gone(api: ServerApi, ns: str, path: str, doc: dict[str, Any]) -> None:
     made = api.create(path, {"metadata": {"name": ns}, **doc})
     dry = api.delete(f"{path}/{ns}?dryRun=All")
     assert dry.body == made.body
@@ -57,7 +57,7 @@ def test_some_kinds_answer_with_what_is_gone(api: Api, ns: str, path: str, doc: 
     assert api.get(f"{path}/{ns}").code == 404
 
 
-def test_finalizers_hold_an_object_back(api: Api, maps: str) -> None:
+def test_finalizers_hold_an_object_back(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a", {"k": "v"}, finalizers=["e.com/1", "e.com/2"]))
     marked = api.delete(f"{maps}/a")
     assert (marked.code, marked["kind"]) == (200, "ConfigMap")
@@ -73,7 +73,7 @@ def test_finalizers_hold_an_object_back(api: Api, maps: str) -> None:
     assert api.get(f"{maps}/a").code == 404
 
 
-def test_what_is_going_away_takes_no_new_finalizer(api: Api, maps: str) -> None:
+def test_what_is_going_away_takes_no_new_finalizer(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a", finalizers=["e.com/1"]))
     api.delete(f"{maps}/a")
     refused = api.patch(f"{maps}/a", {"metadata": {"finalizers": ["e.com/1", "e.com/2"]}})
@@ -86,14 +86,14 @@ def test_what_is_going_away_takes_no_new_finalizer(api: Api, maps: str) -> None:
     ]
 
 
-def test_a_dry_run_of_the_last_step_leaves_the_object(api: Api, maps: str) -> None:
+def test_a_dry_run_of_the_last_step_leaves_the_object(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a", finalizers=["e.com/1"]))
     api.delete(f"{maps}/a")
     assert api.patch(f"{maps}/a?dryRun=All", {"metadata": {"finalizers": None}}).code == 200
     assert api.get(f"{maps}/a").meta["finalizers"] == ["e.com/1"]
 
 
-def test_marking_counts_as_a_change_of_spec(api: Api, ns: str) -> None:
+def test_marking_counts_as_a_change_of_spec(api: ServerApi, ns: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments"
     api.create(path, deployment("a"))
     api.patch(f"{path}/a", {"metadata": {"finalizers": ["e.com/1"]}})
@@ -101,7 +101,7 @@ def test_marking_counts_as_a_change_of_spec(api: Api, ns: str) -> None:
     assert api.delete(f"{path}/a").meta["generation"] == 2
 
 
-def test_preconditions_by_uid_and_version(api: Api, maps: str) -> None:
+def test_preconditions_by_uid_and_version(api: ServerApi, maps: str) -> None:
     made = api.create(maps, config_map("a"))
     uid, version = made.meta["uid"], made.version
     refused = api.delete(f"{maps}/a", options(preconditions={"uid": "x"}))
@@ -130,7 +130,7 @@ def test_preconditions_by_uid_and_version(api: Api, maps: str) -> None:
     ],
 )
 def test_propagation_leaves_a_finalizer_for_the_garbage_collector(
-    api: Api, maps: str, said: dict[str, Any], finalizers: list[str] | None
+    api: ServerApi, maps: str, said: dict[str, Any], finalizers: list[str] | None
 ) -> None:
     api.create(maps, config_map("a"))
     query = "&".join(
@@ -141,7 +141,7 @@ def test_propagation_leaves_a_finalizer_for_the_garbage_collector(
         assert (reply.meta.get("finalizers"), reply["kind"] == "Status") == (finalizers, finalizers is None)
 
 
-def test_another_policy_replaces_the_finalizer(api: Api, maps: str) -> None:
+def test_another_policy_replaces_the_finalizer(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a", finalizers=["e.com/1"]))
     assert api.delete(f"{maps}/a?propagationPolicy=Foreground").meta["finalizers"] == ["e.com/1", "foregroundDeletion"]
     assert api.delete(f"{maps}/a?propagationPolicy=Orphan").meta["finalizers"] == ["e.com/1", "orphan"]
@@ -163,7 +163,7 @@ def test_another_policy_replaces_the_finalizer(api: Api, maps: str) -> None:
         ),
     ],
 )
-def test_wrong_options_delete_nothing(api: Api, maps: str, query: str, field: str, told: str) -> None:
+def test_wrong_options_delete_nothing(api: ServerApi, maps: str, query: str, field: str, told: str) -> None:
     api.create(maps, config_map("a"))
     refused = api.delete(f"{maps}/a?{query}")
     assert (refused.code, refused.causes) == (422, [(field, told)])
@@ -181,7 +181,7 @@ def test_wrong_options_delete_nothing(api: Api, maps: str, query: str, field: st
         ({"dryRun": "All"}, "json: cannot unmarshal string into Go struct field DeleteOptions.dryRun of type []string"),
     ],
 )
-def test_options_of_a_wrong_type_delete_nothing(api: Api, maps: str, body: dict[str, Any], told: str) -> None:
+def test_options_of_a_wrong_type_delete_nothing(api: ServerApi, maps: str, body: dict[str, Any], told: str) -> None:
     api.create(maps, config_map("a"))
     refused = api.delete(f"{maps}/a", options(**body))
     assert (refused.code, refused.message) == (400, told)
@@ -191,14 +191,14 @@ def test_options_of_a_wrong_type_delete_nothing(api: Api, maps: str, body: dict[
     assert api.get(f"{maps}/a").code == 200
 
 
-def test_a_pod_that_never_ran_goes_at_once(api: Api, pods: str) -> None:
+def test_a_pod_that_never_ran_goes_at_once(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a"))
     gone = api.delete(f"{pods}/a")
     assert (gone.code, gone["kind"], gone.meta["deletionGracePeriodSeconds"]) == (200, "Pod", 0)
     assert gone.meta["generation"] == 2 and api.get(f"{pods}/a").code == 404
 
 
-def test_a_bound_pod_gets_its_grace_period_which_can_only_become_shorter(api: Api, pods: str) -> None:
+def test_a_bound_pod_gets_its_grace_period_which_can_only_become_shorter(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a", nodeName="n1", terminationGracePeriodSeconds=40))
     a = f"{pods}/a"
     assert api.delete(f"{a}?dryRun=All").meta["deletionGracePeriodSeconds"] == 40
@@ -219,26 +219,26 @@ def test_a_bound_pod_gets_its_grace_period_which_can_only_become_shorter(api: Ap
 
 @pytest.mark.parametrize(("asked", "grace_s"), [("", 30), ("?gracePeriodSeconds=7", 7), ("?gracePeriodSeconds=-7", 1)])
 def test_the_grace_period_is_what_was_asked_for_else_the_pods_own(
-    api: Api, pods: str, asked: str, grace_s: int
+    api: ServerApi, pods: str, asked: str, grace_s: int
 ) -> None:
     api.create(pods, pod("a", nodeName="n1"))
     assert api.delete(f"{pods}/a{asked}").meta["deletionGracePeriodSeconds"] == grace_s
 
 
-def test_a_pod_that_has_ended_needs_no_grace(api: Api, pods: str) -> None:
+def test_a_pod_that_has_ended_needs_no_grace(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a", nodeName="n1"))
     api.patch(f"{pods}/a/status", {"status": {"phase": "Succeeded"}})
     api.delete(f"{pods}/a")
     assert api.get(f"{pods}/a").code == 404
 
 
-def test_a_deletion_under_way_takes_no_propagation(api: Api, pods: str) -> None:
+def test_a_deletion_under_way_takes_no_propagation(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a", nodeName="n1"))
     first = api.delete(f"{pods}/a?gracePeriodSeconds=10")
     assert api.delete(f"{pods}/a?gracePeriodSeconds=10&propagationPolicy=Foreground").body == first.body
 
 
-def test_grace_and_finalizers_both_hold_a_pod_back(api: Api, pods: str) -> None:
+def test_grace_and_finalizers_both_hold_a_pod_back(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a", nodeName="n1", metadata={"finalizers": ["e.com/1"]}))
     api.delete(f"{pods}/a?gracePeriodSeconds=10")
     assert api.patch(f"{pods}/a", {"metadata": {"finalizers": None}}).code == 200
@@ -250,7 +250,7 @@ def test_grace_and_finalizers_both_hold_a_pod_back(api: Api, pods: str) -> None:
     assert api.get(f"{pods}/b").code == 404
 
 
-def test_a_collection_is_deleted_by_selector(api: Api, maps: str) -> None:
+def test_a_collection_is_deleted_by_selector(api: ServerApi, maps: str) -> None:
     for number in range(4):
         api.create(maps, config_map(f"c{number}", labels={"odd": str(number % 2)}))
     gone = api.delete(f"{maps}?labelSelector=odd%3D0")
@@ -261,14 +261,14 @@ def test_a_collection_is_deleted_by_selector(api: Api, maps: str) -> None:
     assert api.get(maps).names == ["c3"]
 
 
-def test_a_collection_is_deleted_page_by_page(api: Api, maps: str) -> None:
+def test_a_collection_is_deleted_page_by_page(api: ServerApi, maps: str) -> None:
     for number in range(3):
         api.create(maps, config_map(f"c{number}"))
     assert api.delete(f"{maps}?limit=1").names == ["c0"]
     assert api.get(maps).names == ["c1", "c2"]
 
 
-def test_a_collection_shows_what_was_and_leaves_what_is_held_back(api: Api, maps: str) -> None:
+def test_a_collection_shows_what_was_and_leaves_what_is_held_back(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a", finalizers=["e.com/1"]))
     api.create(maps, config_map("b"))
     gone = api.delete(maps)
@@ -277,7 +277,7 @@ def test_a_collection_shows_what_was_and_leaves_what_is_held_back(api: Api, maps
     assert left.names == ["a"] and left["items"][0]["metadata"]["deletionTimestamp"]
 
 
-def test_preconditions_and_policies_hold_for_every_item(api: Api, maps: str) -> None:
+def test_preconditions_and_policies_hold_for_every_item(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a"))
     assert api.delete(maps, options(preconditions={"uid": "x"})).code == 409
     assert api.delete(f"{maps}?propagationPolicy=Bogus").code == 422
@@ -286,7 +286,7 @@ def test_preconditions_and_policies_hold_for_every_item(api: Api, maps: str) -> 
 
 
 @pytest.mark.parametrize("path", ["/api/v1/configmaps", "/api/v1/pods", "/apis/storage.k8s.io/v1/csistoragecapacities"])
-def test_nobody_deletes_the_objects_of_all_namespaces_at_once(api: Api, maps: str, path: str) -> None:
+def test_nobody_deletes_the_objects_of_all_namespaces_at_once(api: ServerApi, maps: str, path: str) -> None:
     api.create(maps, config_map("a"))
     assert api.delete(path).code == 405
     assert api.delete("/api/v1/namespaces").code == 405

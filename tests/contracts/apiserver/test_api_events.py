@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from contract_documents import owned_by
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def new_event(ns: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-def test_each_shows_what_the_other_made(api: Api, ns: str, core: str, new: str) -> None:
+def test_each_shows_what_the_other_made(api: ServerApi, ns: str, core: str, new: str) -> None:
     api.create(core, old_event(ns))
     api.create(new, new_event(ns))
     seen = api.get(f"{new}/old")
@@ -77,14 +77,14 @@ def test_each_shows_what_the_other_made(api: Api, ns: str, core: str, new: str) 
     ],
 )
 def test_the_new_api_selects_in_its_own_words(
-    api: Api, ns: str, core: str, new: str, selector: str, names: list[str]
+    api: ServerApi, ns: str, core: str, new: str, selector: str, names: list[str]
 ) -> None:
     api.create(core, old_event(ns))
     api.create(new, new_event(ns))
     assert api.get(f"{new}?fieldSelector={selector}").names == names
 
 
-def test_both_watch_the_same(api: Api, ns: str, core: str, new: str) -> None:
+def test_both_watch_the_same(api: ServerApi, ns: str, core: str, new: str) -> None:
     start = api.create(core, old_event(ns)).version
     api.create(new, new_event(ns))
     [seen] = api.watch(f"{core}?watch=1&resourceVersion={start}", 1)
@@ -93,7 +93,9 @@ def test_both_watch_the_same(api: Api, ns: str, core: str, new: str) -> None:
     assert (seen.type, seen.object["note"]) == ("ADDED", "a node")
 
 
-def test_fields_are_owned_under_the_names_of_the_api_that_wrote_them(api: Api, ns: str, core: str, new: str) -> None:
+def test_fields_are_owned_under_the_names_of_the_api_that_wrote_them(
+    api: ServerApi, ns: str, core: str, new: str
+) -> None:
     made = api.create(new, new_event(ns))
     assert made.meta["managedFields"][0]["apiVersion"] == "events.k8s.io/v1"
     assert "f:note" in owned_by(made.body, "contract")
@@ -103,14 +105,14 @@ def test_fields_are_owned_under_the_names_of_the_api_that_wrote_them(api: Api, n
     assert (entry["manager"], entry["apiVersion"], entry["fieldsV1"]) == ("other", "v1", {"f:message": {}})
 
 
-def test_the_new_api_is_the_stricter_one(api: Api, ns: str, core: str, new: str) -> None:
+def test_the_new_api_is_the_stricter_one(api: ServerApi, ns: str, core: str, new: str) -> None:
     refused = api.post(new, new_event(ns, type="Odd", action="", note="x" * 1025))
     assert refused.code == 422 and refused.message.startswith('Event "new" is invalid: [')
     assert {field for field, _ in refused.causes} == {"action", "message", "type"}
     assert api.post(core, old_event(ns, type="Odd", message="x" * 1025)).code == 201
 
 
-def test_the_new_api_changes_the_series_alone(api: Api, ns: str, new: str) -> None:
+def test_the_new_api_changes_the_series_alone(api: ServerApi, ns: str, new: str) -> None:
     api.create(new, new_event(ns))
     series = {"count": 2, "lastObservedTime": "2020-01-01T00:00:01.000000Z"}
     assert api.patch(f"{new}/new", {"series": series})["series"] == series
@@ -121,22 +123,22 @@ def test_the_new_api_changes_the_series_alone(api: Api, ns: str, new: str) -> No
     )
 
 
-def test_an_event_belongs_where_its_object_is(api: Api, ns: str, core: str) -> None:
+def test_an_event_belongs_where_its_object_is(api: ServerApi, ns: str, core: str) -> None:
     refused = api.post(core, old_event(ns, involvedObject={"kind": "Pod", "namespace": "other"}))
     assert refused.causes == [("involvedObject.namespace", 'Invalid value: "other": does not match event.namespace')]
 
 
-def test_a_put_creates_one(api: Api, ns: str, new: str) -> None:
+def test_a_put_creates_one(api: ServerApi, ns: str, new: str) -> None:
     assert api.put(f"{new}/new", new_event(ns)).code == 201
 
 
-def test_propagation_means_nothing_to_an_event(api: Api, ns: str, core: str) -> None:
+def test_propagation_means_nothing_to_an_event(api: ServerApi, ns: str, core: str) -> None:
     api.create(core, old_event(ns))
     assert api.delete(f"{core}/old?propagationPolicy=Foreground")["kind"] == "Status"
     assert api.get(f"{core}/old").code == 404
 
 
-def test_times_that_an_event_does_not_have_are_there_as_null(api: Api, ns: str, core: str, new: str) -> None:
+def test_times_that_an_event_does_not_have_are_there_as_null(api: ServerApi, ns: str, core: str, new: str) -> None:
     api.post(new, new_event(ns))
     shown = api.get(f"{core}/new").body
     assert [shown[field] for field in ("firstTimestamp", "lastTimestamp")] == [None, None]
@@ -148,7 +150,7 @@ def test_times_that_an_event_does_not_have_are_there_as_null(api: Api, ns: str, 
     ("selector", "names"), [("source%3Dkubelet", ["old"]), ("source%3Dexample.com/scheduler", ["new"])]
 )
 def test_the_source_of_an_event_that_has_none_is_who_reports_it(
-    api: Api, ns: str, core: str, new: str, selector: str, names: list[str]
+    api: ServerApi, ns: str, core: str, new: str, selector: str, names: list[str]
 ) -> None:
     api.create(core, old_event(ns))
     api.create(new, new_event(ns))

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import pytest
 from contract_documents import config_map
 
-from tonnage.testing.api_servers import Api, embedded, kube_apiserver
+from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver
 from tonnage.testing.eventually import eventually
 
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("kube-apiserver", marks=pytest.mark.envtest)])
-def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerApi]:
     """A server that has forgotten its first revision."""
     folder = tmp_path_factory.mktemp("forgetful")
     if request.param == "kube-apiserver":
@@ -35,13 +35,13 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield server
 
 
-def test_a_list_of_a_moment_that_is_gone_has_expired(api: Api, maps: str) -> None:
+def test_a_list_of_a_moment_that_is_gone_has_expired(api: ServerApi, maps: str) -> None:
     refused = api.get(f"{maps}?resourceVersion=1&resourceVersionMatch=Exact")
     assert (refused.code, refused.reason) == (410, "Expired")
     assert refused.message == "The resourceVersion for the provided list is too old."
 
 
-def test_a_page_of_a_moment_that_is_gone_leads_on_to_what_there_is(api: Api, maps: str) -> None:
+def test_a_page_of_a_moment_that_is_gone_leads_on_to_what_there_is(api: ServerApi, maps: str) -> None:
     for name in ("a", "b", "c"):
         api.create(maps, config_map(name))
     raw = json.dumps({"v": "meta.k8s.io/v1", "rv": 1, "start": "a\0"}, separators=(",", ":")).encode()
@@ -55,7 +55,7 @@ def test_a_page_of_a_moment_that_is_gone_leads_on_to_what_there_is(api: Api, map
     assert api.get(f"{maps}?limit=5&continue={refused.meta['continue']}").names == ["b", "c"]
 
 
-def test_a_watch_from_a_moment_that_is_gone_begins_well_and_ends_with_an_error(api: Api, maps: str) -> None:
+def test_a_watch_from_a_moment_that_is_gone_begins_well_and_ends_with_an_error(api: ServerApi, maps: str) -> None:
     if not api.is_embedded:
         pytest.skip("upstream's watch cache remembers what there was since it started, for a minute and more")
     [event] = api.watch(f"{maps}?watch=1&resourceVersion=1", 1)

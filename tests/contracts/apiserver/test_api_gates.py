@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 STORAGE = "/apis/storage.k8s.io/v1"
 
 
-def test_attach_limits_of_a_node_may_change_and_nothing_else_of_a_driver(api: Api, ns: str) -> None:
+def test_attach_limits_of_a_node_may_change_and_nothing_else_of_a_driver(api: ServerApi, ns: str) -> None:
     path = f"{STORAGE}/csinodes"
     driver = {"name": "d.example", "nodeID": "n", "topologyKeys": ["k"], "allocatable": {"count": 3}}
     api.create(path, {"metadata": {"name": ns}, "spec": {"drivers": [driver]}})
@@ -28,7 +28,7 @@ def test_attach_limits_of_a_node_may_change_and_nothing_else_of_a_driver(api: Ap
     assert "generation" not in api.get(f"{path}/{ns}").meta
 
 
-def test_the_period_of_limit_updates_is_ten_seconds_at_least_and_may_change(api: Api, ns: str) -> None:
+def test_the_period_of_limit_updates_is_ten_seconds_at_least_and_may_change(api: ServerApi, ns: str) -> None:
     path = f"{STORAGE}/csidrivers"
     made = api.create(path, {"metadata": {"name": ns}, "spec": {"nodeAllocatableUpdatePeriodSeconds": 10}})
     assert "generation" not in made.meta
@@ -41,7 +41,7 @@ def test_the_period_of_limit_updates_is_ten_seconds_at_least_and_may_change(api:
     assert api.patch(f"{path}/{ns}", {"spec": {"nodeAllocatableUpdatePeriodSeconds": None}}).code == 200
 
 
-def test_an_attach_error_carries_its_code_through_status_alone(api: Api, ns: str) -> None:
+def test_an_attach_error_carries_its_code_through_status_alone(api: ServerApi, ns: str) -> None:
     path = f"{STORAGE}/volumeattachments"
     spec = {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "p"}}
     error = {"message": "full", "errorCode": 8}
@@ -55,7 +55,7 @@ def test_an_attach_error_carries_its_code_through_status_alone(api: Api, ns: str
     assert refused.code == 422 and refused.causes[0][0].endswith("detachError.errorCode")
 
 
-def test_the_nodes_of_a_volume_may_change(api: Api, ns: str) -> None:
+def test_the_nodes_of_a_volume_may_change(api: ServerApi, ns: str) -> None:
     path = "/api/v1/persistentvolumes"
 
     def affinity(value: str) -> Any:
@@ -74,7 +74,7 @@ def test_the_nodes_of_a_volume_may_change(api: Api, ns: str) -> None:
     assert api.patch(f"{path}/{ns}", {"spec": {"csi": {"volumeHandle": "other"}}}).code == 422
 
 
-def test_a_driver_can_keep_pods_from_nodes_it_is_not_on_yet(api: Api, ns: str) -> None:
+def test_a_driver_can_keep_pods_from_nodes_it_is_not_on_yet(api: ServerApi, ns: str) -> None:
     made = api.create(
         f"{STORAGE}/csidrivers", {"metadata": {"name": ns}, "spec": {"preventPodSchedulingIfMissing": True}}
     )
@@ -93,7 +93,7 @@ def test_a_driver_can_keep_pods_from_nodes_it_is_not_on_yet(api: Api, ns: str) -
     ],
 )
 def test_kep_5925_is_known_here_and_dropped_with_a_warning_elsewhere(
-    api: Api, ns: str, plural: str, doc: dict[str, Any], field: str
+    api: ServerApi, ns: str, plural: str, doc: dict[str, Any], field: str
 ) -> None:
     scope = f"/namespaces/{ns}" if plural == "csistoragecapacities" else ""
     made = api.create(f"{STORAGE}{scope}/{plural}", {"metadata": {"name": ns}, **doc})
@@ -106,7 +106,7 @@ def test_kep_5925_is_known_here_and_dropped_with_a_warning_elsewhere(
         assert kept is None and made.warnings == [f'unknown field "{field}"']
 
 
-def test_capacity_is_a_quantity_and_a_class_never_changes(api: Api, ns: str) -> None:
+def test_capacity_is_a_quantity_and_a_class_never_changes(api: ServerApi, ns: str) -> None:
     path = f"{STORAGE}/namespaces/{ns}/csistoragecapacities"
     refused = api.post(path, {"metadata": {"name": "a"}, "storageClassName": "s", "capacity": "10 GB"})
     assert refused.code == 400

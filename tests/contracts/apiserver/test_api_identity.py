@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import Doc, Reply
 
@@ -18,19 +18,19 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @pytest.fixture
-def account(api: Api, ns: str) -> str:
+def account(api: ServerApi, ns: str) -> str:
     """The path of a fresh ServiceAccount named `db`."""
     path = f"/api/v1/namespaces/{ns}/serviceaccounts"
     api.create(path, {"metadata": {"name": "db"}})
     return f"{path}/db"
 
 
-def request(api: Api, account: str, spec: Doc | None = None, **rest: Any) -> Reply:
+def request(api: ServerApi, account: str, spec: Doc | None = None, **rest: Any) -> Reply:
     body = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": spec or {}, **rest}
     return api.post(f"{account}/token", body)
 
 
-def token_of(api: Api, account: str, **spec: Any) -> str:
+def token_of(api: ServerApi, account: str, **spec: Any) -> str:
     reply = request(api, account, spec)
     assert reply.code == 201, reply.body
     return str(reply["status"]["token"])
@@ -42,20 +42,20 @@ def claims_in(token: str) -> Doc:
     return found
 
 
-def whoami(api: Api, token: str | None = None, **headers: str) -> Reply:
+def whoami(api: ServerApi, token: str | None = None, **headers: str) -> Reply:
     extra = {f"Impersonate-{name.replace('_', '-')}": value for name, value in headers.items()}
     body = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}
     return api.request("POST", SELF, body, token=token, extra=extra)
 
 
-def review(api: Api, token: str, **spec: Any) -> Doc:
+def review(api: ServerApi, token: str, **spec: Any) -> Doc:
     body = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": {"token": token, **spec}}
     reply = api.post(REVIEWS, body)
     assert reply.code == 201, reply.body
     return dict(reply["status"])
 
 
-def may(api: Api, ns: str, verbs: list[str], resources: list[str], *, group: str = "") -> None:
+def may(api: ServerApi, ns: str, verbs: list[str], resources: list[str], *, group: str = "") -> None:
     """Let the ServiceAccount `db` of a namespace do something in it."""
     rules = [{"apiGroups": [group], "resources": resources, "verbs": verbs}]
     api.create(f"{ROLES}/namespaces/{ns}/roles", {"metadata": {"name": "may"}, "rules": rules})
@@ -69,7 +69,7 @@ def may(api: Api, ns: str, verbs: list[str], resources: list[str], *, group: str
 # -- tokens of ServiceAccounts ----------------------------------------------------------------------------------------
 
 
-def test_a_token_is_an_accounts_for_an_hour(api: Api, ns: str, account: str) -> None:
+def test_a_token_is_an_accounts_for_an_hour(api: ServerApi, ns: str, account: str) -> None:
     reply = request(api, account)
     assert reply.code == 201
     uid = api.get(account).meta["uid"]
@@ -83,7 +83,7 @@ def test_a_token_is_an_accounts_for_an_hour(api: Api, ns: str, account: str) -> 
     assert said["kubernetes.io"] == {"namespace": ns, "serviceaccount": {"name": "db", "uid": uid}}
 
 
-def test_whose_token_it_is(api: Api, ns: str, account: str) -> None:
+def test_whose_token_it_is(api: ServerApi, ns: str, account: str) -> None:
     token = token_of(api, account)
     user = whoami(api, token)["status"]["userInfo"]
     assert (user["username"], user["uid"]) == (f"system:serviceaccount:{ns}:db", api.get(account).meta["uid"])
@@ -94,7 +94,7 @@ def test_whose_token_it_is(api: Api, ns: str, account: str) -> None:
     assert found["audiences"] == claims_in(token)["aud"]
 
 
-def test_a_token_is_for_its_audiences(api: Api, account: str) -> None:
+def test_a_token_is_for_its_audiences(api: ServerApi, account: str) -> None:
     token = token_of(api, account, audiences=["vault", "other"])
     assert api.get("/api/v1/pods", token=token).code == 401
     refused = review(api, token)
@@ -113,24 +113,24 @@ def test_a_token_is_for_its_audiences(api: Api, account: str) -> None:
         ((1 << 32) + 1, "Invalid value: 4294967297: may not specify a duration larger than 2^32 seconds"),
     ],
 )
-def test_how_long_a_token_may_last(api: Api, account: str, seconds: int, told: str) -> None:
+def test_how_long_a_token_may_last(api: ServerApi, account: str, seconds: int, told: str) -> None:
     refused = request(api, account, {"expirationSeconds": seconds})
     assert refused.code == 422
     assert refused.message == f'TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: {told}'
 
 
 @pytest.mark.parametrize("seconds", [600, 1 << 32])
-def test_the_limits_themselves_are_within(api: Api, account: str, seconds: int) -> None:
+def test_the_limits_themselves_are_within(api: ServerApi, account: str, seconds: int) -> None:
     said = claims_in(token_of(api, account, expirationSeconds=seconds))
     assert said["exp"] - said["iat"] == seconds
 
 
-def test_a_token_of_nobody_is_not_made(api: Api, account: str) -> None:
+def test_a_token_of_nobody_is_not_made(api: ServerApi, account: str) -> None:
     refused = request(api, account.removesuffix("db") + "nobody")
     assert (refused.code, refused.message) == (404, 'serviceaccounts "nobody" not found')
 
 
-def test_a_request_means_the_account_of_its_path(api: Api, ns: str, account: str) -> None:
+def test_a_request_means_the_account_of_its_path(api: ServerApi, ns: str, account: str) -> None:
     refused = request(api, account, metadata={"name": "other"})
     assert refused.code == 422
     assert refused.causes == [
@@ -146,7 +146,7 @@ def test_a_request_means_the_account_of_its_path(api: Api, ns: str, account: str
     assert request(api, account, metadata={"uid": uid, "name": "db", "namespace": ns}).code == 201
 
 
-def test_a_token_is_bound_to_a_secret_and_ends_with_it(api: Api, ns: str, account: str) -> None:
+def test_a_token_is_bound_to_a_secret_and_ends_with_it(api: ServerApi, ns: str, account: str) -> None:
     secrets = f"/api/v1/namespaces/{ns}/secrets"
     secret = api.create(secrets, {"metadata": {"name": "key"}})
     bound = {"kind": "Secret", "apiVersion": "v1", "name": "key"}
@@ -158,7 +158,7 @@ def test_a_token_is_bound_to_a_secret_and_ends_with_it(api: Api, ns: str, accoun
     assert "service account token has been invalidated" in review(api, tokens[1])["error"]
 
 
-def test_a_token_is_bound_to_a_pod_and_names_its_node(api: Api, ns: str, account: str, pods: str) -> None:
+def test_a_token_is_bound_to_a_pod_and_names_its_node(api: ServerApi, ns: str, account: str, pods: str) -> None:
     spec = {"serviceAccountName": "db", "containers": [{"name": "c", "image": "i"}], "nodeName": f"node-of-{ns}"}
     pod = api.create(pods, {"metadata": {"name": "p"}, "spec": spec})
     bound = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": pod.meta["uid"]}
@@ -171,7 +171,9 @@ def test_a_token_is_bound_to_a_pod_and_names_its_node(api: Api, ns: str, account
     assert extra["authentication.kubernetes.io/node-name"] == [f"node-of-{ns}"]
 
 
-def test_a_pods_token_for_3607_seconds_lasts_a_year_and_warns_after_that(api: Api, account: str, pods: str) -> None:
+def test_a_pods_token_for_3607_seconds_lasts_a_year_and_warns_after_that(
+    api: ServerApi, account: str, pods: str
+) -> None:
     spec = {"serviceAccountName": "db", "containers": [{"name": "c", "image": "i"}]}
     api.create(pods, {"metadata": {"name": "p"}, "spec": spec})
     reply = request(
@@ -182,7 +184,7 @@ def test_a_pods_token_for_3607_seconds_lasts_a_year_and_warns_after_that(api: Ap
     assert said["kubernetes.io"]["warnafter"] - said["iat"] == 3607
 
 
-def test_a_token_is_bound_to_a_node(api: Api, ns: str, account: str) -> None:
+def test_a_token_is_bound_to_a_node(api: ServerApi, ns: str, account: str) -> None:
     node = api.create("/api/v1/nodes", {"metadata": {"name": ns}})
     token = token_of(api, account, boundObjectRef={"kind": "Node", "apiVersion": "v1", "name": ns})
     assert claims_in(token)["kubernetes.io"]["node"] == {"name": ns, "uid": node.meta["uid"]}
@@ -194,7 +196,7 @@ def test_a_token_is_bound_to_a_node(api: Api, ns: str, account: str) -> None:
     eventually(lambda: whoami(api, another).code == 401, "the token to have ended")
 
 
-def test_what_a_token_cannot_be_bound_to(api: Api, ns: str, account: str, pods: str) -> None:
+def test_what_a_token_cannot_be_bound_to(api: ServerApi, ns: str, account: str, pods: str) -> None:
     api.create(pods, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     secret = api.create(f"/api/v1/namespaces/{ns}/secrets", {"metadata": {"name": "key"}})
     refusals = {
@@ -218,7 +220,7 @@ def test_what_a_token_cannot_be_bound_to(api: Api, ns: str, account: str, pods: 
     assert secret.code == 201
 
 
-def test_a_token_ends_with_its_account(api: Api, account: str) -> None:
+def test_a_token_ends_with_its_account(api: ServerApi, account: str) -> None:
     token = token_of(api, account)
     api.delete(account)
     eventually(lambda: whoami(api, token).code == 401, "the token to have ended")
@@ -226,7 +228,7 @@ def test_a_token_ends_with_its_account(api: Api, account: str) -> None:
     assert whoami(api, token).code == 401  # another account of the same name
 
 
-def test_a_token_that_somebody_changed_is_nobodys(api: Api, account: str) -> None:
+def test_a_token_that_somebody_changed_is_nobodys(api: ServerApi, account: str) -> None:
     head, said, signature = token_of(api, account).split(".")
     none = base64.urlsafe_b64encode(b'{"alg":"none"}').rstrip(b"=").decode()
     forged = base64.urlsafe_b64encode(json.dumps({**claims_in(f".{said}."), "sub": "admin"}).encode()).decode()
@@ -238,22 +240,22 @@ def test_a_token_that_somebody_changed_is_nobodys(api: Api, account: str) -> Non
 # -- reviews ----------------------------------------------------------------------------------------------------------
 
 
-def test_who_the_administrator_is(api: Api) -> None:
+def test_who_the_administrator_is(api: ServerApi) -> None:
     user = whoami(api)["status"]["userInfo"]
     assert user["username"] == "admin" and user["groups"] == ["system:masters", "system:authenticated"]
 
 
-def test_a_token_of_a_file_is_for_the_server_alone(api: Api) -> None:
+def test_a_token_of_a_file_is_for_the_server_alone(api: ServerApi) -> None:
     found = review(api, api.token)
     assert found["authenticated"] is True and found["user"]["username"] == "admin" and len(found["audiences"]) == 1
     assert review(api, api.token, audiences=["vault"]) == {"user": {}, "error": "invalid bearer token"}
 
 
-def test_a_token_of_nobodys_is_an_answer(api: Api) -> None:
+def test_a_token_of_nobodys_is_an_answer(api: ServerApi) -> None:
     assert review(api, "nonsense") == {"user": {}, "error": "invalid bearer token"}
 
 
-def test_a_review_in_protobuf(api: Api) -> None:
+def test_a_review_in_protobuf(api: ServerApi) -> None:
     """As client-go sends it: kube-scheduler asks so whose token it was shown."""
     spec = b"\x0a\x08nonsense"
     raw = b"\x0a\x00\x12" + bytes([len(spec)]) + spec
@@ -263,19 +265,19 @@ def test_a_review_in_protobuf(api: Api) -> None:
     assert (reply.code, reply["status"]) == (201, {"user": {}, "error": "invalid bearer token"})
 
 
-def test_a_review_needs_a_token(api: Api) -> None:
+def test_a_review_needs_a_token(api: ServerApi) -> None:
     body = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "spec": {}}
     refused = api.post(REVIEWS, body)
     assert (refused.code, refused.message) == (400, "token is required for TokenReview in authentication")
 
 
 @pytest.mark.parametrize("path", [REVIEWS, SELF])
-def test_reviews_are_only_created(api: Api, path: str) -> None:
+def test_reviews_are_only_created(api: ServerApi, path: str) -> None:
     assert api.get(path).code == 405
     assert api.get(f"{path}/x").code == 404
 
 
-def test_clients_find_the_reviews_and_the_token(api: Api) -> None:
+def test_clients_find_the_reviews_and_the_token(api: ServerApi) -> None:
     found = {each["name"]: each for each in api.get("/apis/authentication.k8s.io/v1")["resources"]}
     assert {name: each["kind"] for name, each in found.items()} == {
         "selfsubjectreviews": "SelfSubjectReview",
@@ -293,7 +295,7 @@ def test_clients_find_the_reviews_and_the_token(api: Api) -> None:
     }
 
 
-def test_others_can_check_tokens_by_themselves(api: Api, account: str) -> None:
+def test_others_can_check_tokens_by_themselves(api: ServerApi, account: str) -> None:
     said = token_of(api, account)
     found = api.get("/.well-known/openid-configuration")
     assert found["issuer"] == claims_in(said)["iss"] and found["jwks_uri"].endswith("/openid/v1/jwks")
@@ -308,28 +310,28 @@ def test_others_can_check_tokens_by_themselves(api: Api, account: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/api/v1/nodes", "/version", "/nope"])
-def test_a_wrong_token_is_refused_even_where_none_is_needed(api: Api, path: str) -> None:
+def test_a_wrong_token_is_refused_even_where_none_is_needed(api: ServerApi, path: str) -> None:
     refused = api.get(path, token="wrong")
     assert (refused.code, refused.message) == (401, "Unauthorized")
 
 
-def test_a_token_in_the_query_is_not_looked_at(api: Api) -> None:
+def test_a_token_in_the_query_is_not_looked_at(api: ServerApi) -> None:
     assert api.get(f"/api/v1/nodes?access_token={api.token}&token={api.token}", token="").code == 401
 
 
 @pytest.mark.parametrize("header", ["Basic abc", "Token {}", "Bearer", "Bearer  {}", "{}", "bearer{}"])
-def test_what_is_no_bearer_token_is_no_credential(api: Api, header: str) -> None:
+def test_what_is_no_bearer_token_is_no_credential(api: ServerApi, header: str) -> None:
     extra = {"Authorization": header.format(api.token)}
     assert api.request("GET", "/api/v1/nodes", token="", extra=extra).code == 401
 
 
 @pytest.mark.parametrize("header", ["bearer {}", "BEARER {}", "  Bearer {}", "Bearer {} more"])
-def test_how_a_bearer_token_may_be_written(api: Api, header: str) -> None:
+def test_how_a_bearer_token_may_be_written(api: ServerApi, header: str) -> None:
     extra = {"Authorization": header.format(api.token)}
     assert api.request("GET", "/api/v1/nodes", token="", extra=extra).code == 200
 
 
-def test_a_user_without_rights_is_told_which_one_is_missing(api: Api, ns: str, account: str) -> None:
+def test_a_user_without_rights_is_told_which_one_is_missing(api: ServerApi, ns: str, account: str) -> None:
     token, who = token_of(api, account), f'User "system:serviceaccount:{ns}:db"'
     refusals = {
         (
@@ -360,7 +362,7 @@ def test_a_user_without_rights_is_told_which_one_is_missing(api: Api, ns: str, a
     assert api.get("/healthz", token=token).code == 200
 
 
-def test_an_apply_that_creates_needs_the_right_to_create(api: Api, ns: str, account: str, maps: str) -> None:
+def test_an_apply_that_creates_needs_the_right_to_create(api: ServerApi, ns: str, account: str, maps: str) -> None:
     may(api, ns, ["patch", "update", "get"], ["configmaps"])
     token = token_of(api, account)
     eventually(lambda: api.get(f"{maps}/none", token=token).code == 404, "the rule to hold")
@@ -379,7 +381,7 @@ def test_an_apply_that_creates_needs_the_right_to_create(api: Api, ns: str, acco
     assert api.request("PATCH", url, body, content_type="application/apply-patch+yaml", token=token).code == 200
 
 
-def test_a_put_that_creates_needs_the_right_to_create(api: Api, ns: str, account: str) -> None:
+def test_a_put_that_creates_needs_the_right_to_create(api: ServerApi, ns: str, account: str) -> None:
     may(api, ns, ["update", "get"], ["leases"], group="coordination.k8s.io")
     token = token_of(api, account)
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
@@ -393,7 +395,7 @@ def test_a_put_that_creates_needs_the_right_to_create(api: Api, ns: str, account
     )
 
 
-def test_the_kinds_of_identity_are_described(api: Api) -> None:
+def test_the_kinds_of_identity_are_described(api: ServerApi) -> None:
     schemas = api.get("/openapi/v3/apis/authentication.k8s.io/v1")["components"]["schemas"]
     for kind in ("TokenReview", "SelfSubjectReview"):
         (told,) = schemas[f"io.k8s.api.authentication.v1.{kind}"]["x-kubernetes-group-version-kind"]
@@ -403,7 +405,7 @@ def test_the_kinds_of_identity_are_described(api: Api) -> None:
 # -- impersonation ----------------------------------------------------------------------------------------------------
 
 
-def test_an_administrator_may_be_anybody(api: Api, ns: str) -> None:
+def test_an_administrator_may_be_anybody(api: ServerApi, ns: str) -> None:
     user = whoami(api, User="jo", Group="dev", Uid="u-1", **{"Extra_acme.io%2fproject": "a"})["status"]["userInfo"]
     assert user == {
         "username": "jo",
@@ -418,7 +420,7 @@ def test_an_administrator_may_be_anybody(api: Api, ns: str) -> None:
     assert whoami(api, User="jo", Group="system:masters")["status"]["userInfo"]["username"] == "jo"
 
 
-def test_what_the_other_may_not_is_refused_in_his_name(api: Api) -> None:
+def test_what_the_other_may_not_is_refused_in_his_name(api: ServerApi) -> None:
     refused = api.request("GET", "/api/v1/nodes", extra={"Impersonate-User": "jo"})
     assert (refused.code, refused.message) == (
         403,
@@ -426,7 +428,7 @@ def test_what_the_other_may_not_is_refused_in_his_name(api: Api) -> None:
     )
 
 
-def test_who_may_not_speak_for_others_is_told_so(api: Api, ns: str, account: str) -> None:
+def test_who_may_not_speak_for_others_is_told_so(api: ServerApi, ns: str, account: str) -> None:
     token = token_of(api, account)
     refused = api.request("GET", "/api/v1/nodes", token=token, extra={"Impersonate-User": "jo"})
     assert (refused.code, refused.message) == (
@@ -436,7 +438,7 @@ def test_who_may_not_speak_for_others_is_told_so(api: Api, ns: str, account: str
     )
 
 
-def test_half_a_user_is_a_bad_request(api: Api) -> None:
+def test_half_a_user_is_a_bad_request(api: ServerApi) -> None:
     refused = api.request("GET", "/api/v1/nodes", extra={"Impersonate-Group": "dev"})
     assert (refused.code, refused.message) == (
         400,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from contract_documents import METADATA, TABLE, owners_of
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 
 Doc = dict[str, Any]
@@ -132,7 +132,7 @@ WITHOUT_GENERATION = {
 
 
 @pytest.mark.parametrize(("root", "plural", "kind", "body"), KINDS, ids=[row[2] for row in KINDS])
-def test_a_life(api: Api, ns: str, root: str, plural: str, kind: str, body: Doc) -> None:
+def test_a_life(api: ServerApi, ns: str, root: str, plural: str, kind: str, body: Doc) -> None:
     namespaced = plural.startswith("*")
     plural = plural.removeprefix("*")
     path = f"{root}/namespaces/{'default' if kind == 'Event' else ns}/{plural}" if namespaced else f"{root}/{plural}"
@@ -182,7 +182,9 @@ def test_a_life(api: Api, ns: str, root: str, plural: str, kind: str, body: Doc)
 
 
 @pytest.mark.parametrize(("root", "plural", "kind", "body"), KINDS, ids=[row[2] for row in KINDS])
-def test_what_is_left_out_is_told_the_same_way(api: Api, ns: str, root: str, plural: str, kind: str, body: Doc) -> None:
+def test_what_is_left_out_is_told_the_same_way(
+    api: ServerApi, ns: str, root: str, plural: str, kind: str, body: Doc
+) -> None:
     plural = plural.removeprefix("*")
     missing = api.get(
         f"{root}/namespaces/{ns}/{plural}/nobody" if f"*{plural}" in NAMESPACED else f"{root}/{plural}/nobody"
@@ -192,7 +194,7 @@ def test_what_is_left_out_is_told_the_same_way(api: Api, ns: str, root: str, plu
     assert missing["details"] == {"name": "nobody", "kind": plural, **({"group": group} if group else {})}
 
 
-def test_a_revision_of_a_template_is_only_renumbered(api: Api, ns: str) -> None:
+def test_a_revision_of_a_template_is_only_renumbered(api: ServerApi, ns: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/controllerrevisions"
     made = api.create(path, {"metadata": {"name": "a"}, "revision": 1, "data": {"a": "b"}})
     assert api.put(f"{path}/a", {**made.body, "revision": 2})["revision"] == 2
@@ -203,7 +205,7 @@ def test_a_revision_of_a_template_is_only_renumbered(api: Api, ns: str) -> None:
 NAMESPACED = {row[1] for row in KINDS if row[1].startswith("*")}
 
 
-def test_a_fresh_cluster_has_the_service_kubernetes(api: Api) -> None:
+def test_a_fresh_cluster_has_the_service_kubernetes(api: ServerApi) -> None:
     path = "/api/v1/namespaces/default/services/kubernetes"
     eventually(lambda: api.get(path).code == 200, "the server to tell where it is")
     made = api.get(path)

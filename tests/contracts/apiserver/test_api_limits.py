@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from contract_documents import pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 
 RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
@@ -24,7 +24,7 @@ def claim(name: str, size: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def limits(api: Api, ns: str, pods: str) -> str:
+def limits(api: ServerApi, ns: str, pods: str) -> str:
     """A namespace with limits, once the server heeds them."""
     items = [
         {
@@ -46,7 +46,7 @@ def limits(api: Api, ns: str, pods: str) -> str:
     return ns
 
 
-def test_containers_get_the_defaults_of_their_namespace(api: Api, limits: str, pods: str) -> None:
+def test_containers_get_the_defaults_of_their_namespace(api: ServerApi, limits: str, pods: str) -> None:
     made = api.create(pods, pod("a"))
     assert made["spec"]["containers"][0]["resources"] == {
         "limits": {"cpu": "500m", "memory": "500Mi"},
@@ -60,7 +60,7 @@ def test_containers_get_the_defaults_of_their_namespace(api: Api, limits: str, p
     }
 
 
-def test_a_pod_beyond_the_limits_is_refused(api: Api, limits: str, pods: str) -> None:
+def test_a_pod_beyond_the_limits_is_refused(api: ServerApi, limits: str, pods: str) -> None:
     refused = api.post(pods, pod("a", containers=[container(limits={"cpu": "2"})]))
     assert (refused.code, refused.message) == (
         403,
@@ -68,7 +68,7 @@ def test_a_pod_beyond_the_limits_is_refused(api: Api, limits: str, pods: str) ->
     )
 
 
-def test_a_claim_beyond_the_limits_is_refused(api: Api, limits: str) -> None:
+def test_a_claim_beyond_the_limits_is_refused(api: ServerApi, limits: str) -> None:
     claims = f"/api/v1/namespaces/{limits}/persistentvolumeclaims"
     refused = api.post(claims, claim("a", "10Gi"))
     assert (refused.code, refused.message) == (
@@ -80,7 +80,7 @@ def test_a_claim_beyond_the_limits_is_refused(api: Api, limits: str) -> None:
 
 
 @pytest.fixture
-def runtime(api: Api, ns: str, pods: str) -> Iterator[str]:
+def runtime(api: ServerApi, ns: str, pods: str) -> Iterator[str]:
     """The name of a RuntimeClass, once the server heeds it."""
     toleration = {"key": "sandbox", "operator": "Exists", "effect": "NoSchedule"}
     scheduling = {"nodeSelector": {"runtime": ns}, "tolerations": [toleration]}
@@ -91,7 +91,7 @@ def runtime(api: Api, ns: str, pods: str) -> Iterator[str]:
     api.delete(f"{RUNTIMES}/{ns}")
 
 
-def test_a_runtime_class_writes_overhead_and_scheduling_into_its_pods(api: Api, pods: str, runtime: str) -> None:
+def test_a_runtime_class_writes_overhead_and_scheduling_into_its_pods(api: ServerApi, pods: str, runtime: str) -> None:
     made = api.create(pods, pod("a", runtimeClassName=runtime))["spec"]
     assert (made["overhead"], made["nodeSelector"]) == ({"cpu": "250m"}, {"runtime": runtime})
     assert [each["key"] for each in made["tolerations"]] == [
@@ -101,7 +101,7 @@ def test_a_runtime_class_writes_overhead_and_scheduling_into_its_pods(api: Api, 
     ]
 
 
-def test_a_pod_that_contradicts_its_runtime_class_is_refused(api: Api, pods: str, runtime: str) -> None:
+def test_a_pod_that_contradicts_its_runtime_class_is_refused(api: ServerApi, pods: str, runtime: str) -> None:
     refused = api.post(pods, pod("a", runtimeClassName=runtime, overhead={"cpu": "1"}))
     assert (refused.code, refused.message) == (
         403,
@@ -113,7 +113,7 @@ def test_a_pod_that_contradicts_its_runtime_class_is_refused(api: Api, pods: str
     )
 
 
-def test_a_pod_with_a_runtime_class_that_is_not_there_is_refused(api: Api, pods: str) -> None:
+def test_a_pod_with_a_runtime_class_that_is_not_there_is_refused(api: ServerApi, pods: str) -> None:
     refused = api.post(pods, pod("a", runtimeClassName="nobody"))
     assert (refused.code, refused.message) == (
         403,

@@ -7,7 +7,7 @@ from typing import Any
 
 from contract_documents import config_map, deployment, owned_by, owners_of, pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -21,7 +21,7 @@ LABEL = (
 )
 
 
-def test_a_new_object_gets_uid_time_version_and_namespace(api: Api, ns: str, maps: str) -> None:
+def test_a_new_object_gets_uid_time_version_and_namespace(api: ServerApi, ns: str, maps: str) -> None:
     made = api.post(maps, {"metadata": {"name": "a"}, "data": {"k": "v"}})
     assert made.code == 201
     assert (made["kind"], made["apiVersion"]) == ("ConfigMap", "v1")
@@ -31,7 +31,7 @@ def test_a_new_object_gets_uid_time_version_and_namespace(api: Api, ns: str, map
     assert api.get(f"{maps}/a").body == made.body
 
 
-def test_what_only_the_server_says_is_not_taken_from_a_client(api: Api, pods: str) -> None:
+def test_what_only_the_server_says_is_not_taken_from_a_client(api: ServerApi, pods: str) -> None:
     said = {
         "uid": "11111111-1111-4111-8111-111111111111",
         "creationTimestamp": "2020-01-01T00:00:00Z",
@@ -47,7 +47,7 @@ def test_what_only_the_server_says_is_not_taken_from_a_client(api: Api, pods: st
     assert "f:metadata" not in owned_by(made.body, "contract")
 
 
-def test_labels_annotations_finalizers_and_owners_are_kept(api: Api, maps: str) -> None:
+def test_labels_annotations_finalizers_and_owners_are_kept(api: ServerApi, maps: str) -> None:
     said: dict[str, Any] = {
         "labels": {"a": "b"},
         "annotations": {"x": "y"},
@@ -58,13 +58,13 @@ def test_labels_annotations_finalizers_and_owners_are_kept(api: Api, maps: str) 
     assert {field: made.meta[field] for field in said} == said
 
 
-def test_empty_lists_and_maps_and_nulls_are_left_out(api: Api, maps: str) -> None:
+def test_empty_lists_and_maps_and_nulls_are_left_out(api: ServerApi, maps: str) -> None:
     made = api.create(maps, config_map("a", {}, labels=None, annotations={}, finalizers=[], generateName=""))
     assert "data" not in made.body
     assert not {"labels", "annotations", "finalizers", "generateName"} & made.meta.keys()
 
 
-def test_zeros_that_mean_no_more_than_absence_are_left_out(api: Api, pods: str) -> None:
+def test_zeros_that_mean_no_more_than_absence_are_left_out(api: ServerApi, pods: str) -> None:
     toleration = {"key": "", "operator": "Exists", "effect": ""}
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "x", "readOnly": False}}
     said: dict[str, Any] = {
@@ -80,22 +80,22 @@ def test_zeros_that_mean_no_more_than_absence_are_left_out(api: Api, pods: str) 
     assert made["volumes"] == [{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]
 
 
-def test_a_generated_name_is_the_prefix_and_five_letters(api: Api, maps: str) -> None:
+def test_a_generated_name_is_the_prefix_and_five_letters(api: ServerApi, maps: str) -> None:
     made = api.create(maps, {"metadata": {"generateName": "gen-"}})
     assert re.fullmatch("gen-[bcdfghjklmnpqrstvwxz2456789]{5}", made.meta["name"])
     assert made.meta["generateName"] == "gen-"
 
 
-def test_a_long_prefix_is_cut_so_that_the_name_is_a_label(api: Api, maps: str) -> None:
+def test_a_long_prefix_is_cut_so_that_the_name_is_a_label(api: ServerApi, maps: str) -> None:
     made = api.create(maps, {"metadata": {"generateName": "x" * 100}})
     assert len(made.meta["name"]) == 63
 
 
-def test_a_given_name_wins_over_a_prefix(api: Api, maps: str) -> None:
+def test_a_given_name_wins_over_a_prefix(api: ServerApi, maps: str) -> None:
     assert api.create(maps, config_map("fixed", generateName="gen-")).meta["name"] == "fixed"
 
 
-def test_a_name_is_required(api: Api, maps: str) -> None:
+def test_a_name_is_required(api: ServerApi, maps: str) -> None:
     refused = api.post(maps, {})
     assert (refused.code, refused.reason) == (422, "Invalid")
     assert refused.message == (
@@ -113,12 +113,12 @@ def test_a_name_is_required(api: Api, maps: str) -> None:
     }
 
 
-def test_a_name_that_is_no_subdomain_is_refused(api: Api, maps: str) -> None:
+def test_a_name_that_is_no_subdomain_is_refused(api: ServerApi, maps: str) -> None:
     refused = api.post(maps, config_map("A_b"))
     assert (refused.code, refused.causes) == (422, [("metadata.name", f'Invalid value: "A_b": {SUBDOMAIN}')])
 
 
-def test_bad_labels_annotations_and_finalizers_are_told_together(api: Api, maps: str) -> None:
+def test_bad_labels_annotations_and_finalizers_are_told_together(api: ServerApi, maps: str) -> None:
     refused = api.post(maps, config_map("a", labels={"a b": "c"}, annotations={"c d": "e"}, finalizers=["zz"]))
     told = "name is neither a standard finalizer name nor is it fully qualified"
     assert refused.code == 422
@@ -129,7 +129,7 @@ def test_bad_labels_annotations_and_finalizers_are_told_together(api: Api, maps:
     ]
 
 
-def test_an_owner_needs_kind_name_uid_and_version(api: Api, maps: str) -> None:
+def test_an_owner_needs_kind_name_uid_and_version(api: ServerApi, maps: str) -> None:
     owner = {"apiVersion": "", "kind": "", "name": "", "uid": ""}
     refused = api.post(maps, config_map("a", ownerReferences=[owner]))
     path = "metadata.ownerReferences"
@@ -139,7 +139,7 @@ def test_an_owner_needs_kind_name_uid_and_version(api: Api, maps: str) -> None:
     ]
 
 
-def test_an_owner_named_twice_owns_once_and_the_client_is_told(api: Api, maps: str) -> None:
+def test_an_owner_named_twice_owns_once_and_the_client_is_told(api: ServerApi, maps: str) -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
     made = api.create(maps, config_map("a", ownerReferences=[owner, owner]))
     assert made.meta["ownerReferences"] == [owner]
@@ -149,7 +149,7 @@ def test_an_owner_named_twice_owns_once_and_the_client_is_told(api: Api, maps: s
     ]
 
 
-def test_an_object_of_a_namespace_cannot_name_another(api: Api, maps: str) -> None:
+def test_an_object_of_a_namespace_cannot_name_another(api: ServerApi, maps: str) -> None:
     refused = api.post(maps, config_map("a", namespace="other"))
     assert (refused.code, refused.message) == (
         400,
@@ -157,27 +157,27 @@ def test_an_object_of_a_namespace_cannot_name_another(api: Api, maps: str) -> No
     )
 
 
-def test_a_namespace_means_nothing_to_a_kind_that_has_none(api: Api, ns: str) -> None:
+def test_a_namespace_means_nothing_to_a_kind_that_has_none(api: ServerApi, ns: str) -> None:
     made = api.create("/api/v1/nodes", {"metadata": {"name": ns, "namespace": "other"}})
     assert "namespace" not in made.meta
     assert api.put(f"/api/v1/nodes/{ns}", {"metadata": {"name": ns, "namespace": "other"}}).code == 200
 
 
-def test_the_second_of_a_name_exists_already(api: Api, maps: str) -> None:
+def test_the_second_of_a_name_exists_already(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a"))
     refused = api.post(maps, config_map("a"))
     assert (refused.code, refused.reason, refused.message) == (409, "AlreadyExists", 'configmaps "a" already exists')
     assert refused["details"] == {"name": "a", "kind": "configmaps"}
 
 
-def test_the_second_of_a_name_that_is_going_away_is_told_so(api: Api, maps: str) -> None:
+def test_the_second_of_a_name_that_is_going_away_is_told_so(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a", finalizers=["example.com/f"]))
     api.delete(f"{maps}/a")
     refused = api.post(maps, config_map("a"))
     assert (refused.code, refused.message) == (409, 'object is being deleted: configmaps "a" already exists')
 
 
-def test_a_resource_version_has_no_place_in_a_creation(api: Api, maps: str) -> None:
+def test_a_resource_version_has_no_place_in_a_creation(api: ServerApi, maps: str) -> None:
     refused = api.post(maps, config_map("a", resourceVersion="5"))
     # Upstream never made a proper error of this one: no reason, and the code of a fault.
     assert (refused.code, refused.reason) == (500, "")
@@ -185,7 +185,7 @@ def test_a_resource_version_has_no_place_in_a_creation(api: Api, maps: str) -> N
     assert api.post(maps, config_map("a", resourceVersion="0")).code == 201
 
 
-def test_the_creator_owns_what_it_set_and_is_called_by_its_user_agent(api: Api, maps: str) -> None:
+def test_the_creator_owns_what_it_set_and_is_called_by_its_user_agent(api: ServerApi, maps: str) -> None:
     made = api.create(maps, config_map("a", {"k": "v"}), agent="kubectl/v1.32 (linux)")
     assert owners_of(made.body) == [("kubectl", "Update", "")]
     assert owned_by(made.body, "kubectl") == {"f:data": {".": {}, "f:k": {}}}
@@ -193,7 +193,7 @@ def test_the_creator_owns_what_it_set_and_is_called_by_its_user_agent(api: Api, 
     assert owners_of(named.body) == [("me", "Update", "")]
 
 
-def test_generation_counts_changes_of_spec_alone(api: Api, pods: str) -> None:
+def test_generation_counts_changes_of_spec_alone(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a"))
     assert api.patch(f"{pods}/a", {"metadata": {"labels": {"a": "b"}}}).meta["generation"] == 1
     assert api.patch(f"{pods}/a/status", {"status": {"phase": "Running"}}).meta["generation"] == 1
@@ -201,7 +201,7 @@ def test_generation_counts_changes_of_spec_alone(api: Api, pods: str) -> None:
     assert api.patch(f"{pods}/a", {"spec": {"activeDeadlineSeconds": 5}}).meta["generation"] == 2
 
 
-def test_the_generation_of_a_deployment_also_counts_annotations(api: Api, ns: str) -> None:
+def test_the_generation_of_a_deployment_also_counts_annotations(api: ServerApi, ns: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments"
     api.create(path, deployment("a"))
     assert api.patch(f"{path}/a", {"metadata": {"annotations": {"a": "b"}}}).meta["generation"] == 2

@@ -6,13 +6,13 @@ import re
 
 from contract_documents import config_map
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
-def counted(api: Api, resource: str) -> dict[tuple[str, str, str], int]:
+def counted(api: ServerApi, resource: str) -> dict[tuple[str, str, str], int]:
     """Requests about a resource, by verb, scope and code."""
     found: dict[tuple[str, str, str], int] = {}
     for line in api.get("/metrics", accept="text/plain").body.splitlines():
@@ -23,7 +23,7 @@ def counted(api: Api, resource: str) -> dict[tuple[str, str, str], int]:
     return found
 
 
-def test_each_verb_is_counted_under_kubernetes_name_for_it(api: Api, ns: str) -> None:
+def test_each_verb_is_counted_under_kubernetes_name_for_it(api: ServerApi, ns: str) -> None:
     limits = f"/api/v1/namespaces/{ns}/limitranges"  # nobody else asks for them
 
     def limit(name: str) -> dict[str, object]:
@@ -64,7 +64,7 @@ def test_each_verb_is_counted_under_kubernetes_name_for_it(api: Api, ns: str) ->
     }
 
 
-def test_watches_whose_clients_hang_up_are_no_failures(api: Api, maps: str) -> None:
+def test_watches_whose_clients_hang_up_are_no_failures(api: ServerApi, maps: str) -> None:
     def watches() -> dict[str, int]:
         return {code: count for (verb, _, code), count in counted(api, "configmaps").items() if verb == "WATCH"}
 

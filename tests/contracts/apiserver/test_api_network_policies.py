@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 ROOT = "/apis/networking.k8s.io/v1"
 WRONG: dict[str, Any] = {
@@ -62,7 +62,7 @@ def policy(name: str, spec: dict[str, Any] | None = None) -> dict[str, Any]:
     return document if spec is None else {**document, "spec": spec}
 
 
-def test_what_a_policy_leaves_out_is_filled_in(api: Api, ns: str) -> None:
+def test_what_a_policy_leaves_out_is_filled_in(api: ServerApi, ns: str) -> None:
     path = f"{ROOT}/namespaces/{ns}/networkpolicies"
     assert api.post(path, policy("empty"))["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
     out = {"egress": [{"ports": [{"port": 443}]}]}
@@ -73,7 +73,7 @@ def test_what_a_policy_leaves_out_is_filled_in(api: Api, ns: str) -> None:
     }
 
 
-def test_every_rule_is_told_in_order(api: Api, ns: str) -> None:
+def test_every_rule_is_told_in_order(api: ServerApi, ns: str) -> None:
     answer = api.post(f"{ROOT}/namespaces/{ns}/networkpolicies", policy("wrong", WRONG))
     assert answer.code == 422
     causes = [f"{cause['field']}: {cause['message']}" for cause in answer["details"]["causes"]]
@@ -82,7 +82,7 @@ def test_every_rule_is_told_in_order(api: Api, ns: str) -> None:
         assert told.startswith(expected)
 
 
-def test_there_are_two_types_at_most(api: Api, ns: str) -> None:
+def test_there_are_two_types_at_most(api: ServerApi, ns: str) -> None:
     types = {"policyTypes": ["Ingress", "Egress", "Ingress"]}
     answer = api.post(f"{ROOT}/namespaces/{ns}/networkpolicies", policy("types", types))
     assert answer["details"]["causes"] == [
@@ -94,7 +94,7 @@ def test_there_are_two_types_at_most(api: Api, ns: str) -> None:
     ]
 
 
-def test_ranges_that_are_not_canonical_are_warned_of(api: Api, ns: str) -> None:
+def test_ranges_that_are_not_canonical_are_warned_of(api: ServerApi, ns: str) -> None:
     peer = {"ipBlock": {"cidr": "2001:DB8:0::/32", "except": ["2001:db8:1::/64"]}}
     answer = api.post(f"{ROOT}/namespaces/{ns}/networkpolicies", policy("form", {"ingress": [{"from": [peer]}]}))
     assert answer.headers["Warning"] == (

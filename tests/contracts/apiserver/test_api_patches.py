@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from contract_documents import config_map, owners_of, pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 DOES_NOT_APPLY = "the server rejected our request due to an error in our request"
 
 
 @pytest.fixture
-def a(api: Api, maps: str) -> str:
+def a(api: ServerApi, maps: str) -> str:
     """The path of a ConfigMap with two values and a label."""
     api.create(maps, config_map("a", {"k": "v", "x": "y"}, labels={"a": "b"}))
     return f"{maps}/a"
@@ -34,7 +34,7 @@ def a(api: Api, maps: str) -> str:
         (None, {"k": "v", "x": "y"}),
     ],
 )
-def test_json_patch(api: Api, a: str, operations: Any, data: Any) -> None:
+def test_json_patch(api: ServerApi, a: str, operations: Any, data: Any) -> None:
     patched = api.patch(a, operations if operations is not None else b"null", "json")
     assert (patched.code, patched.body.get("data")) == (200, data)
 
@@ -48,7 +48,7 @@ def test_json_patch(api: Api, a: str, operations: Any, data: Any) -> None:
         {"op": "bogus", "path": "/data/k"},
     ],
 )
-def test_a_json_patch_that_does_not_apply_changes_nothing(api: Api, a: str, operation: Any) -> None:
+def test_a_json_patch_that_does_not_apply_changes_nothing(api: ServerApi, a: str, operation: Any) -> None:
     refused = api.patch(a, [{"op": "add", "path": "/data/n", "value": "1"}, operation], "json")
     assert (refused.code, refused.reason, refused.message) == (422, "Invalid", DOES_NOT_APPLY)
     assert api.get(a)["data"] == {"k": "v", "x": "y"}
@@ -66,12 +66,12 @@ def test_a_json_patch_that_does_not_apply_changes_nothing(api: Api, a: str, oper
         (b"[] x", "error decoding patch: invalid character 'x' after top-level value"),
     ],
 )
-def test_a_json_patch_that_is_none_is_refused(api: Api, a: str, body: bytes, told: str) -> None:
+def test_a_json_patch_that_is_none_is_refused(api: ServerApi, a: str, body: bytes, told: str) -> None:
     refused = api.patch(a, body, "json")
     assert (refused.code, refused.message) == (400, told)
 
 
-def test_a_json_patch_has_at_most_ten_thousand_operations(api: Api, a: str) -> None:
+def test_a_json_patch_has_at_most_ten_thousand_operations(api: ServerApi, a: str) -> None:
     refused = api.patch(a, [{"op": "test", "path": "/data/k", "value": "v"}] * 10_001, "json")
     assert (refused.code, refused.message) == (
         413,
@@ -79,7 +79,7 @@ def test_a_json_patch_has_at_most_ten_thousand_operations(api: Api, a: str) -> N
     )
 
 
-def test_an_operation_with_an_unknown_field_is_judged_as_asked(api: Api, a: str) -> None:
+def test_an_operation_with_an_unknown_field_is_judged_as_asked(api: ServerApi, a: str) -> None:
     odd = [{"op": "add", "path": "/data/n", "value": "1", "bogus": 1}]
     refused = api.patch(f"{a}?fieldValidation=Strict", odd, "json")
     assert refused.code == 422
@@ -87,20 +87,20 @@ def test_an_operation_with_an_unknown_field_is_judged_as_asked(api: Api, a: str)
     assert api.patch(a, odd, "json").warnings == ['json patch unknown field "[0].bogus"']
 
 
-def test_merge_patch_lays_over_and_null_removes(api: Api, a: str) -> None:
+def test_merge_patch_lays_over_and_null_removes(api: ServerApi, a: str) -> None:
     patched = api.patch(a, {"data": {"k": None, "n": "1"}, "metadata": {"labels": None}})
     assert (patched.code, patched["data"]) == (200, {"n": "1", "x": "y"})
     assert "labels" not in patched.meta
 
 
-def test_a_merge_patch_replaces_lists_as_a_whole(api: Api, pods: str) -> None:
+def test_a_merge_patch_replaces_lists_as_a_whole(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a"))
     patched = api.patch(f"{pods}/a", {"metadata": {"finalizers": ["example.com/a"]}})
     patched = api.patch(f"{pods}/a", {"metadata": {"finalizers": ["example.com/b"]}})
     assert patched.meta["finalizers"] == ["example.com/b"]
 
 
-def test_a_patch_that_changes_nothing_keeps_the_version(api: Api, a: str) -> None:
+def test_a_patch_that_changes_nothing_keeps_the_version(api: ServerApi, a: str) -> None:
     version = api.get(a).version
     for kind, body in (("merge", {}), ("merge", {"data": {"k": "v"}}), ("strategic", {"data": {"k": "v"}})):
         assert api.patch(a, body, kind).version == version
@@ -124,12 +124,12 @@ def test_a_patch_that_changes_nothing_keeps_the_version(api: Api, a: str) -> Non
         (b'{"a":\xff}', "error decoding patch: invalid character 'ÿ' looking for beginning of value"),
     ],
 )
-def test_a_merge_patch_that_is_none_is_refused(api: Api, a: str, body: bytes, told: str) -> None:
+def test_a_merge_patch_that_is_none_is_refused(api: ServerApi, a: str, body: bytes, told: str) -> None:
     refused = api.patch(a, body)
     assert (refused.code, refused.message) == (400, told)
 
 
-def test_a_patch_can_name_the_version_it_is_for(api: Api, a: str) -> None:
+def test_a_patch_can_name_the_version_it_is_for(api: ServerApi, a: str) -> None:
     version = api.get(a).version
     assert api.patch(a, {"metadata": {"resourceVersion": version}, "data": {"n": "1"}}).code == 200
     refused = api.patch(a, {"metadata": {"resourceVersion": version}, "data": {"n": "2"}})
@@ -137,11 +137,11 @@ def test_a_patch_can_name_the_version_it_is_for(api: Api, a: str) -> None:
 
 
 @pytest.mark.parametrize("version", [None, "", "0"])
-def test_a_patch_for_any_version_overwrites(api: Api, a: str, version: str | None) -> None:
+def test_a_patch_for_any_version_overwrites(api: ServerApi, a: str, version: str | None) -> None:
     assert api.patch(a, {"metadata": {"resourceVersion": version}, "data": {"n": "2"}}).code == 200
 
 
-def test_a_patch_cannot_take_the_version_from_a_kind_that_needs_one(api: Api, ns: str) -> None:
+def test_a_patch_cannot_take_the_version_from_a_kind_that_needs_one(api: ServerApi, ns: str) -> None:
     path = "/apis/storage.k8s.io/v1/csinodes"
     api.create(path, {"metadata": {"name": ns}, "spec": {"drivers": []}})
     patched = api.patch(f"{path}/{ns}", {"metadata": {"labels": {"a": "b"}}})
@@ -149,7 +149,7 @@ def test_a_patch_cannot_take_the_version_from_a_kind_that_needs_one(api: Api, ns
     assert api.patch(f"{path}/{ns}", {"metadata": {"resourceVersion": None, "labels": {"a": "c"}}}).code == 422
 
 
-def test_a_patch_that_means_another_uid_is_invalid(api: Api, a: str) -> None:
+def test_a_patch_that_means_another_uid_is_invalid(api: ServerApi, a: str) -> None:
     refused = api.patch(a, {"metadata": {"uid": "other"}})
     assert (refused.code, refused.causes) == (
         422,
@@ -157,7 +157,7 @@ def test_a_patch_that_means_another_uid_is_invalid(api: Api, a: str) -> None:
     )
 
 
-def test_a_patch_cannot_rename_or_move(api: Api, a: str) -> None:
+def test_a_patch_cannot_rename_or_move(api: ServerApi, a: str) -> None:
     assert api.patch(a, {"metadata": {"name": "b"}}).message == (
         "the name of the object (b) does not match the name on the URL (a)"
     )
@@ -166,7 +166,7 @@ def test_a_patch_cannot_rename_or_move(api: Api, a: str) -> None:
     )
 
 
-def test_a_patch_cannot_change_the_kind(api: Api, maps: str) -> None:
+def test_a_patch_cannot_change_the_kind(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("plain"))
     refused = api.patch(f"{maps}/plain", {"kind": "Secret"})
     assert refused.code == 422
@@ -177,7 +177,7 @@ def test_a_patch_cannot_change_the_kind(api: Api, maps: str) -> None:
     assert api.patch(f"{maps}/plain", {"kind": None}).code == 200
 
 
-def test_what_a_patch_makes_must_still_be_an_object(api: Api, a: str) -> None:
+def test_what_a_patch_makes_must_still_be_an_object(api: ServerApi, a: str) -> None:
     refused = api.patch(a, {"data": {"n": 1}})
     assert (refused.code, refused.reason) == (422, "Invalid")
     assert refused.message.startswith(' "" is invalid: patch: Invalid value: "{')
@@ -186,7 +186,7 @@ def test_what_a_patch_makes_must_still_be_an_object(api: Api, a: str) -> None:
     )
 
 
-def test_unknown_and_repeated_fields_of_a_patch_are_judged_as_asked(api: Api, pods: str) -> None:
+def test_unknown_and_repeated_fields_of_a_patch_are_judged_as_asked(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a"))
     a = f"{pods}/a"
     refused = api.patch(f"{a}?fieldValidation=Strict", {"spec": {"bogus": 1}, "extra": 2})
@@ -209,7 +209,7 @@ def test_unknown_and_repeated_fields_of_a_patch_are_judged_as_asked(api: Api, po
         assert warned.warnings == ['duplicate field "metadata.labels.a"'] and warned.meta["labels"] == {"a": "c"}
 
 
-def test_only_apply_can_be_forced(api: Api, a: str) -> None:
+def test_only_apply_can_be_forced(api: ServerApi, a: str) -> None:
     for force in ("true", "false"):
         assert api.patch(f"{a}?force={force}", {}).causes == [
             ("force", "Forbidden: may not be specified for non-apply patch")
@@ -217,7 +217,7 @@ def test_only_apply_can_be_forced(api: Api, a: str) -> None:
 
 
 @pytest.mark.parametrize("media", ["", "text/plain", "application/json", "application/apply-patch+json"])
-def test_a_patch_says_what_kind_it_is(api: Api, a: str, media: str) -> None:
+def test_a_patch_says_what_kind_it_is(api: ServerApi, a: str, media: str) -> None:
     refused = api.request("PATCH", f"{a}?fieldManager=m", {}, content_type=media)
     assert (refused.code, refused.reason, refused.message) == (
         415,
@@ -227,16 +227,16 @@ def test_a_patch_says_what_kind_it_is(api: Api, a: str, media: str) -> None:
 
 
 @pytest.mark.parametrize("owners", [[], [{}]])
-def test_a_patch_can_make_the_server_forget_all_owners(api: Api, a: str, owners: list[object]) -> None:
+def test_a_patch_can_make_the_server_forget_all_owners(api: ServerApi, a: str, owners: list[object]) -> None:
     before = api.get(a)
     forgotten = api.patch(a, {"metadata": {"managedFields": owners}})
     assert "managedFields" not in forgotten.meta and forgotten.version != before.version
     assert owners_of(api.patch(a, {"data": {"n": "1"}}).body) == []  # not tracked until something is applied
 
 
-def test_patches_of_many_at_once_never_collide(api: Api, a: str) -> None:
+def test_patches_of_many_at_once_never_collide(api: ServerApi, a: str) -> None:
     def patch(number: int) -> int:
-        mine = Api(api.name, api.url, api.token)
+        mine = ServerApi(api.name, api.url, api.token)
         try:
             return mine.patch(a, {"data": {f"n{number}": "v"}}).code
         finally:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import Reply
 
@@ -29,7 +29,7 @@ WRITE_ROLES: Doc = {
 class Cast:
     """One user of a test, and what an administrator does for and asks about him."""
 
-    def __init__(self, api: Api, ns: str) -> None:
+    def __init__(self, api: ServerApi, ns: str) -> None:
         self.api, self.ns, self.user = api, ns, f"user-{ns}"
 
     @property
@@ -70,7 +70,7 @@ class Cast:
 
 
 @pytest.fixture
-def cast(api: Api, ns: str) -> Cast:
+def cast(api: ServerApi, ns: str) -> Cast:
     return Cast(api, ns)
 
 
@@ -133,7 +133,7 @@ def test_a_role_binding_counts_in_its_namespace_and_a_cluster_role_binding_every
     assert cast.may("get", "pods", namespace="")
 
 
-def test_groups_and_accounts_are_subjects_too(api: Api, ns: str) -> None:
+def test_groups_and_accounts_are_subjects_too(api: ServerApi, ns: str) -> None:
     base = f"{RBAC}/namespaces/{ns}"
     api.create(f"{base}/roles", {"metadata": {"name": "r"}, "rules": [READ_PODS]})
     subjects = [{"kind": "Group", "name": f"g-{ns}"}, {"kind": "ServiceAccount", "name": "web"}]
@@ -412,14 +412,14 @@ WRONG: list[tuple[str, Doc, list[tuple[str, str]]]] = [
 
 @pytest.mark.parametrize(("plural", "body", "causes"), WRONG)
 def test_what_is_wrong_is_told_field_by_field(
-    api: Api, ns: str, plural: str, body: Doc, causes: list[tuple[str, str]]
+    api: ServerApi, ns: str, plural: str, body: Doc, causes: list[tuple[str, str]]
 ) -> None:
     scope = f"/namespaces/{ns}" if plural.startswith("*") else ""
     refused = api.post(f"{RBAC}{scope}/{plural.strip('*')}", {"metadata": {"name": "wrong"}, **body})
     assert (refused.code, refused.causes) == (422, causes)
 
 
-def test_a_name_may_have_colons_and_a_role_reference_never_changes(api: Api, ns: str) -> None:
+def test_a_name_may_have_colons_and_a_role_reference_never_changes(api: ServerApi, ns: str) -> None:
     path = f"{RBAC}/namespaces/{ns}/rolebindings"
     api.create(path, {"metadata": {"name": "a:B c"}, "roleRef": {"kind": "Role", "name": "x:Y"}})
     assert api.get(f"{path}/a:B%20c").meta["name"] == "a:B c"

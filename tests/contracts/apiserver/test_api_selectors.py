@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from contract_documents import config_map, pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 ONLY_METADATA = 'is not a known field selector: only "metadata.name", "metadata.namespace"'
 
@@ -30,7 +30,7 @@ ONLY_METADATA = 'is not a known field selector: only "metadata.name", "metadata.
         (" i = 1 ", ["c1"]),
     ],
 )
-def test_labels(api: Api, maps: str, selector: str, names: list[str]) -> None:
+def test_labels(api: ServerApi, maps: str, selector: str, names: list[str]) -> None:
     for number in range(3):
         api.create(maps, config_map(f"c{number}", labels={"i": str(number), "even": "no" if number % 2 else "yes"}))
     api.create(maps, config_map("plain"))
@@ -46,7 +46,7 @@ def test_labels(api: Api, maps: str, selector: str, names: list[str]) -> None:
         ("i,,j", "found ',', expected: identifier after ','"),
     ],
 )
-def test_labels_that_cannot_be_read_are_refused(api: Api, maps: str, selector: str, told: str) -> None:
+def test_labels_that_cannot_be_read_are_refused(api: ServerApi, maps: str, selector: str, told: str) -> None:
     refused = api.get(f"{maps}?labelSelector={quote(selector)}")
     assert (refused.code, refused.reason) == (400, "BadRequest")
     assert refused.message.startswith(told), refused.message
@@ -61,7 +61,9 @@ def test_labels_that_cannot_be_read_are_refused(api: Api, maps: str, selector: s
         ("metadata.name=a,metadata.name=b", []),
     ],
 )
-def test_every_kind_can_be_selected_by_name(api: Api, ns: str, maps: str, selector: str, names: list[str]) -> None:
+def test_every_kind_can_be_selected_by_name(
+    api: ServerApi, ns: str, maps: str, selector: str, names: list[str]
+) -> None:
     for name in ("a", "b"):
         api.create(maps, config_map(name))
     assert api.get(f"{maps}?fieldSelector={quote(selector)}").names == names
@@ -89,7 +91,7 @@ def test_every_kind_can_be_selected_by_name(api: Api, ns: str, maps: str, select
     ],
 )
 def test_pods_can_be_selected_by_what_schedulers_and_kubelets_ask(
-    api: Api, ns: str, pods: str, selector: str, names: list[str]
+    api: ServerApi, ns: str, pods: str, selector: str, names: list[str]
 ) -> None:
     api.create(f"/api/v1/namespaces/{ns}/serviceaccounts", {"metadata": {"name": "db"}})
     api.create(pods, pod("bound", nodeName="n1", serviceAccountName="db"))
@@ -109,7 +111,7 @@ def test_pods_can_be_selected_by_what_schedulers_and_kubelets_ask(
         ("/apis/events.k8s.io/v1/events", ["regarding.uid", "reason", "reportingController", "type"]),
     ],
 )
-def test_kinds_with_fields_of_their_own_refuse_all_others(api: Api, path: str, own: list[str]) -> None:
+def test_kinds_with_fields_of_their_own_refuse_all_others(api: ServerApi, path: str, own: list[str]) -> None:
     for field in ("metadata.name", *own):
         assert api.get(f"{path}?fieldSelector={field}%3Dnobody").names == [], field
     refused = api.get(f"{path}?fieldSelector=spec.bogus%3D1")
@@ -117,7 +119,7 @@ def test_kinds_with_fields_of_their_own_refuse_all_others(api: Api, path: str, o
 
 
 @pytest.mark.parametrize("path", ["/api/v1/namespaces", "/api/v1/nodes"])
-def test_what_is_in_no_namespace_cannot_be_selected_by_it(api: Api, path: str) -> None:
+def test_what_is_in_no_namespace_cannot_be_selected_by_it(api: ServerApi, path: str) -> None:
     for field in ("metadata.namespace", "name"):
         refused = api.get(f"{path}?fieldSelector={field}%3Dx")
         assert (refused.code, refused.message) == (400, f"field label not supported: {field}")
@@ -135,13 +137,13 @@ def test_what_is_in_no_namespace_cannot_be_selected_by_it(api: Api, path: str) -
         "/apis/storage.k8s.io/v1/volumeattachments",
     ],
 )
-def test_all_other_kinds_can_be_selected_by_name_and_namespace_alone(api: Api, path: str) -> None:
+def test_all_other_kinds_can_be_selected_by_name_and_namespace_alone(api: ServerApi, path: str) -> None:
     assert api.get(f"{path}?fieldSelector=metadata.name%3Dnobody,metadata.namespace%3Dnowhere").names == []
     refused = api.get(f"{path}?fieldSelector=status.replicas%3D1")
     assert (refused.code, refused.message) == (400, f'"status.replicas" {ONLY_METADATA}')
 
 
-def test_fields_that_cannot_be_read_are_refused(api: Api, maps: str) -> None:
+def test_fields_that_cannot_be_read_are_refused(api: ServerApi, maps: str) -> None:
     refused = api.get(f"{maps}?fieldSelector=metadata.name")
     assert (refused.code, refused.message) == (
         400,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import Api, embedded, kube_apiserver
+from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 ENFORCED = {"kubernetes.io/enforce-mountable-secrets": "true"}
@@ -16,7 +16,7 @@ NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("kube-apiserver", marks=pytest.mark.envtest)])
-def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerApi]:
     """A server with the plugin on; other contracts have Kubernetes' own without it, for nobody makes accounts there."""
     if request.param == "kube-apiserver":
         off = {"disable-admission-plugins": "TaintNodesByCondition,StorageObjectInUseProtection"}
@@ -28,7 +28,7 @@ def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def home(guarded: Api) -> str:
+def home(guarded: ServerApi) -> str:
     """The path of a fresh namespace with a `default` account, as a controller would make it."""
     path = f"/api/v1/namespaces/home-{next(NUMBERS)}"
     guarded.create("/api/v1/namespaces", {"metadata": {"name": path.rpartition("/")[2]}})
@@ -36,7 +36,7 @@ def home(guarded: Api) -> str:
     return path
 
 
-def account(api: Api, home: str, name: str, annotations: dict[str, str] | None = None, **fields: Any) -> None:
+def account(api: ServerApi, home: str, name: str, annotations: dict[str, str] | None = None, **fields: Any) -> None:
     metadata = {"name": name, "annotations": annotations or {}}
     api.create(f"{home}/serviceaccounts", {"metadata": metadata, **fields})
 
@@ -46,7 +46,7 @@ def pod(name: str, containers: list[dict[str, Any]] | None = None, **spec: Any) 
     return {"metadata": {"name": name}, "spec": {"containers": containers or [{"name": "c", "image": "i"}], **spec}}
 
 
-def refusal(api: Api, home: str, doc: dict[str, Any]) -> str:
+def refusal(api: ServerApi, home: str, doc: dict[str, Any]) -> str:
     reply = api.post(f"{home}/pods", doc)
     assert (reply.code, reply.reason) == (403, "Forbidden")
     assert reply["details"] == {"name": "p", "kind": "pods"}
@@ -55,7 +55,7 @@ def refusal(api: Api, home: str, doc: dict[str, Any]) -> str:
     return reply.message.removeprefix(begins)
 
 
-def test_a_pod_runs_as_default_unless_it_says_otherwise_under_either_name(guarded: Api, home: str) -> None:
+def test_a_pod_runs_as_default_unless_it_says_otherwise_under_either_name(guarded: ServerApi, home: str) -> None:
     account(guarded, home, "db")
     cases: list[tuple[dict[str, Any], str]] = [({}, "default"), ({"serviceAccountName": "db"}, "db")]
     for i, (said, name) in enumerate([*cases, ({"serviceAccount": "db"}, "db")]):
@@ -63,12 +63,12 @@ def test_a_pod_runs_as_default_unless_it_says_otherwise_under_either_name(guarde
         assert (spec["serviceAccountName"], spec["serviceAccount"]) == (name, name)
 
 
-def test_the_account_is_nobodys_field(guarded: Api, home: str) -> None:
+def test_the_account_is_nobodys_field(guarded: ServerApi, home: str) -> None:
     made = guarded.create(f"{home}/pods", pod("p"))
     assert all("f:serviceAccountName" not in str(entry) for entry in made.meta["managedFields"])
 
 
-def test_a_pod_of_an_account_that_is_not_there_is_refused(guarded: Api, home: str) -> None:
+def test_a_pod_of_an_account_that_is_not_there_is_refused(guarded: ServerApi, home: str) -> None:
     ns = home.rpartition("/")[2]
     told = refusal(guarded, home, pod("p", serviceAccountName="nobody"))
     assert told == f'error looking up service account {ns}/nobody: serviceaccount "nobody" not found'
@@ -78,11 +78,11 @@ def test_a_pod_of_an_account_that_is_not_there_is_refused(guarded: Api, home: st
     assert (reply.code, reply.message.startswith('pods "p-')) == (403, True)
 
 
-def test_it_is_looked_up_before_the_pod_is_judged(guarded: Api, home: str) -> None:
+def test_it_is_looked_up_before_the_pod_is_judged(guarded: ServerApi, home: str) -> None:
     assert "error looking up" in refusal(guarded, home, pod("p", serviceAccountName="nobody", restartPolicy="Perhaps"))
 
 
-def test_templates_name_accounts_that_may_come_later(guarded: Api, home: str) -> None:
+def test_templates_name_accounts_that_may_come_later(guarded: ServerApi, home: str) -> None:
     labels = {"app": "a"}
     template = {"metadata": {"labels": labels}, "spec": pod("", serviceAccountName="later")["spec"]}
     path = home.replace("/api/v1", "/apis/apps/v1") + "/replicasets"
@@ -92,7 +92,7 @@ def test_templates_name_accounts_that_may_come_later(guarded: Api, home: str) ->
     assert spec["spec"]["template"]["spec"]["serviceAccountName"] == "later"
 
 
-def test_a_pod_without_pull_secrets_gets_its_accounts(guarded: Api, home: str) -> None:
+def test_a_pod_without_pull_secrets_gets_its_accounts(guarded: ServerApi, home: str) -> None:
     account(guarded, home, "puller", imagePullSecrets=[{"name": "one"}, {"name": "two"}])
     spec = guarded.create(f"{home}/pods", pod("p", serviceAccountName="puller"))["spec"]
     assert spec["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
@@ -101,7 +101,7 @@ def test_a_pod_without_pull_secrets_gets_its_accounts(guarded: Api, home: str) -
     assert spec["imagePullSecrets"] == own
 
 
-def test_who_asks_for_a_token_finds_it_in_every_container(guarded: Api, home: str) -> None:
+def test_who_asks_for_a_token_finds_it_in_every_container(guarded: ServerApi, home: str) -> None:
     containers = [
         {"name": "a", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
         {"name": "own", "image": "i", "volumeMounts": [{"name": "data", "mountPath": TOKEN_PATH}]},
@@ -136,7 +136,7 @@ def test_who_asks_for_a_token_finds_it_in_every_container(guarded: Api, home: st
     assert spec["containers"][1]["volumeMounts"] == containers[1]["volumeMounts"]
 
 
-def test_the_pods_word_on_tokens_counts_before_its_accounts(guarded: Api, home: str) -> None:
+def test_the_pods_word_on_tokens_counts_before_its_accounts(guarded: ServerApi, home: str) -> None:
     account(guarded, home, "yes", automountServiceAccountToken=True)
     account(guarded, home, "no", automountServiceAccountToken=False)
     for i, (name, said, is_mounted) in enumerate(
@@ -150,7 +150,7 @@ def test_the_pods_word_on_tokens_counts_before_its_accounts(guarded: Api, home: 
         assert ("volumes" in spec, "volumeMounts" in spec["containers"][0]) == (is_mounted, is_mounted)
 
 
-def test_a_volume_of_that_name_is_taken_for_the_token(guarded: Api, home: str) -> None:
+def test_a_volume_of_that_name_is_taken_for_the_token(guarded: ServerApi, home: str) -> None:
     volumes = [{"name": "kube-api-access-mine", "emptyDir": {}}]
     spec = guarded.create(f"{home}/pods", pod("p", volumes=volumes, automountServiceAccountToken=True))["spec"]
     assert spec["volumes"] == volumes
@@ -188,7 +188,7 @@ def _env(name: str) -> dict[str, Any]:
     ],
 )
 def test_a_strict_account_lets_pods_have_its_own_secrets_alone(
-    guarded: Api, home: str, spec: dict[str, Any], told: str
+    guarded: ServerApi, home: str, spec: dict[str, Any], told: str
 ) -> None:
     account(guarded, home, "strict", ENFORCED, secrets=[{"name": "mine"}], imagePullSecrets=[{"name": "pull"}])
     doc = pod("p", serviceAccountName="strict", **spec)
@@ -218,19 +218,21 @@ def test_a_strict_account_lets_pods_have_its_own_secrets_alone(
         ),
     ],
 )
-def test_a_mirror_pod_has_no_account_and_no_secrets(guarded: Api, home: str, spec: dict[str, Any], told: str) -> None:
+def test_a_mirror_pod_has_no_account_and_no_secrets(
+    guarded: ServerApi, home: str, spec: dict[str, Any], told: str
+) -> None:
     doc = pod("p", nodeName="n", **spec)
     doc["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     assert refusal(guarded, home, doc) == told
 
 
-def test_a_mirror_pod_is_left_without_an_account(guarded: Api, home: str) -> None:
+def test_a_mirror_pod_is_left_without_an_account(guarded: ServerApi, home: str) -> None:
     doc = pod("p", nodeName="n")
     doc["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     assert "serviceAccountName" not in guarded.create(f"{home}/pods", doc)["spec"]
 
 
-def test_an_account_may_go_before_its_pods(guarded: Api, home: str) -> None:
+def test_an_account_may_go_before_its_pods(guarded: ServerApi, home: str) -> None:
     account(guarded, home, "brief")
     guarded.create(f"{home}/pods", pod("p", serviceAccountName="brief"))
     guarded.delete(f"{home}/serviceaccounts/brief")

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from contract_documents import pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 
 @pytest.fixture
-def p(api: Api, pods: str) -> str:
+def p(api: ServerApi, pods: str) -> str:
     api.create(pods, pod("a"))
     return f"{pods}/a"
 
 
-def test_strategic_merge_finds_list_items_by_their_key(api: Api, p: str) -> None:
+def test_strategic_merge_finds_list_items_by_their_key(api: ServerApi, p: str) -> None:
     patched = api.patch(p, {"spec": {"containers": [{"name": "c", "image": "j"}]}}, "strategic")
     assert [(c["name"], c["image"]) for c in patched["spec"]["containers"]] == [("c", "j")]
     refused = api.patch(p, {"spec": {"containers": [{"image": "z"}]}}, "strategic")
@@ -26,7 +26,7 @@ def test_strategic_merge_finds_list_items_by_their_key(api: Api, p: str) -> None
     )
 
 
-def test_strategic_merge_directives(api: Api, p: str) -> None:
+def test_strategic_merge_directives(api: ServerApi, p: str) -> None:
     def patched(metadata: object) -> dict[str, Any]:
         reply = api.patch(p, {"metadata": metadata}, "strategic")
         assert reply.code == 200, reply.body
@@ -47,7 +47,7 @@ def test_strategic_merge_directives(api: Api, p: str) -> None:
     assert left["ownerReferences"] == [{**owner, "uid": "u2"}]
 
 
-def test_a_directive_nobody_knows_is_a_fault(api: Api, p: str) -> None:
+def test_a_directive_nobody_knows_is_a_fault(api: ServerApi, p: str) -> None:
     api.patch(p, {"metadata": {"labels": {"a": "b"}}})
     refused = api.patch(p, {"metadata": {"labels": {"$patch": "bogus"}}}, "strategic")
     assert (refused.code, refused.reason, refused.message) == (
@@ -64,12 +64,12 @@ def test_a_directive_nobody_knows_is_a_fault(api: Api, p: str) -> None:
         (b"x", "invalid character 'x' looking for beginning of value"),
     ],
 )
-def test_a_strategic_patch_that_is_none_is_refused(api: Api, p: str, body: bytes, told: str) -> None:
+def test_a_strategic_patch_that_is_none_is_refused(api: ServerApi, p: str, body: bytes, told: str) -> None:
     refused = api.patch(p, body, "strategic")
     assert (refused.code, refused.message) == (400, told)
 
 
-def test_taints_are_replaced_and_conditions_are_merged(api: Api, ns: str) -> None:
+def test_taints_are_replaced_and_conditions_are_merged(api: ServerApi, ns: str) -> None:
     node = f"/api/v1/nodes/{ns}"
     api.create("/api/v1/nodes", {"metadata": {"name": ns}, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}})
     patched = api.patch(node, {"spec": {"taints": [{"key": "b", "effect": "NoSchedule"}]}}, "strategic")
@@ -81,7 +81,7 @@ def test_taints_are_replaced_and_conditions_are_merged(api: Api, ns: str) -> Non
     assert sorted(item["type"] for item in patched["status"]["conditions"]) == ["DiskPressure", "Ready"]
 
 
-def test_drivers_of_a_node_merge_by_name(api: Api, ns: str) -> None:
+def test_drivers_of_a_node_merge_by_name(api: ServerApi, ns: str) -> None:
     path = "/apis/storage.k8s.io/v1/csinodes"
     driver = {"name": "d.example", "nodeID": "n", "topologyKeys": ["k"], "allocatable": {"count": 3}}
     api.create(path, {"metadata": {"name": ns}, "spec": {"drivers": [driver]}})

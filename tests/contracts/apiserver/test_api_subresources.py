@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from contract_documents import SUCCESS, deployment, owned_by, pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 
 def eviction(name: str, **delete_options: Any) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def eviction(name: str, **delete_options: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def running(api: Api, pods: str) -> str:
+def running(api: ServerApi, pods: str) -> str:
     """Two ready pods on a node; gives the path of pods."""
     for name in ("a", "b"):
         api.create(pods, pod(name, nodeName="node-1", metadata={"labels": {"app": "x"}}))
@@ -26,7 +26,7 @@ def running(api: Api, pods: str) -> str:
 
 
 @pytest.fixture
-def budget(api: Api, ns: str) -> str:
+def budget(api: ServerApi, ns: str) -> str:
     """A budget that nobody has looked at yet; gives its path."""
     path = f"/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
@@ -34,7 +34,7 @@ def budget(api: Api, ns: str) -> str:
     return f"{path}/pdb"
 
 
-def test_a_pod_without_a_budget_is_deleted_with_its_grace_and_a_condition(api: Api, running: str) -> None:
+def test_a_pod_without_a_budget_is_deleted_with_its_grace_and_a_condition(api: ServerApi, running: str) -> None:
     evicted = api.post(f"{running}/a/eviction", eviction("a"))
     assert (evicted.code, evicted.body) == (201, SUCCESS)
     now = api.get(f"{running}/a")
@@ -46,7 +46,7 @@ def test_a_pod_without_a_budget_is_deleted_with_its_grace_and_a_condition(api: A
     assert api.get(f"{running}/b").code == 404
 
 
-def test_a_budget_nobody_has_looked_at_refuses_for_now(api: Api, running: str, budget: str) -> None:
+def test_a_budget_nobody_has_looked_at_refuses_for_now(api: ServerApi, running: str, budget: str) -> None:
     refused = api.post(f"{running}/a/eviction", eviction("a"))
     assert (refused.code, refused.reason) == (429, "TooManyRequests")
     assert refused.message == "Cannot evict pod as it would violate the pod's disruption budget."
@@ -62,7 +62,7 @@ def test_a_budget_nobody_has_looked_at_refuses_for_now(api: Api, running: str, b
     assert refused.headers["Retry-After"] == "10"
 
 
-def test_a_budget_is_charged_and_then_exhausted(api: Api, running: str, budget: str) -> None:
+def test_a_budget_is_charged_and_then_exhausted(api: ServerApi, running: str, budget: str) -> None:
     counts = {"disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
     api.patch(f"{budget}/status", {"status": {"observedGeneration": 1, **counts}})
     assert api.post(f"{running}/a/eviction?dryRun=All", eviction("a")).code == 201
@@ -83,7 +83,7 @@ def test_a_budget_is_charged_and_then_exhausted(api: Api, running: str, budget: 
     assert api.post(f"{running}/a/eviction", eviction("a")).code == 201
 
 
-def test_a_budget_that_is_short_says_how_short(api: Api, running: str, budget: str) -> None:
+def test_a_budget_that_is_short_says_how_short(api: ServerApi, running: str, budget: str) -> None:
     counts = {"disruptionsAllowed": 0, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2}
     api.patch(f"{budget}/status", {"status": {"observedGeneration": 1, **counts}})
     assert api.post(f"{running}/a/eviction", eviction("a")).causes == [
@@ -91,7 +91,7 @@ def test_a_budget_that_is_short_says_how_short(api: Api, running: str, budget: s
     ]
 
 
-def test_two_budgets_are_one_too_many(api: Api, ns: str, running: str, budget: str) -> None:
+def test_two_budgets_are_one_too_many(api: ServerApi, ns: str, running: str, budget: str) -> None:
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}
     api.create(f"/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets", {"metadata": {"name": "second"}, "spec": spec})
     refused = api.post(f"{running}/a/eviction", eviction("a"))
@@ -101,13 +101,13 @@ def test_two_budgets_are_one_too_many(api: Api, ns: str, running: str, budget: s
     )
 
 
-def test_a_pending_pod_is_guarded_by_nothing(api: Api, pods: str, budget: str) -> None:
+def test_a_pending_pod_is_guarded_by_nothing(api: ServerApi, pods: str, budget: str) -> None:
     api.create(pods, pod("a", metadata={"labels": {"app": "x"}}))
     assert api.post(f"{pods}/a/eviction", eviction("a")).code == 201
     assert api.get(f"{pods}/a").code == 404
 
 
-def test_an_eviction_can_say_which_pod_it_means(api: Api, running: str) -> None:
+def test_an_eviction_can_say_which_pod_it_means(api: ServerApi, running: str) -> None:
     uid = api.get(f"{running}/a").meta["uid"]
     refused = api.post(f"{running}/a/eviction", eviction("a", preconditions={"uid": "x"}))
     assert (refused.code, refused.message) == (
@@ -118,7 +118,7 @@ def test_an_eviction_can_say_which_pod_it_means(api: Api, running: str) -> None:
     assert api.post(f"{running}/a/eviction", eviction("a", preconditions={"uid": uid})).code == 201
 
 
-def test_an_eviction_is_read_like_any_other_body(api: Api, running: str) -> None:
+def test_an_eviction_is_read_like_any_other_body(api: ServerApi, running: str) -> None:
     path = f"{running}/a/eviction"
     assert api.post(path, eviction("b")).message == "name in URL does not match name in Eviction object"
     assert api.post(path, eviction("a", propagationPolicy="Bogus")).code == 422
@@ -133,13 +133,13 @@ def test_an_eviction_is_read_like_any_other_body(api: Api, running: str) -> None
 
 
 @pytest.fixture
-def scaled(api: Api, ns: str) -> str:
+def scaled(api: ServerApi, ns: str) -> str:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments"
     api.create(path, deployment("web", replicas=2))
     return f"{path}/web"
 
 
-def test_a_workload_can_be_seen_as_one_number(api: Api, ns: str, scaled: str) -> None:
+def test_a_workload_can_be_seen_as_one_number(api: ServerApi, ns: str, scaled: str) -> None:
     whole = api.get(scaled).meta
     scale = api.get(f"{scaled}/scale")
     assert scale.body == {
@@ -153,7 +153,7 @@ def test_a_workload_can_be_seen_as_one_number(api: Api, ns: str, scaled: str) ->
     }
 
 
-def test_writing_the_number_changes_the_workload(api: Api, scaled: str) -> None:
+def test_writing_the_number_changes_the_workload(api: ServerApi, scaled: str) -> None:
     put = api.put(f"{scaled}/scale", {"metadata": {"name": "web"}, "spec": {"replicas": 3}})
     assert (put.code, put["kind"], put["spec"]) == (200, "Scale", {"replicas": 3})
     now = api.get(scaled)
@@ -163,7 +163,7 @@ def test_writing_the_number_changes_the_workload(api: Api, scaled: str) -> None:
     assert api.get(scaled)["spec"]["replicas"] == 0
 
 
-def test_a_scale_obeys_versions_and_limits(api: Api, scaled: str) -> None:
+def test_a_scale_obeys_versions_and_limits(api: ServerApi, scaled: str) -> None:
     old = api.get(f"{scaled}/scale")
     api.patch(f"{scaled}/scale", {"spec": {"replicas": 5}})
     assert api.put(f"{scaled}/scale", old.body).code == 409

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from contract_documents import config_map, owners_of, pod
 
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 ELSE = "11111111-1111-4111-8111-111111111111"
 
 
-def test_a_put_replaces_the_object(api: Api, maps: str) -> None:
+def test_a_put_replaces_the_object(api: ServerApi, maps: str) -> None:
     made = api.create(maps, config_map("a", {"k": "v"}, labels={"a": "b"}))
     put = api.put(f"{maps}/a", config_map("a", {"x": "y"}))
     assert (put.code, put["data"]) == (200, {"x": "y"})
@@ -20,7 +20,7 @@ def test_a_put_replaces_the_object(api: Api, maps: str) -> None:
     assert int(put.version) > int(made.version)
 
 
-def test_a_put_that_changes_nothing_keeps_the_version_and_sends_no_event(api: Api, maps: str) -> None:
+def test_a_put_that_changes_nothing_keeps_the_version_and_sends_no_event(api: ServerApi, maps: str) -> None:
     made = api.create(maps, config_map("a", {"k": "v"}))
     put = api.put(f"{maps}/a", made.body)
     assert (put.code, put.version) == (200, made.version)
@@ -29,7 +29,7 @@ def test_a_put_that_changes_nothing_keeps_the_version_and_sends_no_event(api: Ap
     assert event.object["data"] == {"k": "w"}  # the first there is
 
 
-def test_a_put_with_an_old_version_is_a_conflict(api: Api, maps: str) -> None:
+def test_a_put_with_an_old_version_is_a_conflict(api: ServerApi, maps: str) -> None:
     made = api.create(maps, config_map("a", {"k": "v"}))
     api.put(f"{maps}/a", config_map("a", {"k": "w"}))
     refused = api.put(f"{maps}/a", made.body)
@@ -39,12 +39,12 @@ def test_a_put_with_an_old_version_is_a_conflict(api: Api, maps: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["", "0"])
-def test_a_put_without_a_version_overwrites(api: Api, maps: str, version: str) -> None:
+def test_a_put_without_a_version_overwrites(api: ServerApi, maps: str, version: str) -> None:
     api.create(maps, config_map("a", {"k": "v"}))
     assert api.put(f"{maps}/a", config_map("a", {"k": "w"}, resourceVersion=version)).code == 200
 
 
-def test_a_version_that_is_no_number_is_a_fault(api: Api, maps: str) -> None:
+def test_a_version_that_is_no_number_is_a_fault(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a"))
     refused = api.put(f"{maps}/a", config_map("a", {"k": "w"}, resourceVersion="abc"))
     assert (refused.code, refused.reason) == (500, "")
@@ -63,7 +63,9 @@ def test_a_version_that_is_no_number_is_a_fault(api: Api, maps: str) -> None:
         ),
     ],
 )
-def test_some_kinds_may_not_be_overwritten_unseen(api: Api, ns: str, plural: str, kind: str, body: object) -> None:
+def test_some_kinds_may_not_be_overwritten_unseen(
+    api: ServerApi, ns: str, plural: str, kind: str, body: object
+) -> None:
     path = f"/apis/storage.k8s.io/v1/{plural}"
     doc = {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": ns}, **dict(body)}  # type: ignore[call-overload]  # a literal above
     api.create(path, doc)
@@ -75,7 +77,7 @@ def test_some_kinds_may_not_be_overwritten_unseen(api: Api, ns: str, plural: str
     )
 
 
-def test_a_put_that_means_another_uid_is_a_conflict(api: Api, maps: str) -> None:
+def test_a_put_that_means_another_uid_is_a_conflict(api: ServerApi, maps: str) -> None:
     made = api.create(maps, config_map("a"))
     refused = api.put(f"{maps}/a", config_map("a", uid=ELSE))
     assert refused.code == 409
@@ -86,7 +88,7 @@ def test_a_put_that_means_another_uid_is_a_conflict(api: Api, maps: str) -> None
     assert refused.message.endswith(f", ResourceVersion: 0, AdditionalErrorMsg: {told}")
 
 
-def test_body_and_url_must_name_the_same_object(api: Api, maps: str) -> None:
+def test_body_and_url_must_name_the_same_object(api: ServerApi, maps: str) -> None:
     api.create(maps, config_map("a"))
     refused = api.put(f"{maps}/a", config_map("b"))
     assert (refused.code, refused.message) == (
@@ -101,7 +103,7 @@ def test_body_and_url_must_name_the_same_object(api: Api, maps: str) -> None:
     )
 
 
-def test_creation_time_and_generation_are_not_a_clients_to_change(api: Api, pods: str) -> None:
+def test_creation_time_and_generation_are_not_a_clients_to_change(api: ServerApi, pods: str) -> None:
     made = api.create(pods, pod("a"))
     said = {**made.meta, "creationTimestamp": "2020-01-01T00:00:00Z", "generation": 9, "selfLink": "x"}
     put = api.put(f"{pods}/a", {**made.body, "metadata": said})
@@ -117,7 +119,7 @@ def test_creation_time_and_generation_are_not_a_clients_to_change(api: Api, pods
     ],
 )
 def test_nobody_deletes_by_writing_the_marks_of_deletion(
-    api: Api, maps: str, field: str, value: object, told: str
+    api: ServerApi, maps: str, field: str, value: object, told: str
 ) -> None:
     api.create(maps, config_map("a"))
     refused = api.patch(f"{maps}/a", {"metadata": {field: value}})
@@ -125,12 +127,12 @@ def test_nobody_deletes_by_writing_the_marks_of_deletion(
     assert refused.causes == [(f"metadata.{field}", f"Invalid value: {told}: field is immutable")]
 
 
-def test_a_put_to_nothing_is_not_found(api: Api, maps: str) -> None:
+def test_a_put_to_nothing_is_not_found(api: ServerApi, maps: str) -> None:
     refused = api.put(f"{maps}/a", config_map("a"))
     assert (refused.code, refused.reason, refused.message) == (404, "NotFound", 'configmaps "a" not found')
 
 
-def test_a_put_creates_a_lease(api: Api, ns: str) -> None:
+def test_a_put_creates_a_lease(api: ServerApi, ns: str) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
     lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}
     assert api.put(f"{path}/m?dryRun=All", {**lease, "metadata": {"name": "m"}}).code == 201
@@ -143,7 +145,7 @@ def test_a_put_creates_a_lease(api: Api, ns: str) -> None:
     assert api.put(f"{path}/l", {**made.body, "spec": {"holderIdentity": "c"}}).code == 409
 
 
-def test_a_time_of_microseconds_has_six_digits(api: Api, ns: str) -> None:
+def test_a_time_of_microseconds_has_six_digits(api: ServerApi, ns: str) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
     refused = api.post(path, {"metadata": {"name": "l"}, "spec": {"renewTime": "2020-01-01T00:00:00.5Z"}})
     assert (refused.code, refused.message) == (
@@ -155,7 +157,7 @@ def test_a_time_of_microseconds_has_six_digits(api: Api, ns: str) -> None:
     assert made["spec"]["renewTime"] == "2020-01-01T00:00:00.500000Z"
 
 
-def test_a_dry_run_answers_and_leaves_nothing(api: Api, maps: str) -> None:
+def test_a_dry_run_answers_and_leaves_nothing(api: ServerApi, maps: str) -> None:
     made = api.post(f"{maps}?dryRun=All", config_map("a", {"k": "v"}))
     assert made.code == 201 and made.meta["uid"] and "resourceVersion" not in made.meta
     assert api.get(f"{maps}/a").code == 404
@@ -172,7 +174,7 @@ def test_a_dry_run_answers_and_leaves_nothing(api: Api, maps: str) -> None:
 @pytest.mark.parametrize(
     ("method", "options"), [("POST", "Create"), ("PUT", "Update"), ("PATCH", "Patch"), ("DELETE", "Delete")]
 )
-def test_a_dry_run_is_all_or_nothing(api: Api, maps: str, method: str, options: str) -> None:
+def test_a_dry_run_is_all_or_nothing(api: ServerApi, maps: str, method: str, options: str) -> None:
     api.create(maps, config_map("a"))
     path = maps if method == "POST" else f"{maps}/a"
     media = "application/merge-patch+json" if method == "PATCH" else "application/json"
@@ -188,7 +190,7 @@ def test_a_dry_run_is_all_or_nothing(api: Api, maps: str, method: str, options: 
     assert none.causes == [("dryRun", 'Unsupported value: [""]: supported values: "All"')]
 
 
-def test_unknown_fields_are_refused_warned_about_or_passed_over(api: Api, pods: str) -> None:
+def test_unknown_fields_are_refused_warned_about_or_passed_over(api: ServerApi, pods: str) -> None:
     doc = {**pod("a", bogus=1), "extra": 2}
     refused = api.post(f"{pods}?fieldValidation=Strict", doc)
     assert refused.code == 400
@@ -204,7 +206,7 @@ def test_unknown_fields_are_refused_warned_about_or_passed_over(api: Api, pods: 
     assert "extra" not in ignored.body and "bogus" not in ignored["spec"]
 
 
-def test_a_field_given_twice_counts_the_last_time(api: Api, maps: str) -> None:
+def test_a_field_given_twice_counts_the_last_time(api: ServerApi, maps: str) -> None:
     text = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v","k":"w"}}'
     refused = api.post(f"{maps}?fieldValidation=Strict", text)
     assert (refused.code, refused.message) == (
@@ -215,32 +217,32 @@ def test_a_field_given_twice_counts_the_last_time(api: Api, maps: str) -> None:
     assert (made["data"], made.warnings) == ({"k": "w"}, ['duplicate field "data.k"'])
 
 
-def test_warnings_come_with_refusals_too(api: Api, pods: str) -> None:
+def test_warnings_come_with_refusals_too(api: ServerApi, pods: str) -> None:
     refused = api.post(pods, {**pod("A_b"), "extra": 2})
     assert (refused.code, refused.warnings) == (422, ['unknown field "extra"'])
 
 
-def test_the_word_for_strictness_is_one_of_three(api: Api, maps: str) -> None:
+def test_the_word_for_strictness_is_one_of_three(api: ServerApi, maps: str) -> None:
     assert api.post(f"{maps}?fieldValidation=Bogus", config_map("a")).causes == [
         ("fieldValidation", 'Unsupported value: "Bogus": supported values: "", "Ignore", "Strict", "Warn"')
     ]
 
 
-def test_a_manager_has_a_printable_name_of_at_most_128_bytes(api: Api, maps: str) -> None:
+def test_a_manager_has_a_printable_name_of_at_most_128_bytes(api: ServerApi, maps: str) -> None:
     long = api.post(f"{maps}?fieldManager={'x' * 129}", config_map("a"))
     assert (long.code, long.causes) == (422, [("fieldManager", "Too long: may not be more than 128 bytes")])
     odd = api.post(f"{maps}?fieldManager=a%0Ab", config_map("a"))
     assert odd.causes == [("fieldManager", 'Invalid value: "a\\nb": invalid character U+000A (at position 1)')]
 
 
-def test_status_is_not_written_with_the_object(api: Api, pods: str) -> None:
+def test_status_is_not_written_with_the_object(api: ServerApi, pods: str) -> None:
     made = api.create(pods, {**pod("a"), "status": {"phase": "Running", "podIP": "1.2.3.4"}})
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
     patched = api.patch(f"{pods}/a", {"status": {"phase": "Running"}})
     assert (patched.version, patched["status"]["phase"]) == (made.version, "Pending")
 
 
-def test_the_object_is_not_written_with_its_status(api: Api, pods: str) -> None:
+def test_the_object_is_not_written_with_its_status(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a"))
     said = {"spec": {"activeDeadlineSeconds": 3}, "status": {"phase": "Running", "hostIP": "1.2.3.5"}}
     patched = api.patch(f"{pods}/a/status", {**said, "metadata": {"labels": {"via": "status"}}})
@@ -253,7 +255,7 @@ def test_the_object_is_not_written_with_its_status(api: Api, pods: str) -> None:
     assert api.get(f"{pods}/a/status").body == api.get(f"{pods}/a").body == put.body
 
 
-def test_a_status_put_without_a_status_empties_it(api: Api, ns: str) -> None:
+def test_a_status_put_without_a_status_empties_it(api: ServerApi, ns: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/replicasets"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     doc = {"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
@@ -276,14 +278,16 @@ def test_a_status_put_without_a_status_empties_it(api: Api, ns: str) -> None:
         ),
     ],
 )
-def test_of_some_kinds_not_even_metadata_goes_through_the_status(api: Api, ns: str, path: str, spec: object) -> None:
+def test_of_some_kinds_not_even_metadata_goes_through_the_status(
+    api: ServerApi, ns: str, path: str, spec: object
+) -> None:
     path = path.format(ns=ns)
     made = api.create(path, {"metadata": {"name": ns, "labels": {"a": "b"}}, "spec": spec})
     patched = api.patch(f"{path}/{ns}/status", {"metadata": {"labels": {"a": "c"}, "annotations": {"x": "y"}}})
     assert (patched.code, patched.version, patched.meta["labels"]) == (200, made.version, {"a": "b"})
 
 
-def test_a_status_is_neither_created_nor_deleted(api: Api, pods: str) -> None:
+def test_a_status_is_neither_created_nor_deleted(api: ServerApi, pods: str) -> None:
     api.create(pods, pod("a"))
     assert api.post(f"{pods}/a/status", pod("a")).code == 405
     assert api.delete(f"{pods}/a/status").code == 405

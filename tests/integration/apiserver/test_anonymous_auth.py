@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     running = start_cluster(tmp_path_factory.mktemp("open"), "--anonymous-auth=true", "--api-audiences=here,there")
     yield running
     assert running.stop() == 0
 
 
-def test_strangers_read_what_is_public_and_nothing_else(server: Cluster) -> None:
+def test_strangers_read_what_is_public_and_nothing_else(server: ApiServerProcess) -> None:
     assert [server.get(path, token="").code for path in ("/version", "/healthz", "/readyz")] == [200, 200, 200]
     refused = server.get("/api/v1/nodes", token="")
     assert (refused.code, refused.message) == (
@@ -28,11 +28,11 @@ def test_strangers_read_what_is_public_and_nothing_else(server: Cluster) -> None
     assert (refused.code, refused.message) == (403, 'forbidden: User "system:anonymous" cannot get path "/metrics"')
 
 
-def test_a_wrong_token_does_not_make_one_a_stranger(server: Cluster) -> None:
+def test_a_wrong_token_does_not_make_one_a_stranger(server: ApiServerProcess) -> None:
     assert [server.get(path, token="wrong").code for path in ("/version", "/healthz")] == [401, 401]
 
 
-def test_tokens_are_for_the_servers_audiences(server: Cluster) -> None:
+def test_tokens_are_for_the_servers_audiences(server: ApiServerProcess) -> None:
     accounts = "/api/v1/namespaces/default/serviceaccounts"
     server.post(accounts, {"metadata": {"name": "db"}})
     made = server.post(f"{accounts}/db/token", {"spec": {}})

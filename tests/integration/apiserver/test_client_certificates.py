@@ -17,7 +17,7 @@ from tonnage.certificates import ensure_identity
 from tonnage.serving.any_certificate import take_any_certificate
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import ApiClient, Reply
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:Attribute's length must be")
 NOW = datetime.now(UTC)
@@ -31,7 +31,7 @@ Attributes = list[tuple[ObjectIdentifier, str]]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServerProcess]:
     running = start_cluster(tmp_path_factory.mktemp("certificates"))
     yield running
     assert running.stop() == 0
@@ -72,7 +72,7 @@ def client_certificate(
     return path
 
 
-def whoami(server: Cluster, certificate: Path | None, token: str = "") -> Reply:
+def whoami(server: ApiServerProcess, certificate: Path | None, token: str = "") -> Reply:
     tls = ssl.create_default_context(cafile=str(server.folder / "pki" / "ca.crt"))
     if certificate is not None:
         tls.load_cert_chain(certificate)
@@ -80,7 +80,9 @@ def whoami(server: Cluster, certificate: Path | None, token: str = "") -> Reply:
     return asking.post(SELF, {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"})
 
 
-def test_the_common_name_is_the_user_and_the_organisations_are_the_groups(server: Cluster, tmp_path: Path) -> None:
+def test_the_common_name_is_the_user_and_the_organisations_are_the_groups(
+    server: ApiServerProcess, tmp_path: Path
+) -> None:
     subject = [*named("jo", "dev", "ops"), (UID, "u-1")]
     found = whoami(server, client_certificate(server.folder / "pki", tmp_path, subject))
     user = found["status"]["userInfo"]
@@ -89,7 +91,7 @@ def test_the_common_name_is_the_user_and_the_organisations_are_the_groups(server
     assert shown.startswith("X509SHA256=") and len(shown) == len("X509SHA256=") + 64
 
 
-def test_masters_may_do_everything(server: Cluster, tmp_path: Path) -> None:
+def test_masters_may_do_everything(server: ApiServerProcess, tmp_path: Path) -> None:
     certificate = client_certificate(server.folder / "pki", tmp_path, named("boss", "system:masters"))
     tls = ssl.create_default_context(cafile=str(server.folder / "pki" / "ca.crt"))
     tls.load_cert_chain(certificate)
@@ -97,25 +99,25 @@ def test_masters_may_do_everything(server: Cluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "<b>&", "jö", "system:anonymous", "x" * 300, "tab\tnewline\n", "null\x00"])
-def test_a_common_name_may_be_anything(server: Cluster, tmp_path: Path, name: str) -> None:
+def test_a_common_name_may_be_anything(server: ApiServerProcess, tmp_path: Path, name: str) -> None:
     found = whoami(server, client_certificate(server.folder / "pki", tmp_path, named(name)))
     assert (found.code, found["status"]["userInfo"]["username"]) == (201, name)
 
 
-def test_of_several_common_names_the_last_one_counts(server: Cluster, tmp_path: Path) -> None:
+def test_of_several_common_names_the_last_one_counts(server: ApiServerProcess, tmp_path: Path) -> None:
     subject = [(NameOID.COMMON_NAME, "first"), (NameOID.COMMON_NAME, "last")]
     found = whoami(server, client_certificate(server.folder / "pki", tmp_path, subject))
     assert found["status"]["userInfo"]["username"] == "last"
 
 
 @pytest.mark.parametrize("subject", [named("", "system:masters"), [(NameOID.ORGANIZATION_NAME, "system:masters")]])
-def test_a_certificate_without_a_name_is_nobodys(server: Cluster, tmp_path: Path, subject: Attributes) -> None:
+def test_a_certificate_without_a_name_is_nobodys(server: ApiServerProcess, tmp_path: Path, subject: Attributes) -> None:
     certificate = client_certificate(server.folder / "pki", tmp_path, subject)
     assert whoami(server, certificate).code == 401
     assert whoami(server, certificate, server.token)["status"]["userInfo"]["username"] == "admin"
 
 
-def test_two_uids_are_none(server: Cluster, tmp_path: Path) -> None:
+def test_two_uids_are_none(server: ApiServerProcess, tmp_path: Path) -> None:
     subject = [*named("jo"), (UID, "a"), (UID, "b")]
     assert whoami(server, client_certificate(server.folder / "pki", tmp_path, subject)).code == 401
 
@@ -126,7 +128,7 @@ def test_two_uids_are_none(server: Cluster, tmp_path: Path) -> None:
     [(NOW - timedelta(days=2), NOW - timedelta(days=1)), (NOW + timedelta(days=1), NOW + timedelta(days=2))],
 )
 def test_before_and_after_its_time_it_proves_nothing(
-    server: Cluster, tmp_path: Path, begins_at: datetime, ends_at: datetime
+    server: ApiServerProcess, tmp_path: Path, begins_at: datetime, ends_at: datetime
 ) -> None:
     subject = named("boss", "system:masters")
     certificate = client_certificate(server.folder / "pki", tmp_path, subject, begins_at=begins_at, ends_at=ends_at)
@@ -135,20 +137,20 @@ def test_before_and_after_its_time_it_proves_nothing(
     assert whoami(server, certificate, server.token)["status"]["userInfo"]["username"] == "admin"
 
 
-def test_a_good_certificate_needs_no_token(server: Cluster, tmp_path: Path) -> None:
+def test_a_good_certificate_needs_no_token(server: ApiServerProcess, tmp_path: Path) -> None:
     certificate = client_certificate(server.folder / "pki", tmp_path, named("jo"))
     assert whoami(server, certificate, "wrong")["status"]["userInfo"]["username"] == "jo"
 
 
 @pytest.mark.parametrize("usage", [None, ExtendedKeyUsageOID.CLIENT_AUTH])
 def test_a_certificate_for_clients_or_for_anything(
-    server: Cluster, tmp_path: Path, usage: ObjectIdentifier | None
+    server: ApiServerProcess, tmp_path: Path, usage: ObjectIdentifier | None
 ) -> None:
     assert whoami(server, client_certificate(server.folder / "pki", tmp_path, named("jo"), usage=usage)).code == 201
 
 
 @NEEDS_ANY_CERTIFICATE
-def test_one_of_another_authority_or_for_servers_gets_nowhere(server: Cluster, tmp_path: Path) -> None:
+def test_one_of_another_authority_or_for_servers_gets_nowhere(server: ApiServerProcess, tmp_path: Path) -> None:
     ensure_identity(tmp_path / "foreign", ("localhost",), NOW)
     foreign = client_certificate(tmp_path / "foreign", tmp_path, named("boss", "system:masters"))
     assert whoami(server, foreign).code == 401

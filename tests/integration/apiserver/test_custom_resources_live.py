@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.apiserver.health.stored_problems import stored_problem
-from tonnage.apiserver.server import Server, Settings, serve
+from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.client import Client, Informer
 from tonnage.client.config import kubeconfig
 from tonnage.client.custom_resources import document_class
@@ -50,7 +50,7 @@ def box(name: str = "a", **meta: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[tuple[Server, Client]]:
     async with (
-        serve(Settings(data_dir=folder, port=0)) as server,
+        serve(ServerSettings(data_dir=folder, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
         yield server, client

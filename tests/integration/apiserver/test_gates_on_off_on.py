@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
@@ -20,7 +20,7 @@ PODS = "/api/v1/namespaces/default/pods"
 @pytest.fixture
 def restarted(tmp_path):
     """A function that stops the running server and starts one on the same folder with these gates."""
-    running: list[Cluster] = []
+    running: list[ApiServerProcess] = []
 
     def start(gates: str = ""):
         if running:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tonnage.apiserver.authorization.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from tonnage.apiserver.options import WriteOptions
-from tonnage.apiserver.server import Server, Settings, serve
+from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.documents.access.attributes import Attributes
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL
@@ -20,7 +20,7 @@ MAPS = BY_PLURAL["", "configmaps"]
 
 
 def served(folder: Path, **settings: Any) -> Any:
-    return serve(Settings(data_dir=folder, port=0, **settings))
+    return serve(ServerSettings(data_dir=folder, port=0, **settings))
 
 
 def role(server: Server, name: str) -> Doc:

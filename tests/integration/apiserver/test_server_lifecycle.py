@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 from tonnage_command import tonnage
 
 
@@ -68,7 +68,10 @@ def test_a_killed_server_starts_again_with_all_that_was_acknowledged(tmp_path):
         stop_writing = threading.Event()
 
         def write(
-            thread: int, cluster: Cluster = cluster, stop: threading.Event = stop_writing, n: int = round_number
+            thread: int,
+            cluster: ApiServerProcess = cluster,
+            stop: threading.Event = stop_writing,
+            n: int = round_number,
         ) -> None:
             for i in range(10_000):
                 if stop.is_set():

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import Event, EventType, Record, StaleRevision, Store
+from tonnage.store import EventType, StaleRevision, Store, StoreEvent, StoreRecord
 
 WRITERS = 24
 COUNTERS = 4
@@ -129,7 +129,7 @@ class Expectation:
             following = [*steps_of(int(key.rpartition("/")[2])), "nothing"]
             next_step = following[following.index(step) + 1 if step else 0]
             if present is not None and present.revision != revision:
-                assert present == Record(key, present.revision, document(key, next_step, present.revision))
+                assert present == StoreRecord(key, present.revision, document(key, next_step, present.revision))
                 assert present.revision > revision
                 self.told[key] = (next_step, present.revision)
             elif present is None and next_step == "delete":
@@ -158,10 +158,10 @@ class Expectation:
         return [f"{prefix}/{n}" for prefix, number in last.items() for n in (number, number + 1) if n >= 0]
 
 
-async def history_of(store: Store, prefix: str, marker: Record) -> list[Event]:
+async def history_of(store: Store, prefix: str, marker: StoreRecord) -> list[StoreEvent]:
     """All that is kept under the prefix; `marker` was written last."""
     watch = store.watch(prefix, after=store.compacted)
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     async with asyncio.timeout(30):
         while not events or events[-1].record != marker:
             events += await watch.next_batch()
@@ -177,7 +177,7 @@ async def check_folder(folder: Path, expected: Expectation, name: str, acknowled
     expected.check_counter(store)
     # Writing works at once, and goes on counting where the dead process stopped.
     newest = store.revision
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     for prefix in ("pods/", "configmaps/"):
         key = f"{prefix}after-{name}/1"
 

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
@@ -18,17 +18,17 @@ def secret(name: str, account: str = "db") -> dict[str, Any]:
     }
 
 
-def whoami(cluster: Cluster, token: str) -> Any:
+def whoami(cluster: ApiServerProcess, token: str) -> Any:
     body = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}
     return cluster.post(SELF, body, token=token)
 
 
-def token_in(cluster: Cluster, path: str) -> str:
+def token_in(cluster: ApiServerProcess, path: str) -> str:
     eventually(lambda: "token" in cluster.get(path).body.get("data", {}), "the Secret to have a token")
     return base64.b64decode(cluster.get(path)["data"]["token"]).decode()
 
 
-def test_a_secret_gets_a_token_that_is_good_while_it_lasts(cluster: Cluster, namespace: str) -> None:
+def test_a_secret_gets_a_token_that_is_good_while_it_lasts(cluster: ApiServerProcess, namespace: str) -> None:
     secrets, accounts = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("secrets", "serviceaccounts"))
     uid = cluster.post(accounts, {"metadata": {"name": "db"}}).meta["uid"]
     assert cluster.post(secrets, secret("key")).code == 201
@@ -49,7 +49,7 @@ def test_a_secret_gets_a_token_that_is_good_while_it_lasts(cluster: Cluster, nam
     assert whoami(cluster, token).code == 401
 
 
-def test_a_secret_goes_with_its_account(cluster: Cluster, namespace: str) -> None:
+def test_a_secret_goes_with_its_account(cluster: ApiServerProcess, namespace: str) -> None:
     secrets, accounts = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("secrets", "serviceaccounts"))
     cluster.post(accounts, {"metadata": {"name": "db"}})
     cluster.post(secrets, secret("key"))
@@ -61,7 +61,7 @@ def test_a_secret_goes_with_its_account(cluster: Cluster, namespace: str) -> Non
     assert cluster.get(f"{secrets}/plain").code == 200
 
 
-def test_a_secret_of_nobody_goes_at_once(cluster: Cluster, namespace: str) -> None:
+def test_a_secret_of_nobody_goes_at_once(cluster: ApiServerProcess, namespace: str) -> None:
     secrets = f"/api/v1/namespaces/{namespace}/secrets"
     assert cluster.post(secrets, secret("key", "nobody")).code == 201
     eventually(lambda: cluster.get(f"{secrets}/key").code == 404, "the Secret to go")

@@ -10,7 +10,7 @@ import pytest
 from tonnage.cli import cli
 from tonnage.cli.completion import sources
 from tonnage.cli.completion.shells import OurZsh
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 
 
 def values(*words: str) -> list[str]:
@@ -19,7 +19,7 @@ def values(*words: str) -> list[str]:
     return [item.value for item in found]
 
 
-def test_values_of_a_live_cluster(cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch):
+def test_values_of_a_live_cluster(cluster: ApiServerProcess, namespace: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sources, "ANSWER_WITHIN_S", 60.0)  # a busy machine is no reason to fail
     pod = {"metadata": {"name": "db-0"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     assert cluster.post(f"/api/v1/namespaces/{namespace}/pods", pod).code == 201
@@ -36,7 +36,7 @@ def test_values_of_a_live_cluster(cluster: Cluster, namespace: str, monkeypatch:
     assert values("drain-preview", "mill") == ["mill-1"]
 
 
-def test_a_cluster_that_refuses_or_is_away_tells_nothing(cluster: Cluster, tmp_path: Path):
+def test_a_cluster_that_refuses_or_is_away_tells_nothing(cluster: ApiServerProcess, tmp_path: Path):
     for server, token in ((cluster.url, "wrong"), ("https://127.0.0.1:9", "any")):
         config = {
             "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],

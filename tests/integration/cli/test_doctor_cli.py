@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import Api, kube_apiserver
+from tonnage.testing.api_servers import ServerApi, kube_apiserver
 from tonnage.testing.http import free_port
 from tonnage.testing.recording_proxy import RecordingProxy
 from tonnage.testing.refusing_proxy import RefusingProxy
@@ -119,7 +119,7 @@ def test_a_real_api_server_is_examined(tmp_path):
         _examine_real(api, tmp_path)
 
 
-def _examine_real(api: Api, folder: Path) -> None:
+def _examine_real(api: ServerApi, folder: Path) -> None:
     sick_cluster(api)
     with RefusingProxy(api.url, "contract-token") as proxy:
         done = doctor("--kubeconfig", str(proxy.kubeconfig(folder)), "-o", "json")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 from tonnage.testing.recording_proxy import RecordingProxy
 from tonnage_command import tonnage
 
@@ -61,7 +61,7 @@ def shadow(folder: Path, *arguments: str) -> Iterator[Shadow]:
         running.kill()
 
 
-def storage(cluster: Cluster, **free: str) -> None:
+def storage(cluster: ApiServerProcess, **free: str) -> None:
     """Nodes with a disk each, of which so much is free."""
     cluster.create(
         "/apis/storage.k8s.io/v1/csidrivers", {"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}}
@@ -101,7 +101,7 @@ def storage(cluster: Cluster, **free: str) -> None:
         )
 
 
-def new_pod(cluster: Cluster, name: str, size: str = "") -> None:
+def new_pod(cluster: ApiServerProcess, name: str, size: str = "") -> None:
     spec: dict[str, Any] = {"containers": [{"name": "c", "image": "app:1"}]}
     if size:
         spec["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
@@ -117,16 +117,16 @@ def new_pod(cluster: Cluster, name: str, size: str = "") -> None:
     cluster.create(PODS, {"metadata": {"name": name}, "spec": spec})
 
 
-def select(cluster: Cluster, claim: str, node: str | None) -> None:
+def select(cluster: ApiServerProcess, claim: str, node: str | None) -> None:
     """The other scheduler chooses a node for a claim; the provisioner gives it back with None."""
     assert cluster.patch(f"{CLAIMS}/{claim}", {"metadata": {"annotations": {SELECTED: node}}}).code == 200
 
 
-def bind(cluster: Cluster, pod: str, node: str) -> None:
+def bind(cluster: ApiServerProcess, pod: str, node: str) -> None:
     assert cluster.post(f"{PODS}/{pod}/binding", {"metadata": {"name": pod}, "target": {"name": node}}).code == 201
 
 
-def test_it_judges_another_scheduler_and_only_reads(cluster: Cluster, tmp_path: Path) -> None:
+def test_it_judges_another_scheduler_and_only_reads(cluster: ApiServerProcess, tmp_path: Path) -> None:
     storage(cluster, small="10Gi", large="100Gi")
     new_pod(cluster, "before")
     bind(cluster, "before", "small")
@@ -161,14 +161,14 @@ def test_it_judges_another_scheduler_and_only_reads(cluster: Cluster, tmp_path: 
     assert not any("selfsubject" in path or "leases" in path for _, path in requests)
 
 
-def test_a_time_ends_it_with_a_table(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_time_ends_it_with_a_table(cluster: ApiServerProcess, tmp_path: Path) -> None:
     with shadow(tmp_path, "--kubeconfig", str(cluster.kubeconfig), "--for", "1s") as running:
         code, out = running.end(None)
     assert code == 0
     assert out.startswith("No pod was placed in 1s\n")
 
 
-def test_a_cluster_that_cannot_be_reached_is_one_line(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_cluster_that_cannot_be_reached_is_one_line(tmp_path: Path, cluster: ApiServerProcess) -> None:
     config = tmp_path / "kubeconfig"
     config.write_text(cluster.kubeconfig.read_text().replace(cluster.url, "https://127.0.0.1:1"))
     done = tonnage("shadow", "--kubeconfig", str(config), "--for", "1s")

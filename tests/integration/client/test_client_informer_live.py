@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tonnage.apiserver.server import Server, Settings, serve
+from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.apiserver.verbs import watching
 from tonnage.client import Client, Informer, Informers
 from tonnage.client.config import kubeconfig
-from tonnage.client.config.connection import Connection
+from tonnage.client.config.connection import ServerConnection
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.meta import ObjectMeta
 from tonnage.testing.eventually import eventually_async
@@ -115,7 +115,7 @@ def port_of(server: Server) -> int:
     return int(server.url.rpartition(":")[2])
 
 
-def connect(connection: Connection, on_request: Callable[[str, str, int, float], None] | None = None) -> Client:
+def connect(connection: ServerConnection, on_request: Callable[[str, str, int, float], None] | None = None) -> Client:
     return Client.connect(connection, rng=random.Random(1), on_request=on_request)
 
 
@@ -132,7 +132,7 @@ def config_map(name: str, value: str = "1") -> ConfigMap:
 async def test_an_informer_follows_every_change(tmp_path, watch_list):
     requests: list[tuple[str, int]] = []
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         connect(kubeconfig.load(server.kubeconfig), lambda verb, _, code, __: requests.append((verb, code))) as client,
     ):
         for name in "abc":
@@ -153,7 +153,7 @@ async def test_an_informer_follows_every_change(tmp_path, watch_list):
 
 async def test_it_keeps_up_through_a_restart_of_the_server(tmp_path):
     port = free_port()
-    settings = Settings(data_dir=tmp_path, port=port)
+    settings = ServerSettings(data_dir=tmp_path, port=port)
     requests: list[tuple[str, int]] = []
     async with serve(settings) as server:
         client = connect(kubeconfig.load(server.kubeconfig), lambda verb, _, code, __: requests.append((verb, code)))
@@ -179,7 +179,7 @@ async def test_it_keeps_up_through_a_restart_of_the_server(tmp_path):
 
 async def test_history_that_is_gone_is_made_up_for(tmp_path):
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Proxy(port_of(server)).open() as proxy,
         connect(kubeconfig.load(server.kubeconfig)) as direct,
     ):
@@ -212,7 +212,7 @@ async def test_history_that_is_gone_is_made_up_for(tmp_path):
 
 async def test_a_connection_cut_at_any_moment_loses_and_repeats_nothing(tmp_path):
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Proxy(port_of(server)).open() as proxy,
         connect(kubeconfig.load(server.kubeconfig)) as direct,
     ):
@@ -249,7 +249,7 @@ async def test_a_connection_cut_at_any_moment_loses_and_repeats_nothing(tmp_path
 async def test_bookmarks_make_an_old_version_young(tmp_path, monkeypatch):
     monkeypatch.setattr(watching, "_BOOKMARK_EVERY_S", 0.01)  # a minute is long to wait in a test
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Proxy(port_of(server)).open() as proxy,
         connect(kubeconfig.load(server.kubeconfig)) as direct,
     ):
@@ -277,7 +277,7 @@ async def test_bookmarks_make_an_old_version_young(tmp_path, monkeypatch):
 
 async def test_a_selection_follows_what_enters_and_leaves_it(tmp_path):
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
         heard: asyncio.Queue[str] = asyncio.Queue()
@@ -301,7 +301,7 @@ async def test_a_selection_follows_what_enters_and_leaves_it(tmp_path):
 
 async def test_a_set_of_informers_syncs_and_stops_together(tmp_path):
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
         await client.create(Node(metadata=ObjectMeta(name="n1")))
@@ -313,7 +313,7 @@ async def test_a_set_of_informers_syncs_and_stops_together(tmp_path):
 
 
 async def test_a_client_that_closes_leaves_no_watch_behind(tmp_path: Path):
-    async with serve(Settings(data_dir=tmp_path, port=0)) as server:
+    async with serve(ServerSettings(data_dir=tmp_path, port=0)) as server:
         client = connect(kubeconfig.load(server.kubeconfig))
         informers = Informers(client)
         informers.of(Node)

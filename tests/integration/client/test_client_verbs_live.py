@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client import Client, LeaderElector, Recorder
 from tonnage.client.config import kubeconfig
 from tonnage.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
-from tonnage.objects.codec import Change, decode_event
+from tonnage.objects.codec import WatchChange, decode_event
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import ConfigMap, Node, Pod
 from tonnage.objects.document import Doc
@@ -24,7 +24,7 @@ from tonnage.objects.resources import BY_PLURAL
 @pytest.fixture
 async def client(tmp_path) -> AsyncIterator[Client]:
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig), rng=random.Random(1), user_agent="tests/1") as client,
     ):
         yield client
@@ -195,11 +195,11 @@ async def test_a_watch_tells_and_a_raw_path_answers(client):
         async for batch in lines:
             events = [decode_event(Pod, line) for line in batch]
             break
-    assert isinstance(events[0], Change) and (events[0].type, events[0].object.key) == ("ADDED", "default/a")
+    assert isinstance(events[0], WatchChange) and (events[0].type, events[0].object.key) == ("ADDED", "default/a")
 
 
 async def test_a_wrong_token_is_turned_away(tmp_path):
-    async with serve(Settings(data_dir=tmp_path, port=0)) as server:
+    async with serve(ServerSettings(data_dir=tmp_path, port=0)) as server:
         text = server.kubeconfig.read_text().replace(server.token, "wrong")
         wrong = tmp_path / "wrong"
         wrong.write_text(text)

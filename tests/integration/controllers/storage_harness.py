@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
@@ -185,7 +185,7 @@ async def storage_harness(data_dir: Path) -> AsyncIterator[StorageHarness]:
     folder = Path(tempfile.mkdtemp(prefix="t"))  # a socket's path is short, a test's folder is not
     try:
         async with (
-            serve(Settings(data_dir=data_dir, port=0)) as server,
+            serve(ServerSettings(data_dir=data_dir, port=0)) as server,
             Client.connect(kubeconfig.load(server.kubeconfig)) as client,
         ):
             yield StorageHarness(client, folder)

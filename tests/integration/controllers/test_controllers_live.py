@@ -154,7 +154,7 @@ class Harness:
 @pytest.fixture
 async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
     async with (
-        server.serve(server.Settings(data_dir=tmp_path, port=0)) as running,
+        server.serve(server.ServerSettings(data_dir=tmp_path, port=0)) as running,
         Client.connect(kubeconfig.load(running.kubeconfig)) as client,
     ):
         yield Harness(client)

@@ -44,7 +44,7 @@ DEFINITION = {
 @asynccontextmanager
 async def at_work(folder: Path) -> AsyncIterator[Client]:
     async with (
-        server.serve(server.Settings(data_dir=folder, port=0)) as running,
+        server.serve(server.ServerSettings(data_dir=folder, port=0)) as running,
         Client.connect(kubeconfig.load(running.kubeconfig)) as client,
         ControllerManager(
             client,

@@ -14,14 +14,14 @@ from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.templates.availability import is_active
-from tonnage.testing.workload_stage import Stage, stage_in, template
+from tonnage.testing.workload_stage import WorkloadStage, stage_in, template
 
 
 def daemons(image: str = "app:1", **spec: Any) -> Doc:
     return {"selector": {"matchLabels": {"app": "agent"}}, "template": template(image, "agent"), **spec}
 
 
-async def nodes_of(stage: Stage) -> list[str]:
+async def nodes_of(stage: WorkloadStage) -> list[str]:
     return sorted(pod.spec.node_name for pod in await stage.pods() if is_active(pod))
 
 

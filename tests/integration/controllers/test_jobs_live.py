@@ -12,11 +12,11 @@ from tonnage.errors import NotFound
 from tonnage.objects.batch_v1 import JOB_TRACKING, CronJob, Job
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
-from tonnage.testing.workload_stage import Stage, stage_in
+from tonnage.testing.workload_stage import WorkloadStage, stage_in
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(tmp_path: Path) -> AsyncIterator[WorkloadStage]:
     async with stage_in(tmp_path) as made:
         yield made
 
@@ -26,7 +26,7 @@ def spec(**more: Any) -> Doc:
     return {"template": {"metadata": {"labels": {"app": "sum"}}, "spec": pod}, **more}
 
 
-async def until(stage: Stage, name: str, kind: str) -> Job:
+async def until(stage: WorkloadStage, name: str, kind: str) -> Job:
     async def has() -> Job | None:
         found = await stage.client.get(Job, f"default/{name}")
         return found if found.has(kind) else None
@@ -38,7 +38,7 @@ async def until(stage: Stage, name: str, kind: str) -> Job:
     return found
 
 
-async def until_told(stage: Stage, reason: str, notes: set[str]) -> None:
+async def until_told(stage: WorkloadStage, reason: str, notes: set[str]) -> None:
     """Events are written beside the work, and may come later."""
 
     async def is_told() -> bool:
@@ -47,7 +47,7 @@ async def until_told(stage: Stage, reason: str, notes: set[str]) -> None:
     await stage.until(is_told)
 
 
-async def test_a_job_runs_to_its_end_and_its_pods_are_counted(stage: Stage):
+async def test_a_job_runs_to_its_end_and_its_pods_are_counted(stage: WorkloadStage):
     stage.kubelet.exit_code = lambda _: 0
     await stage.create("batch/v1", "Job", "sum", spec(completions=5, parallelism=2))
     done = await until(stage, "sum", "Complete")
@@ -59,7 +59,7 @@ async def test_a_job_runs_to_its_end_and_its_pods_are_counted(stage: Stage):
     await until_told(stage, "Completed", {"Job completed"})
 
 
-async def test_indexes_names_and_host_names(stage: Stage):
+async def test_indexes_names_and_host_names(stage: WorkloadStage):
     stage.kubelet.exit_code = lambda _: 0
     await stage.create("batch/v1", "Job", "sum", spec(completions=3, parallelism=3, completionMode="Indexed"))
     done = await until(stage, "sum", "Complete")
@@ -70,7 +70,7 @@ async def test_indexes_names_and_host_names(stage: Stage):
     assert [pod.metadata.labels[label] for pod in pods] == ["0", "1", "2"]
 
 
-async def test_a_limit_of_no_failures(stage: Stage):
+async def test_a_limit_of_no_failures(stage: WorkloadStage):
     stage.kubelet.exit_code = lambda _: 3
     await stage.create("batch/v1", "Job", "sum", spec(backoffLimit=0))
     failed = await until(stage, "sum", "Failed")
@@ -79,7 +79,7 @@ async def test_a_limit_of_no_failures(stage: Stage):
     await until_told(stage, "BackoffLimitExceeded", {"Job has reached the specified backoff limit"})
 
 
-async def test_suspended_and_resumed(stage: Stage):
+async def test_suspended_and_resumed(stage: WorkloadStage):
     await stage.create("batch/v1", "Job", "sum", spec(parallelism=2, completions=2, suspend=True))
     await until(stage, "sum", "Suspended")
     assert await stage.pods() == []
@@ -103,14 +103,14 @@ async def test_suspended_and_resumed(stage: Stage):
     await until_told(stage, "Resumed", {"Job resumed"})
 
 
-async def test_a_deadline_ends_what_runs(stage: Stage):
+async def test_a_deadline_ends_what_runs(stage: WorkloadStage):
     await stage.create("batch/v1", "Job", "sum", spec(activeDeadlineSeconds=1))
     failed = await until(stage, "sum", "Failed")
     assert failed.status.conditions[0].reason == "DeadlineExceeded"
     assert failed.status.active == 0
 
 
-async def test_a_policy_fails_the_job_at_its_first_bad_code(stage: Stage):
+async def test_a_policy_fails_the_job_at_its_first_bad_code(stage: WorkloadStage):
     stage.kubelet.exit_code = lambda _: 42
     rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
     await stage.create("batch/v1", "Job", "sum", spec(podFailurePolicy={"rules": [rule]}))
@@ -118,7 +118,7 @@ async def test_a_policy_fails_the_job_at_its_first_bad_code(stage: Stage):
     assert failed.status.conditions[-1].reason == "PodFailurePolicy"
 
 
-async def test_counting_survives_controllers_that_die(stage: Stage):
+async def test_counting_survives_controllers_that_die(stage: WorkloadStage):
     await stage.create("batch/v1", "Job", "sum", spec(completions=12, parallelism=4))
 
     async def runs() -> bool:
@@ -134,7 +134,7 @@ async def test_counting_survives_controllers_that_die(stage: Stage):
     assert len(await stage.pods()) == 12
 
 
-async def test_pods_of_a_job_that_is_gone_are_let_go(stage: Stage):
+async def test_pods_of_a_job_that_is_gone_are_let_go(stage: WorkloadStage):
     await stage.create("batch/v1", "Job", "sum", spec(parallelism=2, completions=2))
 
     async def runs() -> bool:
@@ -162,7 +162,7 @@ async def test_pods_of_a_job_that_is_gone_are_let_go(stage: Stage):
     await stage.until(are_free)
 
 
-async def test_a_finished_job_goes_when_its_time_is_up(stage: Stage):
+async def test_a_finished_job_goes_when_its_time_is_up(stage: WorkloadStage):
     stage.kubelet.exit_code = lambda _: 0
     await stage.create("batch/v1", "Job", "sum", spec(ttlSecondsAfterFinished=0))
 
@@ -175,7 +175,7 @@ async def test_a_finished_job_goes_when_its_time_is_up(stage: Stage):
     await stage.until(is_going)
 
 
-async def test_a_cron_job_makes_jobs_and_keeps_a_few(stage: Stage):
+async def test_a_cron_job_makes_jobs_and_keeps_a_few(stage: WorkloadStage):
     stage.kubelet.exit_code = lambda _: 0
     template = {"metadata": {"labels": {"of": "tick"}}, "spec": spec()}
     await stage.create(

@@ -34,7 +34,7 @@ KINDS: tuple[tuple[type[Object], str], ...] = ((ServiceAccount, "default"), (Con
 @asynccontextmanager
 async def controllers_in(folder: Path) -> AsyncIterator[tuple[Client, bytes]]:
     """A server with the controllers at work: a client, and the certificate that it verifies the server with."""
-    async with server.serve(server.Settings(data_dir=folder, port=0)) as running:
+    async with server.serve(server.ServerSettings(data_dir=folder, port=0)) as running:
         connection = kubeconfig.load(running.kubeconfig)
         async with (
             Client.connect(connection) as client,

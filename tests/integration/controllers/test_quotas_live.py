@@ -27,7 +27,7 @@ from tonnage.testing.eventually import eventually_async
 @asynccontextmanager
 async def counting_in(folder: Path) -> AsyncIterator[Client]:
     async with (
-        server.serve(server.Settings(data_dir=folder, port=0)) as running,
+        server.serve(server.ServerSettings(data_dir=folder, port=0)) as running,
         Client.connect(kubeconfig.load(running.kubeconfig)) as client,
         ControllerManager(
             client,

@@ -18,7 +18,7 @@ from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 GI = 1 << 30
 KEY = "topology.tonnage.dev/node"
@@ -138,7 +138,7 @@ async def _made(folder: Path) -> str:
         return await make(cluster, "pvc-1")
 
 
-def _provision(server: Cluster, volume_id: str) -> None:
+def _provision(server: ApiServerProcess, volume_id: str) -> None:
     """The PersistentVolume that a provisioner would make of it."""
     term = {"matchExpressions": [{"key": KEY, "operator": "In", "values": ["node-1"]}]}
     spec = {

@@ -30,8 +30,8 @@ from tonnage.driver.services.node import NodeService
 from tonnage.driver_check.catalogue import CATALOGUE
 from tonnage.driver_check.examination import examine
 from tonnage.driver_check.results import Results
-from tonnage.driver_check.settings import Settings
-from tonnage.driver_check.verdicts import Outcome
+from tonnage.driver_check.settings import CheckSettings
+from tonnage.driver_check.verdicts import CheckOutcome
 from tonnage.testing.driver_builders import controller, create, driver_at
 
 GI = 1 << 30
@@ -85,7 +85,7 @@ async def checked(addresses: list[str], folder: Path, results: Results | None = 
     await examine(
         addresses[0],
         addresses[1:],
-        Settings(prefix="driver-check-0123", work_dir=work, **wanted),
+        CheckSettings(prefix="driver-check-0123", work_dir=work, **wanted),
         results,
         clock=SystemClock(),
         rng=random.Random(1),
@@ -94,7 +94,7 @@ async def checked(addresses: list[str], folder: Path, results: Results | None = 
     return results
 
 
-def told(results: Results, outcome: Outcome) -> set[str]:
+def told(results: Results, outcome: CheckOutcome) -> set[str]:
     return {name for name, verdict in results.verdicts.items() if verdict.outcome is outcome}
 
 
@@ -108,8 +108,8 @@ async def test_our_own_driver_keeps_every_contract(folder: Path, policy: Any, wi
     kept = await controller(driver).CreateVolume(create("mine", "8Mi", node="node-2"), None)
     async with serving(driver, folder) as addresses:
         results = await checked(addresses, folder, with_attach=with_attach, fills=True)
-    assert {name: results.verdicts[name] for name in told(results, Outcome.FAILED)} == {}
-    assert told(results, Outcome.PASSED) == set(CATALOGUE), "nothing is left out"
+    assert {name: results.verdicts[name] for name in told(results, CheckOutcome.FAILED)} == {}
+    assert told(results, CheckOutcome.PASSED) == set(CATALOGUE), "nothing is left out"
     # What others have is as it was, and nothing of ours is left.
     assert [each.volume_id for each in driver.core.allocations.volumes.values()] == [kept.volume.volume_id]
     assert results.left_behind == [] and list((folder / "work").rglob("target")) == []
@@ -119,18 +119,18 @@ async def test_a_driver_that_tells_no_pools_and_rebuilds_nothing_is_told_honestl
     driver = our_driver(folder, report_pools=False, rebuild=False, max_volumes={})
     async with serving(driver, folder) as addresses:
         results = await checked(addresses, folder, cordoned_node="")
-    assert told(results, Outcome.FAILED) == set()
-    assert {"capacity-pools", "capacity-sum", "limit-enforced", "rebuild-moves"} <= told(results, Outcome.SKIPPED)
-    assert {"capacity-after-create", "create-too-large", "publish-elsewhere"} <= told(results, Outcome.PASSED)
+    assert told(results, CheckOutcome.FAILED) == set()
+    assert {"capacity-pools", "capacity-sum", "limit-enforced", "rebuild-moves"} <= told(results, CheckOutcome.SKIPPED)
+    assert {"capacity-after-create", "create-too-large", "publish-elsewhere"} <= told(results, CheckOutcome.PASSED)
 
 
 async def test_one_socket_is_enough_for_all_but_rebuilding(folder: Path) -> None:
     driver = our_driver(folder, nodes=("node-1",), max_volumes={"node-1": 2})
     async with serving(driver, folder) as addresses:
         results = await checked(addresses, folder)
-        assert told(results, Outcome.FAILED) == set()
+        assert told(results, CheckOutcome.FAILED) == set()
         alone = await checked(addresses[:1], folder)
-    assert "limit-enforced" in told(results, Outcome.PASSED)
+    assert "limit-enforced" in told(results, CheckOutcome.PASSED)
     assert alone.verdicts["limit-sane"].message == "no Node service is known: say --node-address"
 
 
@@ -441,7 +441,7 @@ async def test_a_broken_driver_is_found_by_the_name_of_what_is_broken(
     driver = our_driver(folder)
     async with serving(driver, folder, **services) as addresses:
         results = await checked(addresses, folder, fills=True)
-    assert {name: results.verdicts[name].message for name in told(results, Outcome.FAILED)}.keys() == broken
+    assert {name: results.verdicts[name].message for name in told(results, CheckOutcome.FAILED)}.keys() == broken
     is_kept = "cleaned-up" not in broken
     assert (not driver.core.allocations.volumes) == is_kept == (results.left_behind == [])
 
@@ -450,11 +450,11 @@ async def test_a_volume_that_stays_on_a_node_out_of_use_or_is_refused_with_the_c
     driver = our_driver(folder, rebuild=False)
     async with serving(driver, folder) as addresses:
         results = await checked(addresses, folder)
-        assert told(results, Outcome.FAILED) == {"rebuild-moves"}
+        assert told(results, CheckOutcome.FAILED) == {"rebuild-moves"}
     controls = refusing(PUBLISH, Code.FAILED_PRECONDITION, Code.RESOURCE_EXHAUSTED)
     async with serving(driver, folder, controls=controls) as addresses:
         results = await checked(addresses, folder, cordoned_node="")
-    assert told(results, Outcome.FAILED) == {"publish-elsewhere"}
+    assert told(results, CheckOutcome.FAILED) == {"publish-elsewhere"}
 
 
 def test_every_check_has_a_driver_that_breaks_it():
@@ -501,7 +501,7 @@ async def test_whoever_cuts_it_off_finds_nothing_left_not_even_what_was_under_wa
         Hangs.ended.set()
         assert not driver.core.allocations.volumes
     assert results.left_behind == []
-    assert results.verdicts["cleaned-up"].outcome is Outcome.PASSED
+    assert results.verdicts["cleaned-up"].outcome is CheckOutcome.PASSED
 
 
 async def test_a_driver_that_is_not_there_is_an_error(folder: Path) -> None:
@@ -509,7 +509,7 @@ async def test_a_driver_that_is_not_there_is_an_error(folder: Path) -> None:
         await examine(
             f"unix://{folder}/none.sock",
             (),
-            Settings(prefix="p", work_dir=folder),
+            CheckSettings(prefix="p", work_dir=folder),
             Results(),
             clock=SystemClock(),
             rng=random.Random(1),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.apiserver.server import Settings as ServerSettings
+from tonnage.apiserver.server import ServerSettings
 from tonnage.apiserver.server import serve as serve_api
 from tonnage.client import Client
 from tonnage.client.config import kubeconfig
@@ -19,7 +19,7 @@ from tonnage.clock import Clock, SystemClock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError
-from tonnage.driver.driver import Driver, Settings
+from tonnage.driver.driver import CsiDriverSettings, Driver
 from tonnage.driver.rebuilding.affinity import confined_to
 from tonnage.driver.rebuilding.controller import RebuildController
 from tonnage.driver.serving import serve
@@ -53,7 +53,7 @@ class Stage:
         `clock` is what the watch goes by.
         """
         watch_clock, clock, rng = clock or SystemClock(), SystemClock(), random.Random(1)
-        settings = Settings(pools={"node-1": (20 * GI,), "node-2": (20 * GI,)}, rebuild=True)
+        settings = CsiDriverSettings(pools={"node-1": (20 * GI,), "node-2": (20 * GI,)}, rebuild=True)
         driver = Driver(settings, self.folder / "state", clock=clock, rng=rng)
         async with AsyncExitStack() as stack:
             stack.callback(driver.close)

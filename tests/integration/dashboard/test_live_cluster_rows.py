@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import Impersonation
 from tonnage.client.http import Client
@@ -50,7 +50,7 @@ async def allow_in_shop(client: Client, user: str) -> None:
 
 
 async def test_a_user_with_rights_in_one_namespace_sees_that_and_is_told_of_the_rest(tmp_path: Path):
-    async with serve(Settings(data_dir=tmp_path, port=0)) as server, connected(server.kubeconfig) as admin:
+    async with serve(ServerSettings(data_dir=tmp_path, port=0)) as server, connected(server.kubeconfig) as admin:
         await post(admin, "/api/v1/namespaces", metadata={"name": "shop"})
         await admin.create(node("a"))
         await admin.create(claim("data", namespace="shop", metadata={"uid": "", "resourceVersion": ""}))
@@ -85,7 +85,7 @@ async def test_a_user_with_rights_in_one_namespace_sees_that_and_is_told_of_the_
 
 
 async def test_a_server_that_goes_is_told_and_when_it_is_back_rows_follow_it_again(tmp_path: Path):
-    async with serve(Settings(data_dir=tmp_path, port=0)) as server:
+    async with serve(ServerSettings(data_dir=tmp_path, port=0)) as server:
         port = int(server.url.rpartition(":")[2])
         client = await connected(server.kubeconfig).__aenter__()
         cluster = await LiveCluster(client).__aenter__()
@@ -110,7 +110,7 @@ async def test_a_server_that_goes_is_told_and_when_it_is_back_rows_follow_it_aga
     await eventually_async(lambda: "server" in cluster.collections.of(NoticeRow))
     assert "does not answer" in cluster.collections.of(NoticeRow)["server"].text
     assert "a" in cluster.collections.of(NodeRow)  # what was true is shown still
-    async with serve(Settings(data_dir=tmp_path, port=port)):
+    async with serve(ServerSettings(data_dir=tmp_path, port=port)):
         await eventually_async(lambda: "server" not in cluster.collections.of(NoticeRow))
         await client.create(node("b"))
         await eventually_async(lambda: "b" in cluster.collections.of(NodeRow))
@@ -122,7 +122,7 @@ async def test_a_server_that_goes_is_told_and_when_it_is_back_rows_follow_it_aga
 async def test_what_may_not_be_read_any_more_is_not_shown_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(live_cluster, "FORGET_S", 0.0)
     monkeypatch.setattr(live_cluster, "ASK_S", 0.3)
-    async with serve(Settings(data_dir=tmp_path, port=0)) as server, connected(server.kubeconfig) as admin:
+    async with serve(ServerSettings(data_dir=tmp_path, port=0)) as server, connected(server.kubeconfig) as admin:
         port = int(server.url.rpartition(":")[2])
         await post(admin, "/api/v1/namespaces", metadata={"name": "shop"})
         await admin.create(claim("data", namespace="shop", metadata={"uid": "", "resourceVersion": ""}))
@@ -133,7 +133,7 @@ async def test_what_may_not_be_read_any_more_is_not_shown_any_more(tmp_path: Pat
         pods, lanes = cluster.collections.of(PodRow), cluster.collections.of(LaneRow)
         await eventually_async(lambda: "shop/db-0" in pods and bool(lanes))
         await admin.raw("DELETE", f"{ROLES}/rolebindings/look")
-    async with serve(Settings(data_dir=tmp_path, port=port)), connected(server.kubeconfig) as admin:
+    async with serve(ServerSettings(data_dir=tmp_path, port=port)), connected(server.kubeconfig) as admin:
         await eventually_async(lambda: not pods and not lanes and not cluster.collections.of(VolumeRow))
         assert not list(cluster.objects())
         assert cluster.collections.of(NoticeRow)["pods"].text.startswith(

@@ -26,7 +26,7 @@ from typing import Any
 from rendered import Document, run
 
 from tonnage.roles.audit import calls_in
-from tonnage.testing.api_servers import Api
+from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import free_port
 
@@ -36,7 +36,7 @@ PATIENCE_S = 120.0
 class Played:
     """A cluster without kubelets, and the processes that stand for its pods."""
 
-    def __init__(self, folder: Path, api: Api, audit_log: Path) -> None:
+    def __init__(self, folder: Path, api: ServerApi, audit_log: Path) -> None:
         self.folder, self.api, self.audit_log = folder, api, audit_log
         self.admin = folder / "admin.kubeconfig"
         self._write_kubeconfig(self.admin, {"token": api.token})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rendered import OVERLAYS, VALUES, Document, chart_objects, identity, needs_helm, needs_kubectl, overlay_objects
 
-from tonnage.testing.api_servers import Api, embedded, kube_apiserver
+from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver
 from tonnage.testing.eventually import eventually
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
@@ -37,7 +37,7 @@ pytestmark = [needs_helm, needs_kubectl]
         ),
     ],
 )
-def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerApi]:
     folder = tmp_path_factory.mktemp("server")
     with embedded(folder) if request.param == "embedded" else kube_apiserver(folder, ASSETS) as server:
         for name in NAMESPACES:
@@ -48,7 +48,7 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield server
 
 
-def define(api: Api, kind: str) -> None:
+def define(api: ServerApi, kind: str) -> None:
     plural = f"{kind.lower()}s"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
@@ -82,16 +82,16 @@ def path_of(document: Document) -> str:
 
 
 @pytest.mark.parametrize("values", VALUES)
-def test_objects_of_the_chart_are_created(api: Api, values: str):
+def test_objects_of_the_chart_are_created(api: ServerApi, values: str):
     created_and_kept(api, chart_objects(values))
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_objects_of_overlays_are_created(api: Api, overlay: str):
+def test_objects_of_overlays_are_created(api: ServerApi, overlay: str):
     created_and_kept(api, [each for each in overlay_objects(overlay) if each["kind"] != "Namespace"])
 
 
-def created_and_kept(api: Api, objects: list[Document]) -> None:
+def created_and_kept(api: ServerApi, objects: list[Document]) -> None:
     """Created strictly, so that no field is unknown; what was asked for is what stands there; then deleted again."""
     made: list[str] = []
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rendered import CHART, OVERLAYS, helm_path, needs_helm, needs_kubectl, run
 
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 pytestmark = [pytest.mark.slow, needs_helm, needs_kubectl]
 
@@ -21,7 +21,7 @@ KINDS = (
 
 
 class Server:
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: ApiServerProcess, folder: Path) -> None:
         self.cluster = cluster
         self.environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "HELM_CACHE_HOME": str(folder)}
 

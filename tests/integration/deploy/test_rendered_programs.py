@@ -27,7 +27,7 @@ from rendered import (
 )
 
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES
-from tonnage.testing.api_servers import Api, kube_apiserver
+from tonnage.testing.api_servers import ServerApi, kube_apiserver
 from tonnage.testing.processes import start_cluster
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
@@ -46,7 +46,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Played]:
         server.mkdir()
         if request.param == "embedded":
             embedded = start_cluster(server, "--audit-log-path", str(log))
-            with_api = Played(folder, Api("embedded", embedded.url, embedded.token), log)
+            with_api = Played(folder, ServerApi("embedded", embedded.url, embedded.token), log)
             try:
                 yield with_api
             finally:

@@ -16,7 +16,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
@@ -225,7 +225,9 @@ async def node_stage(
     """
     folder = Path(tempfile.mkdtemp(prefix="t"))
     try:
-        async with serve(Settings(data_dir=folder / "data", port=0, gates=server_gates or gates or Gates())) as server:
+        async with serve(
+            ServerSettings(data_dir=folder / "data", port=0, gates=server_gates or gates or Gates())
+        ) as server:
             client = Client.connect(kubeconfig.load(server.kubeconfig), user_agent="kubelet")
             async with client:
                 stage = NodeStage(folder, client, gates or Gates(), names or ("node-1",))

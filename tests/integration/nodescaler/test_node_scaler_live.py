@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster, start_cluster
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.processes import ApiServerProcess, start_cluster
+from tonnage.testing.programs import RunningProgram, spawn
 
 Doc = dict[str, Any]
 
@@ -31,7 +31,7 @@ MANAGER = "tonnage-node-scaler-burst"
 
 
 @contextmanager
-def program(cluster: Cluster, name: str, *flags: str) -> Iterator[Program]:
+def program(cluster: ApiServerProcess, name: str, *flags: str) -> Iterator[RunningProgram]:
     """A `tonnage` process beside the server; ended at the end, if it still runs."""
     server = ("--kubeconfig", str(cluster.kubeconfig))
     process = spawn(name, *server, *flags, log=cluster.folder / f"{name}.log")
@@ -44,13 +44,13 @@ def program(cluster: Cluster, name: str, *flags: str) -> Iterator[Program]:
 
 
 @contextmanager
-def scheduler(cluster: Cluster) -> Iterator[None]:
+def scheduler(cluster: ApiServerProcess) -> Iterator[None]:
     with program(cluster, "scheduler", "--secure-port", "0", "--no-leader-elect"):
         yield
 
 
 @contextmanager
-def scaler(cluster: Cluster, max_nodes: int, **seconds: float) -> Iterator[Program]:
+def scaler(cluster: ApiServerProcess, max_nodes: int, **seconds: float) -> Iterator[RunningProgram]:
     """A scaler that follows; `min`, `unneeded`, `provision` and `ready` as flags have them, quick unless told."""
     template = cluster.folder / "template.json"
     template.write_text(json.dumps(TEMPLATE))
@@ -62,34 +62,34 @@ def scaler(cluster: Cluster, max_nodes: int, **seconds: float) -> Iterator[Progr
         yield process
 
 
-def pod(cluster: Cluster, name: str, cpu: str = "3", **spec: Any) -> None:
+def pod(cluster: ApiServerProcess, name: str, cpu: str = "3", **spec: Any) -> None:
     container = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
     reply = cluster.post(PODS, {"metadata": {"name": name}, "spec": {"containers": [container], **spec}})
     assert reply.code == 201, reply.body
 
 
-def nominate(cluster: Cluster, name: str, node_name: str, manager: str) -> None:
+def nominate(cluster: ApiServerProcess, name: str, node_name: str, manager: str) -> None:
     patch = {"status": {"nominatedNodeName": node_name}}
     assert cluster.patch(f"{PODS}/{name}/status?fieldManager={manager}", patch).code == 200
 
 
-def nominated(cluster: Cluster, name: str) -> str:
+def nominated(cluster: ApiServerProcess, name: str) -> str:
     return str(cluster.get(f"{PODS}/{name}").body["status"].get("nominatedNodeName", ""))
 
 
-def bound(cluster: Cluster, name: str) -> str:
+def bound(cluster: ApiServerProcess, name: str) -> str:
     return str(cluster.get(f"{PODS}/{name}").body["spec"].get("nodeName", ""))
 
 
-def nodes(cluster: Cluster) -> list[str]:
+def nodes(cluster: ApiServerProcess) -> list[str]:
     return sorted(item["metadata"]["name"] for item in cluster.get(NODES).body["items"])
 
 
-def taints(cluster: Cluster, name: str) -> list[str]:
+def taints(cluster: ApiServerProcess, name: str) -> list[str]:
     return [taint["key"] for taint in cluster.get(f"{NODES}/{name}").body.get("spec", {}).get("taints", [])]
 
 
-def told(cluster: Cluster, name: str, reason: str) -> str:
+def told(cluster: ApiServerProcess, name: str, reason: str) -> str:
     """What the events of that reason say about an object; empty while there are none."""
     items = cluster.get(EVENTS).body["items"]
     return "; ".join(each["note"] for each in items if (each["regarding"]["name"], each["reason"]) == (name, reason))

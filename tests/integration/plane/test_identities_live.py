@@ -18,7 +18,7 @@ from tonnage.clock import SystemClock
 from tonnage.errors import Forbidden, Unauthorized
 from tonnage.objects.core_v1 import Node, Secret
 from tonnage.plane.identities import Identities
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 
 COMMANDS = {"scheduler": ["--no-leader-elect"], "csi-driver": ["--rebuild"]}
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -34,7 +34,7 @@ class Clock(SystemClock):
 
 
 @asynccontextmanager
-async def identities_of(cluster: Cluster, folder: Path, clock: Clock) -> AsyncIterator[Identities]:
+async def identities_of(cluster: ApiServerProcess, folder: Path, clock: Clock) -> AsyncIterator[Identities]:
     connection = kubeconfig.load(cluster.kubeconfig)
     async with Client.connect(connection) as client:
         yield Identities(
@@ -42,7 +42,7 @@ async def identities_of(cluster: Cluster, folder: Path, clock: Clock) -> AsyncIt
         )
 
 
-def whoami(cluster: Cluster, token: str) -> Any:
+def whoami(cluster: ApiServerProcess, token: str) -> Any:
     reply = cluster.post(WHOAMI, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, token=token)
     return reply.body["status"]["userInfo"]["username"] if reply.code == 201 else reply.code
 
@@ -51,7 +51,9 @@ def token_of(folder: Path, program: str) -> str:
     return (folder / "identities" / f"{program}.token").read_text()
 
 
-async def test_a_program_is_its_service_account_and_may_what_its_file_says(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_program_is_its_service_account_and_may_what_its_file_says(
+    cluster: ApiServerProcess, tmp_path: Path
+) -> None:
     async with identities_of(cluster, tmp_path, Clock()) as identities:
         await identities.ensure(COMMANDS)
         assert whoami(cluster, token_of(tmp_path, "scheduler")) == "system:serviceaccount:kube-system:tonnage-scheduler"
@@ -65,7 +67,7 @@ async def test_a_program_is_its_service_account_and_may_what_its_file_says(clust
 
 
 async def test_the_next_start_changes_no_object_and_takes_away_what_is_not_needed(
-    cluster: Cluster, tmp_path: Path
+    cluster: ApiServerProcess, tmp_path: Path
 ) -> None:
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     async with identities_of(cluster, tmp_path, Clock()) as identities:
@@ -77,7 +79,7 @@ async def test_the_next_start_changes_no_object_and_takes_away_what_is_not_neede
         assert cluster.get(f"{roles}/tonnage-up:tonnage-csi-driver-lvm-nodes").code == 404
 
 
-async def test_a_role_that_somebody_changed_is_put_right(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_role_that_somebody_changed_is_put_right(cluster: ApiServerProcess, tmp_path: Path) -> None:
     role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/tonnage-up:tonnage-scheduler"
     async with identities_of(cluster, tmp_path, Clock()) as identities:
         await identities.ensure(COMMANDS)
@@ -87,7 +89,9 @@ async def test_a_role_that_somebody_changed_is_put_right(cluster: Cluster, tmp_p
         assert cluster.get(role).body["rules"] == rules
 
 
-async def test_tokens_are_renewed_long_before_they_expire_and_after_a_sleep(cluster: Cluster, tmp_path: Path) -> None:
+async def test_tokens_are_renewed_long_before_they_expire_and_after_a_sleep(
+    cluster: ApiServerProcess, tmp_path: Path
+) -> None:
     clock = Clock()
     async with identities_of(cluster, tmp_path, clock) as identities:
         await identities.ensure(COMMANDS)
@@ -107,7 +111,7 @@ async def test_tokens_are_renewed_long_before_they_expire_and_after_a_sleep(clus
 
 
 async def test_an_account_that_was_deleted_is_made_again_and_its_program_goes_on(
-    cluster: Cluster, tmp_path: Path
+    cluster: ApiServerProcess, tmp_path: Path
 ) -> None:
     async with identities_of(cluster, tmp_path, Clock()) as identities:
         await identities.ensure(COMMANDS)

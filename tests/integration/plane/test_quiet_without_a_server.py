@@ -14,7 +14,7 @@ import pytest
 
 from tonnage.testing.eventually import eventually
 from tonnage.testing.hopeless_server import HopelessServer
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.programs import RunningProgram, spawn
 
 TEMPLATE = Path(__file__).parents[3] / "examples" / "13-fit" / "nodes" / "dense.yaml"
 SLOW = pytest.mark.slow
@@ -65,7 +65,7 @@ def commands(folder: Path, kubeconfig: Path, driver: str) -> dict[str, list[str]
 )
 def test_every_program_says_it_once_and_ends_when_told_to(answer: int | str, driver: str, tmp_path: Path) -> None:
     with HopelessServer(answer, tmp_path) as server:
-        programs: dict[str, Program] = {}
+        programs: dict[str, RunningProgram] = {}
         for name, args in commands(tmp_path, server.kubeconfig, driver).items():
             programs[name] = spawn(name, *args, log=tmp_path / f"{name}.log")
         if answer in ("away", "stranger"):

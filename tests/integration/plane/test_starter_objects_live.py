@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.driver.names import DRIVER_NAME
@@ -17,7 +17,7 @@ async def test_the_driver_says_how_it_picks_pools_and_follows_unless_a_person_sa
     tmp_path: Path,
 ) -> None:
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig), rng=random.Random(1), user_agent="tests/1") as client,
     ):
 

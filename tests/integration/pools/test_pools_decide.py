@@ -19,7 +19,7 @@ import yaml
 
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, POOL_POLICY
-from tonnage.testing.api_servers import Api, embedded, kube_apiserver
+from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver
 from tonnage.testing.eventually import eventually
 from tonnage.testing.programs import spawn
 
@@ -34,7 +34,7 @@ WITHIN_S = 120.0
 
 
 @pytest.fixture(params=["embedded", pytest.param("kube-apiserver", marks=pytest.mark.envtest)])
-def api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Api]:
+def api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerApi]:
     if request.param == "embedded":
         with embedded(tmp_path) as api:
             yield api
@@ -47,7 +47,7 @@ def api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Api]:
 
 
 @contextmanager
-def program(api: Api, folder: Path, name: str, *flags: str) -> Iterator[None]:
+def program(api: ServerApi, folder: Path, name: str, *flags: str) -> Iterator[None]:
     kubeconfig = folder / "to-server.json"
     cluster = {"server": api.url, "insecure-skip-tls-verify": True}
     config = {
@@ -69,14 +69,14 @@ def program(api: Api, folder: Path, name: str, *flags: str) -> Iterator[None]:
         process.wait()
 
 
-def create(api: Api, path: str, doc: Doc) -> Doc:
+def create(api: ServerApi, path: str, doc: Doc) -> Doc:
     reply = api.post(path, doc)
     assert reply.code == 201, reply.body
     found: Doc = reply.body
     return found
 
 
-def is_created(api: Api, path: str, doc: Doc) -> bool:
+def is_created(api: ServerApi, path: str, doc: Doc) -> bool:
     return api.post(path, doc).code == 201
 
 
@@ -87,7 +87,7 @@ def group(name: str, free: str) -> Doc:
     return {"name": name, "uuid": f"uuid-{name}", **sizes, **zeros, **counts}
 
 
-def set_the_scene(api: Api) -> None:
+def set_the_scene(api: ServerApi) -> None:
     definition = yaml.safe_load((EXAMPLE / "lvmnode-crd.yaml").read_text())
     create(api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
     if api.get("/api/v1/namespaces/openebs").code == 404:
@@ -117,7 +117,7 @@ def set_the_scene(api: Api) -> None:
         )
 
 
-def apply_pod(api: Api) -> None:
+def apply_pod(api: ServerApi) -> None:
     for doc in yaml.safe_load_all((EXAMPLE / "pod.yaml").read_text()):
         plural = {"Pod": "pods", "PersistentVolumeClaim": "persistentvolumeclaims"}[doc["kind"]]
         if doc["kind"] == "Pod":
@@ -125,24 +125,24 @@ def apply_pod(api: Api) -> None:
         create(api, f"{CORE}/{plural}", doc)
 
 
-def message(api: Api) -> str:
+def message(api: ServerApi) -> str:
     conditions = api.get(f"{CORE}/pods/two-groups").body.get("status", {}).get("conditions", [])
     return next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "")
 
 
-def selected(api: Api) -> list[str | None]:
+def selected(api: ServerApi) -> list[str | None]:
     items = api.get(f"{CORE}/persistentvolumeclaims").body["items"]
     return [each["metadata"].get("annotations", {}).get(SELECTED_NODE) for each in items]
 
 
-def pools(api: Api, name: str) -> str | None:
+def pools(api: ServerApi, name: str) -> str | None:
     found: str | None = (
         api.get(f"{CAPACITIES}/{name}").body["metadata"].get("annotations", {}).get(AVAILABLE_CAPACITIES)
     )
     return found
 
 
-def test_a_pod_that_one_number_turns_away_goes_where_its_pools_fit(api: Api, tmp_path: Path) -> None:
+def test_a_pod_that_one_number_turns_away_goes_where_its_pools_fit(api: ServerApi, tmp_path: Path) -> None:
     set_the_scene(api)
     config = tmp_path / "scheduler.yaml"
     config.write_text(

@@ -24,8 +24,8 @@ from tonnage.objects.storage_v1 import (
     CSIStorageCapacity,
 )
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster, start_cluster
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.processes import ApiServerProcess, start_cluster
+from tonnage.testing.programs import RunningProgram, spawn
 
 Doc = dict[str, Any]
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
@@ -36,7 +36,7 @@ KEY = "example.com/pools"
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[ApiServerProcess]:
     cluster = start_cluster(tmp_path)
     try:
         yield cluster
@@ -45,7 +45,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
-def pools(cluster: Cluster, *flags: str) -> Iterator[Program]:
+def pools(cluster: ApiServerProcess, *flags: str) -> Iterator[RunningProgram]:
     process = spawn("pools", "--kubeconfig", str(cluster.kubeconfig), *flags, log=cluster.folder / "pools.log")
     try:
         assert process.readline() == "ready\n", (cluster.folder / "pools.log").read_text()
@@ -55,33 +55,33 @@ def pools(cluster: Cluster, *flags: str) -> Iterator[Program]:
         assert process.wait() == 0, (cluster.folder / "pools.log").read_text()
 
 
-def create(cluster: Cluster, path: str, doc: Doc) -> None:
+def create(cluster: ApiServerProcess, path: str, doc: Doc) -> None:
     reply = cluster.post(path, doc)
     assert reply.code == 201, reply.body
 
 
-def add_node(cluster: Cluster, name: str, annotations: dict[str, str]) -> None:
+def add_node(cluster: ApiServerProcess, name: str, annotations: dict[str, str]) -> None:
     labels = {"example.com/node": name}
     create(cluster, "/api/v1/nodes", {"metadata": {"name": name, "labels": labels, "annotations": annotations}})
 
 
-def add_class(cluster: Cluster, name: str = "fast", **parameters: str) -> None:
+def add_class(cluster: ApiServerProcess, name: str = "fast", **parameters: str) -> None:
     doc = {"metadata": {"name": name}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
     create(cluster, CLASSES, {**doc, "parameters": parameters})
 
 
-def add_capacity(cluster: Cluster, name: str, node: str, storage_class: str = "fast") -> None:
+def add_capacity(cluster: ApiServerProcess, name: str, node: str, storage_class: str = "fast") -> None:
     topology = {"matchLabels": {"example.com/node": node}}
     doc = {"storageClassName": storage_class, "capacity": "100Gi", "nodeTopology": topology}
     create(cluster, CAPACITIES, {"metadata": {"name": name}, **doc})
 
 
-def annotations_at(cluster: Cluster, path: str) -> dict[str, str]:
+def annotations_at(cluster: ApiServerProcess, path: str) -> dict[str, str]:
     found: dict[str, str] = cluster.get(path).body["metadata"].get("annotations", {})
     return found
 
 
-def becomes(cluster: Cluster, name: str, pools: str | None) -> None:
+def becomes(cluster: ApiServerProcess, name: str, pools: str | None) -> None:
     def holds() -> bool:
         return annotations_at(cluster, f"{CAPACITIES}/{name}").get(AVAILABLE_CAPACITIES) == pools
 
@@ -94,19 +94,19 @@ def becomes(cluster: Cluster, name: str, pools: str | None) -> None:
     )
 
 
-def merge(cluster: Cluster, path: str, doc: Doc) -> None:
+def merge(cluster: ApiServerProcess, path: str, doc: Doc) -> None:
     reply = cluster.patch(path, doc)
     assert reply.code == 200, reply.body
 
 
-def annotate(cluster: Cluster, node: str, text: str | None) -> None:
+def annotate(cluster: ApiServerProcess, node: str, text: str | None) -> None:
     merge(cluster, f"/api/v1/nodes/{node}", {"metadata": {"annotations": {KEY: text}}})
 
 
 NODES_SOURCE = ("--source", "nodes", "--driver", DRIVER, "--annotation", KEY, "--pool-policy", "most-free")
 
 
-def test_pools_follow_their_source_and_go_with_it(cluster: Cluster) -> None:
+def test_pools_follow_their_source_and_go_with_it(cluster: ApiServerProcess) -> None:
     add_node(cluster, "node-1", {KEY: "100Gi,20Gi"})
     add_class(cluster)
     add_capacity(cluster, "of-node-1", "node-1")
@@ -139,7 +139,7 @@ def test_pools_follow_their_source_and_go_with_it(cluster: Cluster) -> None:
         assert AVAILABLE_CAPACITIES not in annotations_at(cluster, f"{CAPACITIES}/of-another")
 
 
-def test_it_stands_back_when_the_driver_tells_pools_itself(cluster: Cluster) -> None:
+def test_it_stands_back_when_the_driver_tells_pools_itself(cluster: ApiServerProcess) -> None:
     add_node(cluster, "node-1", {KEY: "100Gi,20Gi"})
     add_class(cluster)
     add_capacity(cluster, "of-node-1", "node-1")
@@ -151,7 +151,7 @@ def test_it_stands_back_when_the_driver_tells_pools_itself(cluster: Cluster) -> 
         becomes(cluster, "of-node-1", "100Gi,20Gi")
 
 
-def test_a_restart_writes_nothing_and_remove_takes_all_away(cluster: Cluster) -> None:
+def test_a_restart_writes_nothing_and_remove_takes_all_away(cluster: ApiServerProcess) -> None:
     add_node(cluster, "node-1", {KEY: "100Gi,20Gi"})
     add_class(cluster)
     add_capacity(cluster, "of-node-1", "node-1")
@@ -176,7 +176,7 @@ def test_a_restart_writes_nothing_and_remove_takes_all_away(cluster: Cluster) ->
     assert annotations_at(cluster, f"{CLASSES}/fast") == {}
 
 
-def test_classes_on_the_same_disks_become_a_group_and_what_an_admin_wrote_stays(cluster: Cluster) -> None:
+def test_classes_on_the_same_disks_become_a_group_and_what_an_admin_wrote_stays(cluster: ApiServerProcess) -> None:
     add_node(cluster, "node-1", {KEY: "100Gi,20Gi"})
     add_class(cluster, "fast")
     add_class(cluster, "slow")
@@ -194,7 +194,7 @@ def test_classes_on_the_same_disks_become_a_group_and_what_an_admin_wrote_stays(
         assert annotations_at(cluster, f"{CLASSES}/slow")[POOL_POLICY] == "random"
 
 
-def test_a_source_whose_agent_is_gone_is_marked_and_then_dropped(cluster: Cluster) -> None:
+def test_a_source_whose_agent_is_gone_is_marked_and_then_dropped(cluster: ApiServerProcess) -> None:
     free = {"capacity.topolvm.io/00default": "107374182400"}
     add_node(cluster, "node-1", free)
     doc = {"metadata": {"name": "fast"}, "provisioner": "topolvm.io", "volumeBindingMode": "WaitForFirstConsumer"}
@@ -215,7 +215,7 @@ def test_a_source_whose_agent_is_gone_is_marked_and_then_dropped(cluster: Cluste
         becomes(cluster, "of-node-1", "100Gi")
 
 
-def test_a_program_on_the_node_is_asked_again_and_again(cluster: Cluster) -> None:
+def test_a_program_on_the_node_is_asked_again_and_again(cluster: ApiServerProcess) -> None:
     add_node(cluster, "node-1", {})
     add_node(cluster, "node-2", {})
     add_class(cluster)
@@ -239,7 +239,7 @@ def test_a_program_on_the_node_is_asked_again_and_again(cluster: Cluster) -> Non
 
 
 def test_programs_on_several_nodes_keep_to_their_own_objects_and_take_nothing_away_from_one_another(
-    cluster: Cluster,
+    cluster: ApiServerProcess,
 ) -> None:
     """As a DaemonSet runs them: node-1 has two pools, and both classes on them, node-2 one pool a class."""
     told = {
@@ -272,7 +272,7 @@ def test_programs_on_several_nodes_keep_to_their_own_objects_and_take_nothing_aw
     assert '"Annotations taken away" object="CSIStorageCapacity' not in log
 
 
-def test_a_driver_that_is_not_installed_is_waited_for_and_told_once(cluster: Cluster) -> None:
+def test_a_driver_that_is_not_installed_is_waited_for_and_told_once(cluster: ApiServerProcess) -> None:
     add_node(cluster, "node-1", {})
     with pools(cluster, "--source", "openebs-lvm", "--driver", DRIVER, "--leader-elect"):
         eventually(lambda: "not there yet" in (cluster.folder / "pools.log").read_text(), "it to say what it waits for")

@@ -17,9 +17,9 @@ from typing import Any
 import grpc
 import pytest
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
-from tonnage.client.config.connection import Cluster, Connection, User
+from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.csi.client import CsiClient
@@ -31,7 +31,7 @@ from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.program import Provisioner
 from tonnage.quantity import Quantity
 from tonnage.testing.api_servers import kube_apiserver
@@ -157,7 +157,11 @@ class Stage:
 
     @asynccontextmanager
     async def provisioner(
-        self, options: Options | None = None, *, timeout_s: float = 5.0, capacity: CapacitySettings | None = None
+        self,
+        options: ProvisionerOptions | None = None,
+        *,
+        timeout_s: float = 5.0,
+        capacity: CapacitySettings | None = None,
     ) -> AsyncIterator[Provisioner]:
         """A provisioner at work; leaving the block stops it where it stands, as a kill would."""
         clock, rng, registry = SystemClock(), random.Random(7), new_registry()
@@ -166,7 +170,7 @@ class Stage:
             Provisioner(
                 self.client,
                 driver,
-                options or Options(retry_start_s=0.05, retry_max_s=0.2),
+                options or ProvisionerOptions(retry_start_s=0.05, retry_max_s=0.2),
                 clock=clock,
                 rng=rng,
                 registry=registry,
@@ -188,14 +192,14 @@ async def stage(*, has_topology: bool = True) -> AsyncIterator[Stage]:
     """A fresh cluster: two nodes with 100 Gi each, and a class that waits for a consumer."""
     with short_folder() as folder:
         async with (
-            serve(Settings(data_dir=folder / "data", port=0)) as server,
+            serve(ServerSettings(data_dir=folder / "data", port=0)) as server,
             staged(kubeconfig.load(server.kubeconfig), has_topology=has_topology) as found,
         ):
             yield found
 
 
 @asynccontextmanager
-async def staged(connection: Connection, *, has_topology: bool = True) -> AsyncIterator[Stage]:
+async def staged(connection: ServerConnection, *, has_topology: bool = True) -> AsyncIterator[Stage]:
     """The same on a server that runs already. A driver without topology has 100 Gi everywhere."""
     with short_folder() as folder:
         address = f"unix://{folder}/csi.sock"
@@ -220,7 +224,9 @@ async def server(name: str, folder: Path, *, has_topology: bool = True) -> Async
             yield on
         return
     with kube_apiserver(folder, ASSETS) as api:
-        connection = Connection(Cluster(api.url, skip_tls_verify=True), User(token="contract-token"), "default")
+        connection = ServerConnection(
+            KubeconfigCluster(api.url, skip_tls_verify=True), KubeconfigUser(token="contract-token"), "default"
+        )
         async with staged(connection, has_topology=has_topology) as on:
             yield on
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.errors import NotFound
@@ -22,7 +22,7 @@ TEMPLATE = {"metadata": {"labels": {"app": "driver"}}, "spec": {"containers": [{
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as ready,
     ):
         yield ready

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.cache import Cache
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
@@ -42,7 +42,7 @@ class Rig:
 @pytest.fixture
 async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
         yield Rig(client)

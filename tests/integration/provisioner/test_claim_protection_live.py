@@ -12,7 +12,7 @@ from tonnage.client.http import Client
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, StorageClass
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes import provisioning
 from tonnage.provisioner.volumes.claim_protection import FINALIZER, ClaimProtection
 from tonnage.testing.eventually import eventually_async
@@ -86,7 +86,7 @@ async def test_a_deleted_claim_that_the_driver_refused_does_not_wait_for_the_nex
         on.driver.script["CreateVolume"] = deque([Code.INTERNAL])
         claim = await on.claim("data", "20Gi", "node-1")
         # A minute before it is tried again; the test would not wait for that.
-        async with on.provisioner(Options(retry_start_s=60.0, retry_max_s=60.0)):
+        async with on.provisioner(ProvisionerOptions(retry_start_s=60.0, retry_max_s=60.0)):
             await on.told("data", "ProvisioningFailed")
             assert FINALIZER in (await on.get_claim("data")).metadata.finalizers
             await on.client.delete(PersistentVolumeClaim, claim.key)
@@ -151,7 +151,7 @@ async def test_a_node_that_stays_away_is_taken_back_though_a_volume_may_have_bee
     async with stage() as on:
         claim = await on.claim("data", "20Gi", "node-9")
         await ClaimProtection(on.client).protect(claim)
-        async with on.provisioner(Options(retry_start_s=0.05, retry_max_s=0.2, node_may_return_s=0.3)):
+        async with on.provisioner(ProvisionerOptions(retry_start_s=0.05, retry_max_s=0.2, node_may_return_s=0.3)):
             await eventually_async(lambda: is_sent_nowhere(on, "data"))
 
 

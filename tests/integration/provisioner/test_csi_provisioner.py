@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
 BINARIES = ("csi-provisioner", "hostpathplugin")
@@ -46,7 +46,7 @@ def running(log: Path, *command: str, **environment: str) -> Iterator[None]:
         process.wait(timeout=20)
 
 
-def node_of(cluster: Cluster, name: str) -> str | None:
+def node_of(cluster: ApiServerProcess, name: str) -> str | None:
     found: str | None = cluster.get(f"{PODS}/{name}").body["spec"].get("nodeName")
     return found
 

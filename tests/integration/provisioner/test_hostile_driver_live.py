@@ -17,11 +17,11 @@ from provisioner_stage import DRIVER, KEY, Code, Stage, server, servers, stage
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.testing.eventually import eventually_async
 
 GI = 1 << 30
-RARELY = Options(retry_start_s=0.05, retry_max_s=600.0)
+RARELY = ProvisionerOptions(retry_start_s=0.05, retry_max_s=600.0)
 """A second attempt after a clear refusal of a volume is one too many for a test to see."""
 
 
@@ -188,7 +188,7 @@ async def test_words_too_long_to_be_read_do_not_send_a_claim_to_another_node() -
 
 
 async def test_a_driver_that_fails_for_ever_is_asked_less_and_less() -> None:
-    async with stage() as on, on.provisioner(Options(retry_start_s=0.02, retry_max_s=600.0), timeout_s=0.05):
+    async with stage() as on, on.provisioner(ProvisionerOptions(retry_start_s=0.02, retry_max_s=600.0), timeout_s=0.05):
         for code in (Code.UNAVAILABLE, Code.UNKNOWN, Code.UNIMPLEMENTED):
             name = f"data-{code.name.lower()}"
             on.driver.calls.clear()

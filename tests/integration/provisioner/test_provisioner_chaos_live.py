@@ -12,13 +12,13 @@ from provisioner_stage import Code, Stage, stage
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.testing.eventually import eventually_async
 
 CLAIMS, SIZE_GI, KILLS = 12, 10, 4
 MOODS = (Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.INTERNAL, Code.UNKNOWN, Code.RESOURCE_EXHAUSTED)
 LOST_ANSWERS = (Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.INTERNAL)
-QUICK = Options(retry_start_s=0.01, retry_max_s=0.05)
+QUICK = ProvisionerOptions(retry_start_s=0.01, retry_max_s=0.05)
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])

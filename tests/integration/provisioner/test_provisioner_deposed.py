@@ -7,7 +7,7 @@ import random
 
 from provisioner_stage import Stage, short_folder, staged
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.clients import Clients
 from tonnage.client.config import kubeconfig
 from tonnage.client.leader import LeaderElector, LeaseLost
@@ -17,7 +17,7 @@ from tonnage.csi.client import CsiClient
 from tonnage.metrics import new_registry
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.program import Provisioner
 from tonnage.testing.eventually import eventually_async
 
@@ -41,7 +41,7 @@ async def test_a_provisioner_that_slept_through_its_lease_calls_the_driver_no_mo
     clock, rng, registry = Stoppable(), random.Random(7), new_registry()
     leadership = Leadership("a", clock=clock, lease_duration_s=15, renew_deadline_s=10)
     with short_folder() as folder:
-        async with serve(Settings(data_dir=folder / "data", port=0)) as server:
+        async with serve(ServerSettings(data_dir=folder / "data", port=0)) as server:
             connection = kubeconfig.load(server.kubeconfig)
             async with (
                 staged(connection) as on,
@@ -50,7 +50,7 @@ async def test_a_provisioner_that_slept_through_its_lease_calls_the_driver_no_mo
                 Provisioner(
                     clients.work,
                     driver,
-                    Options(retry_start_s=0.05, retry_max_s=0.1),
+                    ProvisionerOptions(retry_start_s=0.05, retry_max_s=0.1),
                     clock=clock,
                     rng=rng,
                     registry=registry,

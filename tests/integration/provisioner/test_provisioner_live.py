@@ -11,7 +11,7 @@ from provisioner_stage import DRIVER, KEY, Code, Stage, stage
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import VolumeAttachment
-from tonnage.provisioner.options import NodeDeployment, Options
+from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
 from tonnage.provisioner.volumes.data_sources import CLONE_FINALIZER
 from tonnage.provisioner.volumes.requests import FINALIZER, IDENTITY
 from tonnage.testing.eventually import eventually_async
@@ -266,7 +266,7 @@ async def test_a_provisioner_of_one_node_takes_its_own_claims_and_competes_for_t
         on.driver.run_on("node-2")
         deployment = NodeDeployment(node_name="node-2", base_delay_s=0.05, max_delay_s=0.2)
         await on.storage_class("now", delayed=False)
-        async with on.provisioner(Options(retry_start_s=0.05, retry_max_s=0.2, node_deployment=deployment)):
+        async with on.provisioner(ProvisionerOptions(retry_start_s=0.05, retry_max_s=0.2, node_deployment=deployment)):
             other = await on.claim("other", "20Gi", "node-1")
             ours = await on.claim("ours", "20Gi", "node-2")
             free = await on.claim("free", "20Gi", storageClassName="now")

@@ -22,13 +22,13 @@ from tonnage.provisioner.capacity.refresher import NoRefresher
 from tonnage.provisioner.context import ProvisionerCaches, ProvisionerContext
 from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
-from tonnage.provisioner.options import NodeDeployment, Options
+from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
 from tonnage.provisioner.volumes.cloning_protection import CloningProtectionController
 from tonnage.provisioner.volumes.create_volume import VolumeCreator
 from tonnage.provisioner.volumes.data_sources import CLONE_FINALIZER
 from tonnage.provisioner.volumes.deletion import DeletionController
 from tonnage.provisioner.volumes.expansion import ExpansionController
-from tonnage.provisioner.volumes.node_deployment import Owner, Ownership
+from tonnage.provisioner.volumes.node_deployment import ClaimOwner, Ownership
 from tonnage.provisioner.volumes.preparation import Preparation
 from tonnage.provisioner.volumes.provisioning import ProvisionController
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
@@ -45,7 +45,7 @@ class Rig:
         driver: CsiClient,
         driver_info: DriverInfo,
         recorder: Recorder,
-        options: Options,
+        options: ProvisionerOptions,
     ) -> None:
         self.on = on
         self._parts = on, driver, driver_info, recorder, options
@@ -101,12 +101,12 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(options: Options | None = None) -> AsyncIterator[Rig]:
+async def rig(options: ProvisionerOptions | None = None) -> AsyncIterator[Rig]:
     clock, rng = SystemClock(), random.Random(1)
     async with stage() as on, CsiClient(on.address, clock=clock, rng=rng) as driver:
         driver_info = await wait_for_driver(driver, with_node=False, clock=clock, rng=rng)
         async with Recorder(on.client, DRIVER, "test") as recorder:
-            yield Rig(on, driver, driver_info, recorder, options or Options())
+            yield Rig(on, driver, driver_info, recorder, options or ProvisionerOptions())
 
 
 async def test_a_claim_whose_node_was_taken_back_is_not_tried_from_an_old_picture() -> None:
@@ -140,7 +140,7 @@ async def test_a_choice_that_was_changed_meanwhile_is_left_alone() -> None:
 
 
 async def test_what_was_in_doubt_and_is_refused_is_tried_where_it_was_sent_meanwhile() -> None:
-    async with rig(Options(retry_start_s=0.0)) as by_hand:
+    async with rig(ProvisionerOptions(retry_start_s=0.0)) as by_hand:
         on = by_hand.on
         on.driver.script["CreateVolume"] = deque([Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED])
         claim = await on.claim("data", "20Gi", "node-1")
@@ -287,13 +287,13 @@ async def test_a_provisioner_of_a_full_node_does_not_take_a_claim() -> None:
         on.driver.free_bytes["node-2"] = 10 * GI
         for _ in range(2):  # first the delay is drawn, then it has passed
             decision = await by_hand.ownership.decide(claim, immediate)
-            assert decision.owner is Owner.NOBODYS and decision.again_s is not None
+            assert decision.owner is ClaimOwner.NOBODYS and decision.again_s is not None
         assert (await on.get_claim("data")).selected_node == ""
         on.driver.free_bytes["node-1"] = 20 * GI
         await by_hand.ownership.decide(claim, immediate)
         taken = await on.get_claim("data")
         assert taken.selected_node == "node-1"
-        assert (await by_hand.ownership.decide(taken, immediate)).owner is Owner.OURS
+        assert (await by_hand.ownership.decide(taken, immediate)).owner is ClaimOwner.OURS
         assert on.driver.asked("GetCapacity")[0].accessible_topology.segments[KEY] == "node-1"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from provisioner_stage import Code, staged
 
-from tonnage.client.config.connection import Cluster, Connection, User
+from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.provisioner.volumes.claim_protection import FINALIZER
 from tonnage.testing.api_servers import kube_apiserver
@@ -28,7 +28,9 @@ GI = 1 << 30
 
 async def test_a_volumes_life_on_kube_apiserver(tmp_path: Path) -> None:
     with kube_apiserver(tmp_path, ASSETS) as api:
-        connection = Connection(Cluster(api.url, skip_tls_verify=True), User(token="contract-token"), "default")
+        connection = ServerConnection(
+            KubeconfigCluster(api.url, skip_tls_verify=True), KubeconfigUser(token="contract-token"), "default"
+        )
         async with staged(connection) as on:
             on.driver.free_bytes["node-1"] = 40 * GI
             data = await on.claim("data", "20Gi", "node-1")

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from provisioner_stage import Code, Stage, short_folder, stage, staged
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.provisioner.capacity.controller import CapacitySettings
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.testing.eventually import eventually_async
 from tonnage.testing.http import free_port
 
@@ -45,7 +45,7 @@ async def test_what_is_in_doubt_is_asked_again_word_for_word_though_its_node_goe
 async def test_a_volume_made_while_the_server_is_away_is_written_when_it_is_back() -> None:
     port: int = free_port()
     with short_folder() as folder:
-        settings = Settings(data_dir=folder / "data", port=port)
+        settings = ServerSettings(data_dir=folder / "data", port=port)
         server = serve(settings)
         running = await server.__aenter__()
         async with staged(kubeconfig.load(running.kubeconfig)) as on:
@@ -65,7 +65,7 @@ async def test_a_request_that_can_never_succeed_is_not_repeated_whenever_the_cla
     async with stage() as on:
         on.driver.script["CreateVolume"] = deque([Code.INVALID_ARGUMENT])
         claim = await on.claim("data", "20Gi", "node-1")
-        async with on.provisioner(Options(retry_start_s=0.01, retry_max_s=60.0)) as running:
+        async with on.provisioner(ProvisionerOptions(retry_start_s=0.01, retry_max_s=60.0)) as running:
             assert await on.told("data", "ProvisioningFailed") == (
                 "Volume provisioning failed with infeasible error. Retries will be delayed. "
                 "rpc error: code = InvalidArgument desc = CreateVolume as the script says"
@@ -140,7 +140,7 @@ async def test_capacity_is_published_anew_after_a_volume_is_made() -> None:
 async def test_the_command_says_ready_survives_a_kill_and_stops_in_order() -> None:
     with short_folder() as folder:
         async with (
-            serve(Settings(data_dir=folder / "data", port=0)) as server,
+            serve(ServerSettings(data_dir=folder / "data", port=0)) as server,
             staged(kubeconfig.load(server.kubeconfig)) as on,
         ):
             on.driver.gate = asyncio.Event()

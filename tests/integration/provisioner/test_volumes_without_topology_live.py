@@ -43,12 +43,12 @@ from tonnage.objects.storage_v1 import (
     VolumeNodeResources,
 )
 from tonnage.provisioner.capacity.controller import CapacitySettings
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.quantity import Quantity
 from tonnage.testing.eventually import eventually_async
 
 GI = 1 << 30
-FAST = Options(retry_start_s=0.05, retry_max_s=0.2)
+FAST = ProvisionerOptions(retry_start_s=0.05, retry_max_s=0.2)
 PLACES: dict[str, tuple[list[dict[str, str]], list[list[str]] | None]] = {
     "no topology at all": ([], None),
     "a topology without segments": ([{}], None),
@@ -91,7 +91,7 @@ async def test_a_driver_without_topology_makes_every_kind_of_volume_and_deletes_
 async def test_a_volume_is_written_whatever_places_its_driver_tells(name: str, tmp_path: Path) -> None:
     async with server(name, tmp_path, has_topology=True) as on:
         for strict in (False, True):
-            options = Options(retry_start_s=0.05, retry_max_s=0.2, strict_topology=strict)
+            options = ProvisionerOptions(retry_start_s=0.05, retry_max_s=0.2, strict_topology=strict)
             async with on.provisioner(options):
                 for number, (places, terms) in enumerate(PLACES.values()):
                     on.driver.alter = told_as(places)

@@ -11,7 +11,7 @@ from typing import Any
 from test_scheduler_volumes_live import CLAIMS, PODS, SELECTED_NODE, Doc, Stage
 
 from tonnage.testing.eventually import eventually
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.programs import RunningProgram, spawn
 
 __all__ = ["CLAIMS", "PODS", "SELECTED_NODE", "Doc", "NominationStage", "eventually"]
 
@@ -25,7 +25,7 @@ ELECTION = {
 
 class NominationStage(Stage):
     @contextmanager
-    def placing(self, *flags: str, elects: bool = False, name: str = "scheduler") -> Iterator[Program]:
+    def placing(self, *flags: str, elects: bool = False, name: str = "scheduler") -> Iterator[RunningProgram]:
         """A `tonnage scheduler` process with these flags; ended at the end, if it still runs."""
         config = self.folder / f"{name}.json"
         head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}

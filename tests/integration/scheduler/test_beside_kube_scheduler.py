@@ -21,7 +21,7 @@ from tonnage.testing.api_servers import kube_apiserver
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import ApiClient
 from tonnage.testing.processes import start_cluster
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.programs import RunningProgram, spawn
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
 BINARY = ASSETS / "kube-scheduler"
@@ -59,7 +59,7 @@ class Stage:
         self._stack.callback(_end, process)
         return process
 
-    def tonnage(self, *flags: str) -> Program:
+    def tonnage(self, *flags: str) -> RunningProgram:
         own = (f"--kubeconfig={self.kubeconfig}", "--secure-port=0")
         process = spawn("scheduler", *own, *flags, log=self.folder / "tonnage.log")
         self._stack.callback(_end, process)
@@ -93,7 +93,7 @@ class Stage:
         return str(self.wait(told, f"an event about {name}"))
 
 
-def _end(process: subprocess.Popen[bytes] | Program) -> None:
+def _end(process: subprocess.Popen[bytes] | RunningProgram) -> None:
     process.kill()
     process.wait(timeout=30)
 

@@ -20,7 +20,7 @@ from test_scheduler_volumes_live import SELECTED_NODE, Doc
 from tonnage.objects.scheme import class_of, resource_of
 from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import start_cluster
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.programs import RunningProgram, spawn
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 GATE_OFF = ("--feature-gates", "NominatedNodeNameForExpectation=false")
@@ -68,7 +68,7 @@ class Story:
         assert reply.code == 200, reply.body
 
     @contextmanager
-    def program(self, *command: str) -> Iterator[Program]:
+    def program(self, *command: str) -> Iterator[RunningProgram]:
         """A `tonnage` process beside the server; ended at the end, if it still runs."""
         kubeconfig = ["--kubeconfig", str(self.server.kubeconfig)]
         process = spawn(*command, *kubeconfig, log=self.server.folder / f"{command[0]}.log")
@@ -80,7 +80,7 @@ class Story:
             process.wait(timeout=30)
 
     @contextmanager
-    def scheduler(self, *flags: str) -> Iterator[Program]:
+    def scheduler(self, *flags: str) -> Iterator[RunningProgram]:
         with self.program("scheduler", "--no-leader-elect", "--secure-port", "0", *flags) as process:
             yield process
 

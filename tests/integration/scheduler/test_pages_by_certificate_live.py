@@ -14,13 +14,13 @@ from pathlib import Path
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import free_port
 from tonnage.testing.pki import Authority
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 from tonnage.testing.programs import spawn
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def test_the_clusters_authority_is_found_and_its_users_are_known(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_clusters_authority_is_found_and_its_users_are_known(cluster: ApiServerProcess, tmp_path: Path) -> None:
     pair = Authority.of(cluster.kubeconfig.parent / "pki").sign("prometheus")
     (tmp_path / "prom.pem").write_bytes(pair.certificate + pair.key)
     rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]

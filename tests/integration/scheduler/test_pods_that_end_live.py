@@ -14,12 +14,12 @@ from prometheus_client import CollectorRegistry
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
-from tonnage.scheduler.program import Program
+from tonnage.scheduler.program import SchedulerProgram
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.framework import SUCCESS, Code, Cycle, PermitPlugin, Status
 from tonnage.testing.eventually import eventually_async
-from tonnage.testing.processes import Cluster, start_cluster
+from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 CORE = "/api/v1/namespaces/default"
 CONFIGURATION = """
@@ -41,23 +41,25 @@ class HoldsClaims(PermitPlugin):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[ApiServerProcess]:
     running = start_cluster(tmp_path)
     yield running
     running.stop()
 
 
-def going(cluster: Cluster) -> None:
+def going(cluster: ApiServerProcess) -> None:
     assert cluster.delete(f"{CORE}/pods/web").code in (200, 202)  # its finalizer keeps it
 
 
-def bound_by_another(cluster: Cluster) -> None:
+def bound_by_another(cluster: ApiServerProcess) -> None:
     binding = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "other"}}
     assert cluster.post(f"{CORE}/pods/web/binding", binding).code == 201
 
 
 @pytest.mark.parametrize("ends", [going, bound_by_another])
-async def test_a_pod_that_ends_while_it_is_held(cluster: Cluster, ends: Callable[[Cluster], None]) -> None:
+async def test_a_pod_that_ends_while_it_is_held(
+    cluster: ApiServerProcess, ends: Callable[[ApiServerProcess], None]
+) -> None:
     room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     for name, is_cordoned in (("mine", False), ("other", True)):
         node = {"metadata": {"name": name}, "spec": {"unschedulable": is_cordoned}}
@@ -85,7 +87,7 @@ async def test_a_pod_that_ends_while_it_is_held(cluster: Cluster, ends: Callable
     configuration = parse(CONFIGURATION, source="a test", known_plugins=[KnownPlugin.of(HoldsClaims)])
     async with (
         Client.connect(kubeconfig.load(cluster.kubeconfig), clock=clock) as client,
-        Program(
+        SchedulerProgram(
             client,
             configuration,
             clock=clock,

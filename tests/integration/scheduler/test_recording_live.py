@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster
+from tonnage.testing.processes import ApiServerProcess
 from tonnage.testing.programs import spawn
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -51,7 +51,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
 
 
-def storage(cluster: Cluster) -> None:
+def storage(cluster: ApiServerProcess) -> None:
     group = "/apis/storage.k8s.io/v1"
     cluster.create(f"{group}/csidrivers", {"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}})
     mode = {"provisioner": "csi.example", "volumeBindingMode": "WaitForFirstConsumer"}
@@ -76,7 +76,7 @@ def storage(cluster: Cluster) -> None:
         )
 
 
-def new_pod(cluster: Cluster, name: str, cpu: str, size: str = "", priority: int = 0) -> None:
+def new_pod(cluster: ApiServerProcess, name: str, cpu: str, size: str = "", priority: int = 0) -> None:
     secret = {"name": "PASSWORD", "value": "hunter2"}
     container = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu}}, "env": [secret]}
     spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": 0}
@@ -93,7 +93,7 @@ def new_pod(cluster: Cluster, name: str, cpu: str, size: str = "", priority: int
     cluster.create(PODS, {"metadata": {"name": name, "annotations": annotations}, "spec": spec})
 
 
-def test_what_a_scheduler_saw_and_decided_is_repeated_equally(cluster: Cluster, tmp_path: Path) -> None:
+def test_what_a_scheduler_saw_and_decided_is_repeated_equally(cluster: ApiServerProcess, tmp_path: Path) -> None:
     storage(cluster)
     cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 1000})
     file, config, packed = tmp_path / "friday.jsonl", tmp_path / "config.yaml", tmp_path / "packed.yaml"
@@ -136,17 +136,17 @@ def test_what_a_scheduler_saw_and_decided_is_repeated_equally(cluster: Cluster, 
     assert {"pod", "theirs", "ours", "why"} <= run["differences"][0].keys()
 
 
-def bound(cluster: Cluster) -> int:
+def bound(cluster: ApiServerProcess) -> int:
     return sum(bool(each["spec"].get("nodeName")) for each in cluster.get(PODS).body["items"])
 
 
-def node_of(cluster: Cluster, name: str) -> str:
+def node_of(cluster: ApiServerProcess, name: str) -> str:
     found: str = cluster.get(f"{PODS}/{name}").body["spec"].get("nodeName", "")
     return found
 
 
 def test_a_recording_that_reaches_its_limit_ends_there_and_the_scheduler_goes_on(
-    cluster: Cluster, tmp_path: Path
+    cluster: ApiServerProcess, tmp_path: Path
 ) -> None:
     file = tmp_path / "small.jsonl"
     flags = ("--kubeconfig", str(cluster.kubeconfig), "--secure-port", "0", "--no-leader-elect")

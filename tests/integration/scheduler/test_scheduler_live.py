@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Cluster, start_cluster
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.processes import ApiServerProcess, start_cluster
+from tonnage.testing.programs import RunningProgram, spawn
 
 CONFIGURATION = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -27,7 +27,7 @@ CONFIGURATION = {
 
 
 @contextmanager
-def scheduler(cluster: Cluster, folder: Path, *flags: str) -> Iterator[Program]:
+def scheduler(cluster: ApiServerProcess, folder: Path, *flags: str) -> Iterator[RunningProgram]:
     """A `tonnage scheduler` process; ended at the end, if it still runs."""
     config = folder / "scheduler.json"
     config.write_text(json.dumps(CONFIGURATION))
@@ -42,7 +42,7 @@ def scheduler(cluster: Cluster, folder: Path, *flags: str) -> Iterator[Program]:
         process.wait(timeout=30)
 
 
-def post_all(cluster: Cluster, path: str, docs: list[dict[str, Any]]) -> None:
+def post_all(cluster: ApiServerProcess, path: str, docs: list[dict[str, Any]]) -> None:
     with ThreadPoolExecutor(8) as threads:
         assert {reply.code for reply in threads.map(lambda doc: cluster.post(path, doc), docs)} == {201}
 
@@ -73,7 +73,7 @@ def pod(
 PODS = "/api/v1/namespaces/default/pods"
 
 
-def unbound(cluster: Cluster) -> int:
+def unbound(cluster: ApiServerProcess) -> int:
     return len(cluster.get(f"{PODS}?fieldSelector=spec.nodeName%3D").body["items"])
 
 
@@ -101,7 +101,7 @@ def test_a_pod_is_placed_with_its_condition_and_event(cluster, tmp_path):
         eventually(lambda: cluster.get(f"{PODS}/does-not").body["spec"].get("nodeName") == "only")
 
 
-def _events(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+def _events(cluster: ApiServerProcess, name: str) -> list[dict[str, Any]]:
     items = cluster.get("/apis/events.k8s.io/v1/namespaces/default/events").body["items"]
     return [event for event in items if event["regarding"]["name"] == name]
 

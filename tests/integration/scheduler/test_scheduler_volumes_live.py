@@ -21,8 +21,8 @@ from tonnage.scheduler.binding_api import LiveBindingApi
 from tonnage.scheduler.pre_bind_waits import PreBindWaits
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import free_port, unverified_tls
-from tonnage.testing.processes import Cluster, start_cluster
-from tonnage.testing.programs import Program, spawn
+from tonnage.testing.processes import ApiServerProcess, start_cluster
+from tonnage.testing.programs import RunningProgram, spawn
 
 Doc = dict[str, Any]
 
@@ -39,7 +39,7 @@ class Stage:
 
     def __init__(self, folder: Path, *, rebuilding: bool = False) -> None:
         self.folder = folder
-        self.server: Cluster = start_cluster(folder / "data")
+        self.server: ApiServerProcess = start_cluster(folder / "data")
         self.port: int = free_port()
         self.create(
             "/apis/storage.k8s.io/v1/storageclasses",
@@ -145,7 +145,7 @@ class Stage:
         return [event for event in items if event["regarding"]["name"] == name]
 
     @contextmanager
-    def scheduler(self, *, timeout_s: int = 600, reservation: str = "Object") -> Iterator[Program]:
+    def scheduler(self, *, timeout_s: int = 600, reservation: str = "Object") -> Iterator[RunningProgram]:
         """A `tonnage scheduler` process; ended at the end, if it still runs."""
         config = self.folder / "scheduler.json"
         plugin_config = [

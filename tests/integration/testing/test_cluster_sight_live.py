@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.driver.pool_choice import PoolId
@@ -33,7 +33,7 @@ async def test_a_cluster_is_seen_from_all_three_sides(tmp_path: Path) -> None:
     left.symlink_to(contents)
 
     async with (
-        serve(Settings(data_dir=tmp_path / "data", port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path / "data", port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
         await client.create_doc({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}})

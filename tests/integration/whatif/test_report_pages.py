@@ -18,7 +18,7 @@ from tonnage.testing.storage_builders import capacity
 from tonnage.whatif.html.doctor_page import doctor_page
 from tonnage.whatif.html.drain_page import drain_page
 from tonnage.whatif.html.fit_page import fit_page
-from tonnage.whatif.html.page import Page
+from tonnage.whatif.html.page import HtmlPage
 from tonnage.whatif.html.recording_page import recording_page
 from tonnage.whatif.html.simulate_page import simulate_page
 
@@ -98,7 +98,7 @@ def _disk(claim: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def hostile_pages() -> dict[str, Page]:
+def hostile_pages() -> dict[str, HtmlPage]:
     """Pages of answers whose every name and message is an attack."""
     bad, disks = HOSTILE, [_disk(HOSTILE)]
     fit = {

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from tonnage.client.errors import Disconnected
-from tonnage.client.transport.wire import Request, Response, Stream, Transport
+from tonnage.client.transport.wire import HttpResponse, Request, Stream, Transport
 from tonnage.errors import NotFound
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.templates.availability import is_active
 from tonnage.objects.templates.daemon_pods import target_node
-from tonnage.testing.workload_stage import CLAIM, Stage, stage_in, template, workload
+from tonnage.testing.workload_stage import CLAIM, WorkloadStage, stage_in, template, workload
 
 REPLICAS, SURGE, SET_SIZE, STATEFUL_SIZE, OLD_SIZE = 5, 2, 6, 3, 4
 
@@ -42,7 +42,7 @@ class Storm:
     def server(self) -> str:
         return self._way.server
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         fate = 1.0 if self.is_over or request.method == "GET" else self._rng.random()
         if fate < 0.03:
             raise Disconnected(request.method, request.path, "lost on the way there", in_doubt=True)
@@ -91,7 +91,7 @@ class Lagging:
 class Witness:
     """Looks at every change of a pod, on a steady connection, and remembers the most it ever saw."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorkloadStage) -> None:
         self._pods = stage.informers.of(Pod)
         self.most: Counter[str] = Counter()
         self.most_on_a_node = 0
@@ -104,7 +104,7 @@ class Witness:
         self.most_on_a_node = max([self.most_on_a_node, *Counter(map(target_node, daemons)).values()])
 
 
-async def _strike(stage: Stage, rng: random.Random, turn: int) -> None:
+async def _strike(stage: WorkloadStage, rng: random.Random, turn: int) -> None:
     """Something happens: a new template, a failed pod, a killed controller, another size, or nothing for a while."""
     match rng.randrange(7):
         case 0:

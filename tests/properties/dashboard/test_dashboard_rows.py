@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.dashboard.model.cluster_model import ClusterModel
-from tonnage.dashboard.model.driver_contents import Content, DriverContents, Place
+from tonnage.dashboard.model.driver_contents import Content, DriverContents, PoolPlace
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.driver.names import DRIVER_NAME
 from tonnage.faults import Fault
@@ -35,7 +35,7 @@ from tonnage.testing.storage_builders import (
     storage_class,
     volume,
 )
-from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
+from tonnage.whatif.scheduler_memory import AssumedPod, RememberedCapacity, SchedulerMemory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -136,7 +136,7 @@ class Drawn:
 
     def memory(self) -> SchedulerMemory:
         held = [
-            HeldCapacity(
+            RememberedCapacity(
                 self.any((Reservation.OBJECT, Reservation.LEDGER)),
                 f"kube-system/{self.any(('c1', 'c2'))}",
                 "uid",
@@ -152,8 +152,8 @@ class Drawn:
         return SchedulerMemory(held=held, pods=pods[: self.any((0, 1, 2))])
 
     def contents(self) -> DriverContents:
-        def place() -> Place:
-            return Place(self.any(NODES), self.any((0, 1)))
+        def place() -> PoolPlace:
+            return PoolPlace(self.any(NODES), self.any((0, 1)))
 
         volumes = {
             handle: Content(place(), 1 << 30, self.maybe(name), self.any((None, place())))

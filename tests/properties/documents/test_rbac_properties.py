@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.documents.access.attributes import Attributes
 from tonnage.documents.access.covering import boxes_of, compacted, single_rights, uncovered
-from tonnage.documents.access.policy import Policy
+from tonnage.documents.access.policy import AccessPolicy
 from tonnage.documents.access.rules import Rule, RuleIndex, document_of, rule_of
 from tonnage.objects.users import User
 
@@ -130,7 +130,7 @@ class Twin:
 def test_the_index_answers_as_a_walk_over_all_documents_after_every_change(
     steps: list[tuple[str, Any, bool]], requests: list[Attributes]
 ) -> None:
-    policy, twin = Policy(), Twin()
+    policy, twin = AccessPolicy(), Twin()
     for kind, what, is_dropped in steps:
         namespace, name = what[:2]
         meta = {"name": name} | ({"namespace": namespace} if namespace else {})

@@ -19,7 +19,7 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSINode
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
-from tonnage.scheduling.engine.attempt import Attempt, Placement, Stage
+from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding, assumed_in
 from tonnage.scheduling.queue.nominator import nominated_to
@@ -123,7 +123,7 @@ class History(BusyCluster):
             if attempt.placement is not None:
                 self.bindings[queued.uid] = Binding(queued, attempt.placement)
                 self.met.add("placed")
-            elif attempt.stage is Stage.DECIDE:
+            elif attempt.stage is AttemptStage.DECIDE:
                 self.not_placed(queued, attempt)
             else:
                 self.failed(queued, attempt.decision.node if attempt.decision is not None else "")

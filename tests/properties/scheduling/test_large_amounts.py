@@ -13,7 +13,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading
 from tonnage.scheduling.volumes.free_storage_scores import added, class_score, class_scores
 from tonnage.scheduling.volumes.packing import MOST_BYTES, UNBOUNDED, Grade, Sizes, descending
 from tonnage.testing.builders import node, pod
@@ -46,7 +46,9 @@ def test_objects_judged_as_columns_are_judged_as_plain_integers(
     def promised(each: CSIStorageCapacity, own: object) -> Sizes:
         return said[int(each.name)][1]
 
-    policy = Policy(lambda each: said[int(each.name)][0], lambda each: 0, promised=promised, must_be=Grade(least))
+    policy = CapacityPolicy(
+        lambda each: said[int(each.name)][0], lambda each: 0, promised=promised, must_be=Grade(least)
+    )
     reading = Reading(policy, len(objects))
     for number, each in enumerate(objects):
         reading.write(number, each)

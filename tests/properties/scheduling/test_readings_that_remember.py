@@ -17,7 +17,7 @@ from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
-from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading
 from tonnage.scheduling.volumes.packing import Grade, PoolPolicy, Sizes
 from tonnage.testing.storage_builders import capacity
 
@@ -31,7 +31,7 @@ class Story:
     def __init__(self, seed: int, must_be: Grade) -> None:
         self.rng = random.Random(seed)
         self.promised: dict[str, Sizes] = {}
-        self.policy = Policy(
+        self.policy = CapacityPolicy(
             lambda each: room_of(each, LegacyPools.BOUNDED),
             lambda each: scored_capacity(each, with_pools=True),
             promised=lambda each, own: self.promised.get(each.name, ()),

@@ -24,7 +24,7 @@ from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector, LeaseLost
 from tonnage.client.leadership import Leadership
 from tonnage.client.throttle import TokenBucket
-from tonnage.client.transport.wire import Request, Response
+from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import VirtualClock
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects import codec
@@ -42,7 +42,7 @@ from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineHooks
-from tonnage.store import Record
+from tonnage.store import StoreRecord
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 
@@ -118,13 +118,13 @@ class World:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def answer(self, request: Request) -> Response:
+    def answer(self, request: Request) -> HttpResponse:
         try:
-            return Response(200, encode(self._answer(request)))
+            return HttpResponse(200, encode(self._answer(request)))
         except LookupError as exc:
             code, reason = exc.args
             status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code}
-            return Response(code, encode({**status, "message": reason}))
+            return HttpResponse(code, encode({**status, "message": reason}))
 
     def _answer(self, request: Request) -> Doc:
         path, body = request.path.partition("?")[0], decode(request.body) if request.body else {}
@@ -133,7 +133,7 @@ class World:
         token = dict(request.headers).get(LEASE_HEADER)
         fence = fence_of(token) if self.fences else None
         if fence is not None:
-            record = None if self.lease is None else Record(fence.key, 1, encode(self.lease), None)
+            record = None if self.lease is None else StoreRecord(fence.key, 1, encode(self.lease), None)
             if not fence.holds(record):
                 self.late += 1
                 raise LookupError(409, "Conflict")
@@ -229,7 +229,7 @@ class Machine:
 
     server = "memory://"
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         await self.running.wait()
         if request.before_write is not None:
             request.before_write()
@@ -244,7 +244,7 @@ class Machine:
             raise Disconnected(request.method, request.path, "cut", in_doubt=True)
         return response
 
-    async def _deliver(self, request: Request) -> Response | None:
+    async def _deliver(self, request: Request) -> HttpResponse | None:
         await self.world.clock.sleep(0.01)
         if self.is_cut:
             await self.world.clock.sleep(1.0)

@@ -18,7 +18,7 @@ from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, pod_with, storage_class
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.decision_sequence import DecisionSequence, workloads_of_files
-from tonnage.whatif.expansion import Expander
+from tonnage.whatif.expansion import WorkloadExpander
 from tonnage.whatif.pending.pending import PendingQuestion
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.sources import ClusterState, clock_of, from_files
@@ -85,14 +85,14 @@ def test_a_workload_is_decided_as_replay_does_one_by_one(objects, made, mode, tm
     state = ClusterState(every, "the test", clock_of(every), workloads=filed.workloads, origins=filed.origins)
     configuration = parse(storage_configuration(reservation=mode), source="config.yaml")
     sequence = DecisionSequence(state, configuration, is_default=True)
-    expander = Expander(state, Creation(Gates()), [])
+    expander = WorkloadExpander(state, Creation(Gates()), [])
     said = {
         pod.key: pod.node
         for workload in workloads_of_files(state)
         for pod in sequence.answers(expander.expand(workload))
     }
     replay = Replay(every, configuration.profiles, takes_any_pod=True)
-    again = Expander(state, Creation(Gates()), [])
+    again = WorkloadExpander(state, Creation(Gates()), [])
     placed = {}
     for workload in workloads_of_files(state):
         expansion = again.expand(workload)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tonnage.apiserver.event_expiry import EventExpiry
-from tonnage.apiserver.server import Server, Settings, serve
+from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.objects.resources import BY_KIND
@@ -21,7 +21,7 @@ NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    async with serve(Settings(data_dir=tmp_path / "data", port=0)) as running:
+    async with serve(ServerSettings(data_dir=tmp_path / "data", port=0)) as running:
         yield running
 
 

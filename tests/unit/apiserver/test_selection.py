@@ -13,19 +13,19 @@ from tonnage.documents.strategies import strategies
 from tonnage.gates import Gates
 from tonnage.objects.document import encode
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.store import Record
+from tonnage.store import StoreRecord
 
 PODS = BY_PLURAL["", "pods"]
 GATES, CLOCK = Gates(), VirtualClock()
 INDEX = index_for(GATES, CLOCK)
 
 
-def record(namespace: str, name: str, node: str, app: str) -> Record:
+def record(namespace: str, name: str, node: str, app: str) -> StoreRecord:
     document = encode(
         {"metadata": {"name": name, "namespace": namespace, "labels": {"app": app}}, "spec": {"nodeName": node}}
     )
     key = PODS.key(namespace, name)
-    return Record(key, 1, document, INDEX(key, document))
+    return StoreRecord(key, 1, document, INDEX(key, document))
 
 
 RECORDS = [
@@ -65,4 +65,4 @@ def test_a_selector_of_one_name_chooses_what_its_terms_say(fields: str, labels: 
 def test_documents_of_other_names_are_not_read() -> None:
     options = list_options({"fieldSelector": "metadata.name=db"}, watch=False)
     matches = matcher(strategies(GATES, CLOCK)["", "pods"], Call("list", Location(PODS), {}), options)
-    assert not matches(Record(PODS.key("a", "other"), 1, b"no JSON", INDEX("pods/a/other", b"no JSON")))
+    assert not matches(StoreRecord(PODS.key("a", "other"), 1, b"no JSON", INDEX("pods/a/other", b"no JSON")))

@@ -32,7 +32,7 @@ from tonnage.testing.storage_builders import (
     volume,
 )
 from tonnage.whatif.decision_sequence import DecisionSequence
-from tonnage.whatif.page import Page
+from tonnage.whatif.page import TextPage
 from tonnage.whatif.pending.pending import PendingAnswer, PendingQuestion
 from tonnage.whatif.pending.pending_report import print_pending
 from tonnage.whatif.scheduler_memory import AssumedPod, SchedulerMemory
@@ -324,7 +324,7 @@ class Terminal(io.StringIO):
 
 def shown(answer: PendingAnswer, out: io.StringIO | None = None) -> str:
     out = out or io.StringIO()
-    print_pending(answer, Page(out))
+    print_pending(answer, TextPage(out))
     return re.sub("\x1b\\[[0-9;]*m", "", out.getvalue())
 
 

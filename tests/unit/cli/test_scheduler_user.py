@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tonnage.cli.cluster_options import ClusterQuestion
-from tonnage.client.config.connection import User
+from tonnage.client.config.connection import KubeconfigUser
 from tonnage.gates import Gates
 
 
@@ -32,17 +32,17 @@ def question(tmp_path: Path):
 
 
 def test_the_kubeconfigs_user_asks_over_https(question):
-    assert question("https://10.0.0.2:10259").scheduler_user() == User(token="t")
+    assert question("https://10.0.0.2:10259").scheduler_user() == KubeconfigUser(token="t")
 
 
 def test_nobody_asks_without_tls_nor_of_a_cluster_of_ours(question):
-    assert question("http://10.0.0.2:10259").scheduler_user() == User()
-    assert question(None).scheduler_user() == User()
+    assert question("http://10.0.0.2:10259").scheduler_user() == KubeconfigUser()
+    assert question(None).scheduler_user() == KubeconfigUser()
 
 
 def test_a_token_file_goes_before_the_kubeconfig_and_over_https_alone(question, tmp_path):
     file = tmp_path / "token"
-    assert question("https://10.0.0.2:10259", file).scheduler_user() == User(token_file=file)
+    assert question("https://10.0.0.2:10259", file).scheduler_user() == KubeconfigUser(token_file=file)
     with pytest.raises(click.UsageError, match="over https alone"):
         question("http://10.0.0.2:10259", file).scheduler_user()
     with pytest.raises(click.UsageError, match="--scheduler-token-file goes with --scheduler-endpoint"):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from tonnage.client.errors import Disconnected
-from tonnage.client.transport.wire import Request, Response
+from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects.document import Doc, copy, decode, encode
 from tonnage.objects.resources import BY_PATH, Resource
@@ -108,17 +108,17 @@ class MemoryServer:
 
     # -- the transport ------------------------------------------------------------------------------------------------
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         await asyncio.sleep(0)
         self._note(request)
         try:
             code, doc = self._answer(request)
         except Refused as exc:
-            return Response(exc.status["code"], encode(exc.status))
+            return HttpResponse(exc.status["code"], encode(exc.status))
         if self.lose_answers and request.method != "GET":
             self.lose_answers -= 1
             raise Disconnected(request.method, self.server + request.path, "cut", in_doubt=True)
-        return Response(code, encode(doc))
+        return HttpResponse(code, encode(doc))
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Watch]:

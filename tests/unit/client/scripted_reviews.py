@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tonnage.client.errors import Disconnected
-from tonnage.client.transport.wire import Request, Response
+from tonnage.client.transport.wire import HttpResponse, Request
 
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -22,14 +22,14 @@ class ScriptedServer:
         self.users: dict[str, dict[str, Any]] = {}
         self.readers: dict[str, set[str]] = {}
         self.config_map: dict[str, str] | None = None
-        self.next_answers: list[Response | Disconnected] = []
+        self.next_answers: list[HttpResponse | Disconnected] = []
         self.asked: list[dict[str, Any]] = []
         self.is_away = False
 
     def count(self, kind: str) -> int:
         return sum(each["kind"] == kind for each in self.asked)
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         if self.is_away:
             raise Disconnected(request.method, self.server, "connection refused", in_doubt=False)
         body = json.loads(request.body) if request.body else {"kind": "GET"}
@@ -47,22 +47,24 @@ class ScriptedServer:
     async def close(self) -> None:
         pass
 
-    def _token(self, body: dict[str, Any]) -> Response:
+    def _token(self, body: dict[str, Any]) -> HttpResponse:
         user = self.users.get(body["spec"]["token"])
         status = {"authenticated": True, "user": user} if user is not None else {"user": {}}
         return answer(201, {**body, "status": status})
 
-    def _access(self, body: dict[str, Any]) -> Response:
+    def _access(self, body: dict[str, Any]) -> HttpResponse:
         spec = body["spec"]
         paths = self.readers.get(spec["user"], set())
         allowed = spec["nonResourceAttributes"]["path"] in paths and spec["nonResourceAttributes"]["verb"] == "get"
         return answer(201, {**body, "status": {"allowed": allowed}})
 
-    def _config_map(self, _: dict[str, Any]) -> Response:
+    def _config_map(self, _: dict[str, Any]) -> HttpResponse:
         if self.config_map is None:
             return answer(404, {"kind": "Status", "code": 404})
         return answer(200, {"kind": "ConfigMap", "data": self.config_map})
 
 
-def answer(code: int, doc: dict[str, Any], **headers: str) -> Response:
-    return Response(code, json.dumps(doc).encode(), {name.replace("_", "-"): value for name, value in headers.items()})
+def answer(code: int, doc: dict[str, Any], **headers: str) -> HttpResponse:
+    return HttpResponse(
+        code, json.dumps(doc).encode(), {name.replace("_", "-"): value for name, value in headers.items()}
+    )

@@ -14,7 +14,7 @@ from tonnage.client import Client, Disconnected, Untrusted
 from tonnage.client.calls import asking_first
 from tonnage.client.errors import from_status
 from tonnage.client.throttle import TokenBucket
-from tonnage.client.transport.wire import Request, Response
+from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import VirtualClock
 from tonnage.errors import (
     AlreadyExists,
@@ -45,11 +45,11 @@ class Script:
 
     server = "https://10.0.0.1:6443"
 
-    def __init__(self, *lines: Response | Exception) -> None:
+    def __init__(self, *lines: HttpResponse | Exception) -> None:
         self._lines = list(lines)
         self.requests: list[Request] = []
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         self.requests.append(request)
         line = self._lines.pop(0)
         if isinstance(line, Exception):
@@ -64,7 +64,7 @@ class Script:
 
 def status(
     code: int, reason: str, message: str = "no", headers: dict[str, str] | None = None, **fields: Any
-) -> Response:
+) -> HttpResponse:
     doc = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -73,7 +73,7 @@ def status(
         "reason": reason,
         "message": message,
     }
-    return Response(code, json.dumps({**doc, **fields}).encode(), headers or {})
+    return HttpResponse(code, json.dumps({**doc, **fields}).encode(), headers or {})
 
 
 def away() -> Disconnected:
@@ -154,12 +154,12 @@ def test_an_expired_list_says_how_to_go_on():
 
 async def test_an_answer_that_is_no_status_is_quoted():
     page = b"<html>\n<head><title>403 Forbidden</title></head>\n</html>"
-    failure, _ = await play(Script(Response(403, page)), get)
+    failure, _ = await play(Script(HttpResponse(403, page)), get)
     assert isinstance(failure, Forbidden) and failure.message == (
         "GET https://10.0.0.1:6443/api/v1/nodes/n1: the answer is 403: <html> <head><title>403 Forbidden</title></head>"
         " </html>"
     )
-    failure, _ = await play(Script(Response(302, b"")), get)
+    failure, _ = await play(Script(HttpResponse(302, b"")), get)
     assert (type(failure).__mro__[1], failure.code) == (ApiError, 302)
     assert failure.message == "GET https://10.0.0.1:6443/api/v1/nodes/n1: the answer is 302, without a word"
 
@@ -168,7 +168,7 @@ async def test_an_answer_that_is_no_status_is_quoted():
 
 
 async def test_a_read_that_got_no_answer_is_tried_again_after_a_growing_pause():
-    script = Script(away(), away(), away(), Response(200, NODE))
+    script = Script(away(), away(), away(), HttpResponse(200, NODE))
     node, seconds = await play(script, get)
     assert node.name == "n1" and len(script.requests) == 4
     # 0.2, 0.4 and 0.8 s, each stretched by up to as much again.
@@ -199,7 +199,7 @@ async def test_a_server_that_is_not_trusted_is_not_tried_again():
 
 @pytest.mark.parametrize("code", [502, 503, 504])
 async def test_a_read_from_a_server_that_is_not_well_is_tried_again(code):
-    script = Script(status(code, "ServiceUnavailable"), Response(200, NODE))
+    script = Script(status(code, "ServiceUnavailable"), HttpResponse(200, NODE))
     node, _ = await play(script, get)
     assert node.name == "n1" and len(script.requests) == 2
 
@@ -215,7 +215,7 @@ async def test_retry_after_is_honoured_from_header_and_status():
     script = Script(
         status(429, "TooManyRequests", headers={"retry-after": "7"}),
         status(429, "TooManyRequests", details={"retryAfterSeconds": 3}),
-        Response(200, NODE),
+        HttpResponse(200, NODE),
     )
     _, seconds = await play(script, get)
     assert 10.0 <= seconds <= 10.2 and len(script.requests) == 3
@@ -234,7 +234,7 @@ async def test_a_write_that_got_no_answer_is_not_tried_again():
 
 
 async def test_a_write_is_tried_again_when_the_server_says_when():
-    script = Script(status(429, "TooManyRequests", headers={"retry-after": "1"}), Response(200, NODE))
+    script = Script(status(429, "TooManyRequests", headers={"retry-after": "1"}), HttpResponse(200, NODE))
     node, seconds = await play(script, patch)
     assert node.name == "n1" and seconds >= 1.0
     for refused in (status(429, "TooManyRequests"), status(503, "", headers={"retry-after": "1"})):
@@ -254,9 +254,9 @@ async def test_an_eviction_that_a_budget_forbids_is_told_at_once():
 
 async def test_every_request_is_counted_with_verb_resource_and_code():
     counted: list[tuple[str, str, int]] = []
-    binding = Response(201, b'{"kind":"Status","apiVersion":"v1","status":"Success"}')
-    lease = Response(200, b'{"kind":"Lease","metadata":{"name":"b","namespace":"a"}}')
-    script = Script(away(), Response(200, NODE), binding, lease, Response(200, b"ok"), status(404, "NotFound"))
+    binding = HttpResponse(201, b'{"kind":"Status","apiVersion":"v1","status":"Success"}')
+    lease = HttpResponse(200, b'{"kind":"Lease","metadata":{"name":"b","namespace":"a"}}')
+    script = Script(away(), HttpResponse(200, NODE), binding, lease, HttpResponse(200, b"ok"), status(404, "NotFound"))
 
     async def act(client: Client) -> None:
         await client.get(Node, "n1")
@@ -281,12 +281,15 @@ async def test_a_count_has_the_seconds_of_its_own_request():
     clock, counted = VirtualClock(), []
 
     class Slow(Script):
-        async def send(self, request: Request) -> Response:
+        async def send(self, request: Request) -> HttpResponse:
             await clock.sleep(0.25)
             return await super().send(request)
 
     client = Client(
-        Slow(Response(200, NODE)), clock=clock, rng=random.Random(1), on_request=lambda *facts: counted.append(facts)
+        Slow(HttpResponse(200, NODE)),
+        clock=clock,
+        rng=random.Random(1),
+        on_request=lambda *facts: counted.append(facts),
     )
     getting = asyncio.create_task(client.get(Node, "n1"))
     await clock.run_for(1.0)
@@ -296,7 +299,7 @@ async def test_a_count_has_the_seconds_of_its_own_request():
 
 async def test_a_limit_spaces_requests_out():
     clock = VirtualClock()
-    script = Script(*(Response(200, NODE) for _ in range(4)))
+    script = Script(*(HttpResponse(200, NODE) for _ in range(4)))
     client = Client(script, clock=clock, rng=random.Random(1), limit=TokenBucket(2.0, 2, clock=clock))
     getting = [asyncio.create_task(client.get(Node, "n1")) for _ in range(4)]
     await clock.run_for(0.0)
@@ -309,7 +312,7 @@ async def test_a_limit_spaces_requests_out():
 
 async def test_a_write_asks_first_when_its_turn_has_come():
     clock = VirtualClock()
-    script = Script(Response(200, NODE), Response(200, NODE))
+    script = Script(HttpResponse(200, NODE), HttpResponse(200, NODE))
     client = Client(script, clock=clock, rng=random.Random(1), limit=TokenBucket(1.0, 1, clock=clock))
     useless: list[str] = []
 
@@ -333,7 +336,7 @@ async def test_a_write_asks_first_when_its_turn_has_come():
 
 async def test_a_write_that_is_tried_again_asks_again():
     clock = VirtualClock()
-    script = Script(status(429, "TooManyRequests", headers={"retry-after": "2"}), Response(200, NODE))
+    script = Script(status(429, "TooManyRequests", headers={"retry-after": "2"}), HttpResponse(200, NODE))
     client = Client(script, clock=clock, rng=random.Random(1))
     asked: list[float] = []
 
@@ -348,7 +351,7 @@ async def test_a_write_that_is_tried_again_asks_again():
 
 
 async def test_warnings_of_the_server_are_logged_once_each(caplog):
-    warned = Response(200, NODE, {}, ('299 - "v1 Thing is \\"old\\""', '299 - "v1 Thing is \\"old\\""'))
+    warned = HttpResponse(200, NODE, {}, ('299 - "v1 Thing is \\"old\\""', '299 - "v1 Thing is \\"old\\""'))
     script = Script(warned, warned)
 
     async def twice(client: Client) -> None:
@@ -365,7 +368,7 @@ async def test_warnings_of_the_server_are_logged_once_each(caplog):
 async def asked(
     act: Callable[[Client], Any], body: bytes = b'{"kind":"Pod","metadata":{"name":"b","namespace":"a"}}'
 ) -> Request:
-    script = Script(Response(200, body))
+    script = Script(HttpResponse(200, body))
     result, _ = await play(script, act)
     assert not isinstance(result, Exception), result
     return script.requests[0]

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from client_wire import MemoryServer
 
 from tonnage.client.clients import Clients, lease_timeout_s
-from tonnage.client.config.connection import Cluster, Connection
+from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.http import Client
 from tonnage.client.leader import LeaderElector
 from tonnage.client.throttle import LONG_LINE_S, PATIENCE_S, SpareTokens, TokenBucket
@@ -122,7 +122,7 @@ async def test_a_lease_is_renewed_beside_a_limit_that_is_used_up() -> None:
 
 async def test_clients_of_one_connection_have_limits_and_connections_of_their_own() -> None:
     clock = VirtualClock()
-    connection = Connection(Cluster("http://127.0.0.1:1"))
+    connection = ServerConnection(KubeconfigCluster("http://127.0.0.1:1"))
     async with Clients.connect(connection, clock=clock, qps=50.0, burst=100) as clients:
         callers = [clients.work._caller, clients.telling._caller, clients.leases._caller]
         assert len({id(each.transport) for each in callers}) == 3
@@ -214,7 +214,7 @@ async def test_telling_gives_way_to_whatever_the_program_writes() -> None:
 
 async def test_the_clients_of_a_program_are_tied_together() -> None:
     clock = VirtualClock()
-    async with Clients.connect(Connection(Cluster("http://127.0.0.1:1")), clock=clock) as clients:
+    async with Clients.connect(ServerConnection(KubeconfigCluster("http://127.0.0.1:1")), clock=clock) as clients:
         limit = clients.telling._caller.limit
         assert isinstance(limit, SpareTokens) and len(limit.busy) == 1
         assert not limit.busy[0]()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from tonnage.client import Client, Disconnected, NoCredentials
-from tonnage.client.config.connection import Cluster, Connection, User
+from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.transport import connection_pool
-from tonnage.client.transport.answer_reader import Answer, AnswerReader, NotHttp
-from tonnage.client.transport.connection_pool import HungUp, NotConnected, Pool
+from tonnage.client.transport.answer_reader import AnswerReader, HttpAnswer, NotHttp
+from tonnage.client.transport.connection_pool import Connections, HungUp, NotConnected
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request
 from tonnage.clock import SystemClock
@@ -26,7 +26,7 @@ NODE = b'{"kind":"Node","metadata":{"name":"n1"}}'
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-def read(*pieces: bytes) -> Answer | None:
+def read(*pieces: bytes) -> HttpAnswer | None:
     reader, answer = AnswerReader(), None
     for piece in pieces:
         assert answer is None, "there was more than one answer"
@@ -147,7 +147,7 @@ async def served(serve: Serve, limit: int = 4):
         task.add_done_callback(lambda _: writer.close())
 
     listening = await asyncio.start_server(accept, "127.0.0.1", 0)
-    pool = Pool("127.0.0.1", listening.sockets[0].getsockname()[1], limit=limit)
+    pool = Connections("127.0.0.1", listening.sockets[0].getsockname()[1], limit=limit)
     try:
         yield pool
     finally:
@@ -158,11 +158,11 @@ async def served(serve: Serve, limit: int = 4):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def ask(pool: Pool, *, may_repeat: bool = False) -> bytes:
+async def ask(pool: Connections, *, may_repeat: bool = False) -> bytes:
     return (await pool.exchange(REQUEST, context=None, may_repeat=may_repeat)).body
 
 
-async def noticed_as_closed(pool: Pool) -> None:
+async def noticed_as_closed(pool: Connections) -> None:
     while pool._idle[0].is_open:  # noqa: ASYNC110  the loop notices, and tells nobody
         await asyncio.sleep(0)
 
@@ -332,7 +332,7 @@ async def test_nobody_there_is_told_with_the_cause():
     async with served(answer_always) as pool:
         port = pool._port
     with pytest.raises(NotConnected) as caught:
-        await ask(Pool("127.0.0.1", port, limit=1))
+        await ask(Connections("127.0.0.1", port, limit=1))
     assert isinstance(caught.value.__cause__, ConnectionRefusedError)
 
 
@@ -344,7 +344,7 @@ async def test_what_is_not_http_is_no_answer():
 
     async with served(ssh) as pool:
         url = f"http://127.0.0.1:{pool._port}"
-        async with Client.connect(Connection(Cluster(url))) as client:
+        async with Client.connect(ServerConnection(KubeconfigCluster(url))) as client:
             with pytest.raises(Disconnected) as caught:
                 await client.get(Node, "n1", retry=False)
     assert caught.value.detail == "the answer begins with 'SSH-2.0-OpenSSH_9.6'"
@@ -364,7 +364,7 @@ async def test_a_request_is_written_to_the_letter():
 
     async with served(note) as pool:
         host = f"127.0.0.1:{pool._port}"
-        async with Client.connect(Connection(Cluster(f"http://{host}/base"))) as client:
+        async with Client.connect(ServerConnection(KubeconfigCluster(f"http://{host}/base"))) as client:
             await client.get(Node, "n1")
             await client.patch(Node, "n1", {"a": 1})
             await client.delete(Node, "n1")
@@ -382,11 +382,15 @@ async def test_a_request_is_written_to_the_letter():
 
 async def test_a_line_break_cannot_get_into_a_request():
     for token in ("a\r\nEvil: b", "a\rb", "a\0b", "a\x7fb", "a\ud800b"):
-        connection = Connection(Cluster("https://127.0.0.1:1", skip_tls_verify=True), User(token=token))
+        connection = ServerConnection(
+            KubeconfigCluster("https://127.0.0.1:1", skip_tls_verify=True), KubeconfigUser(token=token)
+        )
         transport = HttpTransport(connection, clock=SystemClock(), user_agent="x")
         with pytest.raises(NoCredentials, match="a token or a name that is to be shown has a line break or another"):
             await transport.send(Request("GET", "/version"))
-    plain = HttpTransport(Connection(Cluster("http://127.0.0.1:1")), clock=SystemClock(), user_agent="x")
+    plain = HttpTransport(
+        ServerConnection(KubeconfigCluster("http://127.0.0.1:1")), clock=SystemClock(), user_agent="x"
+    )
     for path in ("/a b", "/a\r\nEvil: b", "/ü"):
         with pytest.raises(ValueError, match="is not percent-encoded"):
             await plain.send(Request("GET", path))

@@ -12,8 +12,8 @@ import pytest
 
 from tonnage.client import NoCredentials
 from tonnage.client.config import in_cluster
-from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, User
-from tonnage.client.config.credentials import Credentials, Identity
+from tonnage.client.config.connection import ExecPlugin, KubeconfigCluster, KubeconfigUser, ServerConnection
+from tonnage.client.config.credentials import Credentials, ShownIdentity
 from tonnage.client.transport.tls import Certificate
 from tonnage.clock import VirtualClock
 from tonnage.testing.eventually import eventually_async
@@ -23,49 +23,51 @@ CA = Authority()
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 
 
-def credentials(user: User, clock: VirtualClock | None = None, cluster: Cluster | None = None) -> Credentials:
-    connection = Connection(cluster or Cluster("https://10.0.0.1:6443"), user)
+def credentials(
+    user: KubeconfigUser, clock: VirtualClock | None = None, cluster: KubeconfigCluster | None = None
+) -> Credentials:
+    connection = ServerConnection(cluster or KubeconfigCluster("https://10.0.0.1:6443"), user)
     return Credentials(connection, clock=clock or VirtualClock())
 
 
 async def test_a_token_a_name_with_a_password_and_nobody():
-    assert await credentials(User(token="t")).identity() == Identity("Bearer t")
+    assert await credentials(KubeconfigUser(token="t")).identity() == ShownIdentity("Bearer t")
     # base64 of "me:pw"
-    assert await credentials(User(username="me", password="pw")).identity() == Identity("Basic bWU6cHc=")
-    assert await credentials(User()).identity() == Identity("")
+    assert await credentials(KubeconfigUser(username="me", password="pw")).identity() == ShownIdentity("Basic bWU6cHc=")
+    assert await credentials(KubeconfigUser()).identity() == ShownIdentity("")
 
 
 async def test_a_token_file_is_read_again_within_a_minute(tmp_path):
     clock, file = VirtualClock(), tmp_path / "token"
     file.write_text("one\n")
-    shown = credentials(User(token_file=file), clock)
-    assert await shown.identity() == Identity("Bearer one")
+    shown = credentials(KubeconfigUser(token_file=file), clock)
+    assert await shown.identity() == ShownIdentity("Bearer one")
     file.write_text("two\n")
     clock.advance(49.0)
-    assert await shown.identity() == Identity("Bearer one")
+    assert await shown.identity() == ShownIdentity("Bearer one")
     clock.advance(1.0)
-    assert await shown.identity() == Identity("Bearer two")
+    assert await shown.identity() == ShownIdentity("Bearer two")
 
 
 async def test_a_401_reads_the_token_file_at_once(tmp_path):
     file = tmp_path / "token"
     file.write_text("one")
-    shown = credentials(User(token_file=file))
+    shown = credentials(KubeconfigUser(token_file=file))
     first = await shown.identity()
     assert not await shown.renew(first)  # nothing new to show
     file.write_text("two")
     assert await shown.renew(first)
-    assert await shown.identity() == Identity("Bearer two")
+    assert await shown.identity() == ShownIdentity("Bearer two")
 
 
 async def test_a_token_file_that_goes_away_leaves_what_was_read(tmp_path, caplog):
     clock, file = VirtualClock(), tmp_path / "token"
     file.write_text("one")
-    shown = credentials(User(token_file=file), clock)
+    shown = credentials(KubeconfigUser(token_file=file), clock)
     await shown.identity()
     file.unlink()
     clock.advance(60.0)
-    assert await shown.identity() == Identity("Bearer one")
+    assert await shown.identity() == ShownIdentity("Bearer one")
     assert caplog.messages == [
         f"cannot read {file} again: No such file or directory; what was read before is still used"
     ]
@@ -74,19 +76,21 @@ async def test_a_token_file_that_goes_away_leaves_what_was_read(tmp_path, caplog
 async def test_a_token_file_that_is_empty_or_missing_from_the_start_is_an_error(tmp_path):
     file = tmp_path / "token"
     with pytest.raises(NoCredentials) as caught:
-        await credentials(User(token_file=file)).identity()
+        await credentials(KubeconfigUser(token_file=file)).identity()
     assert (caught.value.message, caught.value.hint) == (
         f"cannot read {file}: No such file or directory",
         "the kubeconfig names this file; is it there?",
     )
     file.write_text("\n")
     with pytest.raises(NoCredentials) as caught:
-        await credentials(User(token_file=file)).identity()
+        await credentials(KubeconfigUser(token_file=file)).identity()
     assert (caught.value.message, caught.value.hint) == (
         f"the token file {file} is empty",
         "write the token into it",
     )
-    assert await credentials(User(token_file=file, token="fallback")).identity() == Identity("Bearer fallback")
+    assert await credentials(KubeconfigUser(token_file=file, token="fallback")).identity() == ShownIdentity(
+        "Bearer fallback"
+    )
 
 
 async def test_certificate_files_are_read_again_too(tmp_path):
@@ -95,12 +99,12 @@ async def test_certificate_files_are_read_again_too(tmp_path):
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     certificate.write_bytes(first.certificate)
     key.write_bytes(first.key)
-    shown = credentials(User(certificate_file=certificate, key_file=key), clock)
-    assert await shown.identity() == Identity("", Certificate(first.certificate, first.key))
+    shown = credentials(KubeconfigUser(certificate_file=certificate, key_file=key), clock)
+    assert await shown.identity() == ShownIdentity("", Certificate(first.certificate, first.key))
     certificate.write_bytes(second.certificate)
     key.write_bytes(second.key)
     clock.advance(60.0)
-    assert await shown.identity() == Identity("", Certificate(second.certificate, second.key))
+    assert await shown.identity() == ShownIdentity("", Certificate(second.certificate, second.key))
 
 
 # -- exec plugins -----------------------------------------------------------------------------------------------------
@@ -129,9 +133,9 @@ class Plugin:
         path = self.folder / "runs"
         return path.read_text().splitlines() if path.exists() else []
 
-    def user(self, **options: Any) -> User:
+    def user(self, **options: Any) -> KubeconfigUser:
         fields = {"api_version": V1, "interactive_mode": "Never", **options}
-        return User(exec=ExecPlugin(command=str(self.command), **fields))
+        return KubeconfigUser(exec=ExecPlugin(command=str(self.command), **fields))
 
 
 @pytest.fixture
@@ -142,8 +146,8 @@ def plugin(tmp_path: Path) -> Plugin:
 async def test_a_plugin_is_asked_once_and_told_what_is_wanted(plugin):
     plugin.answers({"token": "from-plugin"})
     shown = credentials(plugin.user(args=("get", "token"), env={"FLAVOUR": "vanilla"}))
-    assert await shown.identity() == Identity("Bearer from-plugin")
-    assert await shown.identity() == Identity("Bearer from-plugin")
+    assert await shown.identity() == ShownIdentity("Bearer from-plugin")
+    assert await shown.identity() == ShownIdentity("Bearer from-plugin")
     (run,) = plugin.runs
     words, flavour, info = run.split("|")
     assert (words, flavour) == ("get token", "vanilla")
@@ -152,7 +156,7 @@ async def test_a_plugin_is_asked_once_and_told_what_is_wanted(plugin):
 
 async def test_a_plugin_may_be_told_of_the_cluster(plugin):
     plugin.answers({"token": "t"}, version=V1BETA1)
-    cluster = Cluster("https://c:1", ca_pem=b"PEM", tls_server_name="kube", exec_config={"audience": "x"})
+    cluster = KubeconfigCluster("https://c:1", ca_pem=b"PEM", tls_server_name="kube", exec_config={"audience": "x"})
     await credentials(plugin.user(api_version=V1BETA1, provide_cluster_info=True), cluster=cluster).identity()
     told = json.loads(plugin.runs[0].split("|")[2])
     # "UEVN" is base64 of "PEM".
@@ -174,7 +178,7 @@ async def test_what_has_expired_is_asked_for_again(plugin):
     assert len(plugin.runs) == 1
     plugin.answers({"token": "two", "expirationTimestamp": "2000-01-01T00:20:00Z"})
     clock.advance(1.0)
-    assert await shown.identity() == Identity("Bearer two") and len(plugin.runs) == 2
+    assert await shown.identity() == ShownIdentity("Bearer two") and len(plugin.runs) == 2
 
 
 async def test_a_401_asks_again(plugin):
@@ -183,28 +187,30 @@ async def test_a_401_asks_again(plugin):
     first = await shown.identity()
     plugin.answers({"token": "two"})
     assert await shown.renew(first)
-    assert await shown.identity() == Identity("Bearer two") and len(plugin.runs) == 2
+    assert await shown.identity() == ShownIdentity("Bearer two") and len(plugin.runs) == 2
 
 
 async def test_a_plugin_may_give_a_certificate(plugin):
     pair = CA.sign("me")
     data = {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
     plugin.answers(data)
-    assert await credentials(plugin.user()).identity() == Identity("", Certificate(pair.certificate, pair.key))
+    assert await credentials(plugin.user()).identity() == ShownIdentity("", Certificate(pair.certificate, pair.key))
 
 
 async def test_a_plugin_is_not_asked_when_there_is_a_token(plugin):
-    user = User(token="t", exec=plugin.user().exec)
-    assert await credentials(user).identity() == Identity("Bearer t") and plugin.runs == []
+    user = KubeconfigUser(token="t", exec=plugin.user().exec)
+    assert await credentials(user).identity() == ShownIdentity("Bearer t") and plugin.runs == []
 
 
 async def test_a_plugin_that_is_not_there_is_told_with_its_hint():
-    user = User(exec=ExecPlugin("no-such-plugin", V1, install_hint="brew install it", interactive_mode="Never"))
+    user = KubeconfigUser(
+        exec=ExecPlugin("no-such-plugin", V1, install_hint="brew install it", interactive_mode="Never")
+    )
     with pytest.raises(NoCredentials) as caught:
         await credentials(user).identity()
     assert caught.value.message == "getting credentials: exec: executable no-such-plugin not found"
     assert caught.value.hint == "brew install it"
-    user = User(exec=ExecPlugin("no-such-plugin", V1, interactive_mode="Never"))
+    user = KubeconfigUser(exec=ExecPlugin("no-such-plugin", V1, interactive_mode="Never"))
     with pytest.raises(NoCredentials) as caught:
         await credentials(user).identity()
     assert caught.value.hint == (
@@ -236,7 +242,7 @@ async def test_a_plugin_that_failed_is_asked_again_next_time(plugin):
         await shown.identity()
     (plugin.folder / "stderr").unlink()
     plugin.answers({"token": "t"})
-    assert await shown.identity() == Identity("Bearer t")
+    assert await shown.identity() == ShownIdentity("Bearer t")
 
 
 async def test_requests_that_wait_for_a_plugin_share_its_failure(plugin):
@@ -268,7 +274,7 @@ async def test_a_plugin_that_nobody_waits_for_is_killed_and_the_next_request_run
     await asyncio.wait([asked], timeout=10)
     (plugin.folder / "answer").unlink()
     plugin.answers({"token": "t"})
-    assert await shown.identity() == Identity("Bearer t")
+    assert await shown.identity() == ShownIdentity("Bearer t")
     assert len(plugin.runs) == 2
 
 
@@ -322,7 +328,7 @@ async def test_a_plugin_that_needs_a_terminal_is_not_run_without_one(plugin, mon
         "terminal"
     )
     assert plugin.runs == []
-    assert await credentials(plugin.user(interactive_mode="IfAvailable")).identity() == Identity("Bearer t")
+    assert await credentials(plugin.user(interactive_mode="IfAvailable")).identity() == ShownIdentity("Bearer t")
 
 
 async def test_a_pods_token_is_followed_as_the_kubelet_rotates_it(tmp_path):
@@ -339,8 +345,8 @@ async def test_a_pods_token_is_followed_as_the_kubelet_rotates_it(tmp_path):
     connection = in_cluster.load(environment, folder=tmp_path)
     clock = VirtualClock()
     shown = Credentials(connection, clock=clock)
-    assert (await shown.identity(), connection.namespace) == (Identity("Bearer first"), "tonnage-system")
+    assert (await shown.identity(), connection.namespace) == (ShownIdentity("Bearer first"), "tonnage-system")
     (tmp_path / "..data.new").symlink_to("second")
     (tmp_path / "..data.new").rename(tmp_path / "..data")
     clock.advance(50.0)
-    assert await shown.identity() == Identity("Bearer second")
+    assert await shown.identity() == ShownIdentity("Bearer second")

@@ -12,7 +12,13 @@ import yaml
 
 from tonnage.client import InvalidKubeconfig
 from tonnage.client.config import in_cluster
-from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, Impersonation, User
+from tonnage.client.config.connection import (
+    ExecPlugin,
+    Impersonation,
+    KubeconfigCluster,
+    KubeconfigUser,
+    ServerConnection,
+)
 from tonnage.client.config.kubeconfig import load
 from tonnage.errors import TonnageError
 from tonnage.testing.pki import Authority
@@ -53,8 +59,8 @@ def write(tmp_path: Path):
 
 def test_a_token_and_a_ca_are_read(write):
     path = write(config({"certificate-authority-data": b64(CA.pem)}, {"token": "secret"}, {"namespace": "shop"}))
-    assert load(path) == Connection(
-        Cluster("https://10.0.0.1:6443", ca_pem=CA.pem), User(token="secret"), namespace="shop"
+    assert load(path) == ServerConnection(
+        KubeconfigCluster("https://10.0.0.1:6443", ca_pem=CA.pem), KubeconfigUser(token="secret"), namespace="shop"
     )
 
 
@@ -99,7 +105,9 @@ def test_files_are_relative_to_the_kubeconfig(write, tmp_path, monkeypatch):
     connection = load(write(config({"certificate-authority": "pki/ca.crt"}, user)))
     pki = tmp_path / "pki"
     assert connection.cluster.ca_pem == CA.pem
-    assert connection.user == User(token_file=pki / "token", certificate_file=pki / "tls.crt", key_file=pki / "tls.key")
+    assert connection.user == KubeconfigUser(
+        token_file=pki / "token", certificate_file=pki / "tls.crt", key_file=pki / "tls.key"
+    )
 
 
 def test_data_wins_over_files(write):
@@ -112,7 +120,7 @@ def test_data_wins_over_files(write):
     }
     connection = load(write(config(cluster, user)))
     assert connection.cluster.ca_pem == CA.pem
-    assert connection.user == User(certificate_pem=ADMIN.certificate, key_pem=ADMIN.key)
+    assert connection.user == KubeconfigUser(certificate_pem=ADMIN.certificate, key_pem=ADMIN.key)
 
 
 def test_the_rest_of_a_cluster_is_read(write):
@@ -124,7 +132,7 @@ def test_the_rest_of_a_cluster_is_read(write):
         "disable-compression": True,
         "extensions": [{"name": "other", "extension": 1}, extension],
     }
-    assert load(write(config(cluster))).cluster == Cluster(
+    assert load(write(config(cluster))).cluster == KubeconfigCluster(
         "https://rancher.example/k8s/clusters/c-1",
         skip_tls_verify=True,
         tls_server_name="kubernetes",
@@ -135,7 +143,7 @@ def test_the_rest_of_a_cluster_is_read(write):
 
 def test_basic_and_impersonation_are_read(write):
     user = {"username": "me", "password": "pw", "as": "boss", "as-uid": "7", "as-groups": ["g1", "g2"]}
-    assert load(write(config(user={**user, "as-user-extra": {"scopes": ["a", "b"]}}))).user == User(
+    assert load(write(config(user={**user, "as-user-extra": {"scopes": ["a", "b"]}}))).user == KubeconfigUser(
         username="me",
         password="pw",
         impersonation=Impersonation("boss", "7", ("g1", "g2"), {"scopes": ("a", "b")}),
@@ -166,7 +174,7 @@ def test_an_exec_plugin_is_read_and_nulls_mean_nothing(write, tmp_path):
 
 
 def test_a_context_without_a_user_is_nobody(write):
-    assert load(write(config(context={"user": ""}))).user == User()
+    assert load(write(config(context={"user": ""}))).user == KubeconfigUser()
 
 
 def test_of_several_files_the_first_to_name_something_wins(write):
@@ -347,8 +355,10 @@ def account(tmp_path: Path) -> Path:
 
 def test_a_pod_finds_its_server_ca_token_and_namespace(account):
     assert in_cluster.is_possible(IN_POD, folder=account)
-    assert in_cluster.load(IN_POD, folder=account) == Connection(
-        Cluster("https://10.96.0.1:443", ca_pem=CA.pem), User(token_file=account / "token"), namespace="shop"
+    assert in_cluster.load(IN_POD, folder=account) == ServerConnection(
+        KubeconfigCluster("https://10.96.0.1:443", ca_pem=CA.pem),
+        KubeconfigUser(token_file=account / "token"),
+        namespace="shop",
     )
     ipv6 = {**IN_POD, "KUBERNETES_SERVICE_HOST": "fd00::1", "POD_NAMESPACE": "mine"}
     connection = in_cluster.load(ipv6, folder=account)

@@ -16,11 +16,17 @@ import pytest
 from aiohttp import web
 
 from tonnage.client import Client, Disconnected, NoCredentials, Untrusted
-from tonnage.client.config.connection import Cluster, Connection, ExecPlugin, Impersonation, User
+from tonnage.client.config.connection import (
+    ExecPlugin,
+    Impersonation,
+    KubeconfigCluster,
+    KubeconfigUser,
+    ServerConnection,
+)
 from tonnage.errors import NotFound, Unauthorized
 from tonnage.objects.core_v1 import ConfigMap, Node
 from tonnage.testing.http import free_port
-from tonnage.testing.pki import Authority, Pair
+from tonnage.testing.pki import Authority, KeyPair
 
 CA = Authority()
 SERVER = CA.sign("kube-apiserver", "127.0.0.1", "kubernetes")
@@ -36,14 +42,16 @@ class Site:
     url: str
     seen: list[web.BaseRequest] = field(default_factory=list)
 
-    def connection(self, user: User | None = None, **cluster: Any) -> Connection:
-        return Connection(Cluster(self.url, **{"ca_pem": CA.pem, **cluster}), user or User(token="t"))
+    def connection(self, user: KubeconfigUser | None = None, **cluster: Any) -> ServerConnection:
+        return ServerConnection(
+            KubeconfigCluster(self.url, **{"ca_pem": CA.pem, **cluster}), user or KubeconfigUser(token="t")
+        )
 
-    def client(self, user: User | None = None, *, timeout_s: float = 10.0, **cluster: Any) -> Client:
+    def client(self, user: KubeconfigUser | None = None, *, timeout_s: float = 10.0, **cluster: Any) -> Client:
         return Client.connect(self.connection(user, **cluster), user_agent="tests/1", timeout_s=timeout_s)
 
 
-def context(pair: Pair, folder: Path, *, client_ca: bytes | None = None) -> ssl.SSLContext:
+def context(pair: KeyPair, folder: Path, *, client_ca: bytes | None = None) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     (folder / "server.pem").write_bytes(pair.key + pair.certificate)
     made.load_cert_chain(folder / "server.pem")
@@ -99,7 +107,7 @@ async def test_a_request_says_who_asks_and_what_is_understood(at):
 
 async def test_impersonation_is_asked_for_in_headers(at):
     whom = Impersonation("boss", "7", ("g1", "g2"), {"Acme.com/scope": ("a", "b")})
-    async with at.client(User(token="t", impersonation=whom)) as client:
+    async with at.client(KubeconfigUser(token="t", impersonation=whom)) as client:
         await client.get(Node, "n1")
     headers = at.seen[0].headers
     assert (headers["Impersonate-User"], headers["Impersonate-Uid"]) == ("boss", "7")
@@ -219,7 +227,7 @@ async def test_a_client_certificate_is_shown_and_a_new_one_after_it_changed(tmp_
 
     use("first")
     async with site(who, context(SERVER, tmp_path, client_ca=CA.pem)) as place:
-        async with place.client(User(certificate_file=certificate, key_file=key)) as client:
+        async with place.client(KubeconfigUser(certificate_file=certificate, key_file=key)) as client:
             await client.get(Node, "n1")
             use("second")
             await client.get(Node, "n1")
@@ -245,7 +253,10 @@ async def test_a_401_is_tried_once_more_with_fresh_credentials(tmp_path):
             return web.Response(status=401, body=b'{"kind":"Status","code":401,"reason":"Unauthorized","message":"no"}')
         return await answer_node(request)
 
-    async with site(strict, context(SERVER, tmp_path)) as place, place.client(User(token_file=token)) as client:
+    async with (
+        site(strict, context(SERVER, tmp_path)) as place,
+        place.client(KubeconfigUser(token_file=token)) as client,
+    ):
         assert (await client.patch(Node, "n1", {})).name == "n1"
         assert [request.headers["Authorization"] for request in place.seen] == ["Bearer old", "Bearer new"]
 
@@ -266,7 +277,7 @@ async def test_a_401_with_nothing_else_to_show_is_final(tmp_path):
 
 
 async def test_credentials_that_cannot_be_had_are_told_and_nothing_is_sent(at):
-    async with at.client(User(exec=ExecPlugin("no-such-plugin", "x", interactive_mode="Never"))) as client:
+    async with at.client(KubeconfigUser(exec=ExecPlugin("no-such-plugin", "x", interactive_mode="Never"))) as client:
         with pytest.raises(NoCredentials, match="executable no-such-plugin not found"):
             await client.get(Node, "n1")
     assert at.seen == []
@@ -277,7 +288,7 @@ async def test_credentials_that_cannot_be_had_are_told_and_nothing_is_sent(at):
 
 async def test_a_server_that_does_not_listen_refuses_and_nothing_is_in_doubt():
     url = f"https://127.0.0.1:{free_port()}"
-    async with Client.connect(Connection(Cluster(url, skip_tls_verify=True))) as client:
+    async with Client.connect(ServerConnection(KubeconfigCluster(url, skip_tls_verify=True))) as client:
         with pytest.raises(Disconnected) as caught:
             await client.patch(Node, "n1", {})
     assert caught.value.message == f"PATCH {url}/api/v1/nodes/n1: connection refused"
@@ -286,7 +297,9 @@ async def test_a_server_that_does_not_listen_refuses_and_nothing_is_in_doubt():
 
 
 async def test_a_name_that_does_not_exist_is_told():
-    async with Client.connect(Connection(Cluster("https://no-such-host.invalid:1", skip_tls_verify=True))) as client:
+    async with Client.connect(
+        ServerConnection(KubeconfigCluster("https://no-such-host.invalid:1", skip_tls_verify=True))
+    ) as client:
         with pytest.raises(Disconnected) as caught:
             await client.get(Node, "n1", retry=False)
     assert caught.value.detail.startswith("the server's name is not known: ")

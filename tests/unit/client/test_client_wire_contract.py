@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from client_wire import MemoryServer
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client import Client
 from tonnage.client.config import kubeconfig
 from tonnage.errors import AlreadyExists, Conflict, Expired, NotFound
-from tonnage.objects.codec import Bookmark, Change, WatchEvent, WatchFailure, decode_event
+from tonnage.objects.codec import Bookmark, WatchChange, WatchEvent, WatchFailure, decode_event
 from tonnage.objects.core_v1 import ConfigMap
 from tonnage.objects.document import Doc
 
@@ -38,7 +38,7 @@ async def at(request, tmp_path) -> AsyncIterator[Servers]:
         yield Servers(Client(server, rng=random.Random(1)), compact, keeps_history=False)
         return
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as running,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as running,
         Client.connect(kubeconfig.load(running.kubeconfig)) as client,
     ):
 
@@ -67,7 +67,7 @@ async def events(client: Client, count: int, **options: Any) -> list[WatchEvent[
 def words(found: list[WatchEvent[ConfigMap]]) -> list[str]:
     told = []
     for event in found:
-        if isinstance(event, Change):
+        if isinstance(event, WatchChange):
             told.append(f"{event.type} {event.object.name} {event.object.data.get('v')}")
         elif isinstance(event, Bookmark):
             told.append(f"BOOKMARK {event.ends_initial_events}")

@@ -18,7 +18,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from scripted_reviews import ScriptedServer
 
-from tonnage.client.config.connection import Cluster, Connection
+from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
 from tonnage.client.delegated_access.authorities import AuthoritySources, FrontProxies
 from tonnage.clock import SystemClock, VirtualClock
@@ -26,7 +26,7 @@ from tonnage.errors import TonnageError
 from tonnage.health import served
 from tonnage.serving.any_certificate import take_any_certificate
 from tonnage.serving.server_tls import GivenCertificate, ServerTls
-from tonnage.testing.pki import Authority, Pair
+from tonnage.testing.pki import Authority, KeyPair
 
 NEEDS_ANY_CERTIFICATE = pytest.mark.skipif(
     not take_any_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)),
@@ -63,7 +63,7 @@ class Door:
     access: DelegatedAccess
 
     async def get(
-        self, path: str, *, token: str = "", pair: Pair | None = None, method: str = "GET", **headers: str
+        self, path: str, *, token: str = "", pair: KeyPair | None = None, method: str = "GET", **headers: str
     ) -> tuple[int, Any]:
         context = ssl.create_default_context(cadata=SERVERS.pem.decode())
         if pair is not None:
@@ -94,7 +94,7 @@ async def door(folder: Path, settings: AccessSettings | None = None, **config_ma
     pair = SERVERS.sign("server", "127.0.0.1")
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
-    own = Connection(Cluster("https://unused"))
+    own = ServerConnection(KubeconfigCluster("https://unused"))
     access = DelegatedAccess(
         own, own, settings or AccessSettings(), clock=clock, rng=random.Random(1), user_agent="test", transport=api
     )
@@ -216,9 +216,9 @@ async def test_the_name_of_an_authority_is_not_its_signature(tmp_path):
     forged = twin.sign("prom", groups=("system:masters",))
     async with door(tmp_path, client_ca_file=USERS.pem.decode()) as at:
         for beside in (b"", twin.pem, USERS.pem, twin.pem + USERS.pem):
-            assert (await at.get("/metrics", pair=Pair(forged.certificate + beside, forged.key)))[0] == 401
+            assert (await at.get("/metrics", pair=KeyPair(forged.certificate + beside, forged.key)))[0] == 401
         good = USERS.sign("prom")
-        assert (await at.get("/metrics", pair=Pair(good.certificate + twin.pem, good.key)))[0] == 200
+        assert (await at.get("/metrics", pair=KeyPair(good.certificate + twin.pem, good.key)))[0] == 200
 
 
 async def test_where_no_authority_is_known_no_certificate_is_asked_for(tmp_path):
@@ -300,7 +300,7 @@ async def test_a_lookup_that_fails_ends_the_start_only_where_it_must_not(tmp_pat
         api = ScriptedServer()
         api.is_away = True
         settings = AccessSettings(authorities=AuthoritySources(looks_up=looks_up, **options))
-        own = Connection(Cluster("https://unused"))
+        own = ServerConnection(KubeconfigCluster("https://unused"))
         made = DelegatedAccess(
             own, own, settings, clock=VirtualClock(), rng=random.Random(1), user_agent="test", transport=api
         )

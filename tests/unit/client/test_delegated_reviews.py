@@ -9,7 +9,7 @@ import pytest
 from scripted_reviews import ScriptedServer, answer
 
 from tonnage.client.delegated_access.authentication import TokenAuthenticator, bearer_token
-from tonnage.client.delegated_access.authorization import Authorizer, OpenPaths
+from tonnage.client.delegated_access.authorization import DelegatedAuthorizer, OpenPaths
 from tonnage.client.delegated_access.expiring_cache import ExpiringCache
 from tonnage.client.delegated_access.reviews import ReviewFailed, Reviews
 from tonnage.client.errors import Disconnected
@@ -29,7 +29,7 @@ class Rig:
         self.server.readers["prom"] = {"/metrics"}
         self.reviews = Reviews(self.server, clock=self.clock, rng=random.Random(1))
         self.tokens = TokenAuthenticator(self.reviews, ttl_s=10.0, clock=self.clock)
-        self.authorizer = Authorizer(self.reviews, allow_ttl_s=10.0, deny_ttl_s=5.0, clock=self.clock)
+        self.authorizer = DelegatedAuthorizer(self.reviews, allow_ttl_s=10.0, deny_ttl_s=5.0, clock=self.clock)
 
 
 async def test_a_token_review_tells_the_user():
@@ -166,7 +166,7 @@ async def test_long_questions_are_not_kept():
 
 
 async def test_without_a_server_nobody_may_anything():
-    authorizer = Authorizer(None, allow_ttl_s=1, deny_ttl_s=1, clock=VirtualClock())
+    authorizer = DelegatedAuthorizer(None, allow_ttl_s=1, deny_ttl_s=1, clock=VirtualClock())
     assert not (await authorizer.may(NOBODY, "get", "/metrics")).allowed
 
 

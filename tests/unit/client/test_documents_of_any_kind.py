@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.custom_resources import document_class
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.objects import codec
-from tonnage.objects.codec import Bookmark, Change
+from tonnage.objects.codec import Bookmark, WatchChange
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import encode
 from tonnage.objects.meta import Document
@@ -33,7 +33,7 @@ DOC = {
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
         yield client
@@ -52,7 +52,7 @@ def test_lists_and_watches_are_read_as_those_of_other_kinds() -> None:
     assert [each.doc["volumeGroups"] for each in page.items] == [DOC["volumeGroups"]]
     assert codec.to_doc(page.items[0])["kind"] == "LVMNode"
     event = codec.decode_event(LVM_NODE, encode({"type": "MODIFIED", "object": DOC}))
-    assert isinstance(event, Change) and event.object.doc == DOC
+    assert isinstance(event, WatchChange) and event.object.doc == DOC
     bookmark = {"type": "BOOKMARK", "object": {"kind": "LVMNode", "metadata": {"resourceVersion": "9"}}}
     assert codec.decode_event(LVM_NODE, encode(bookmark)) == Bookmark("9")
 

@@ -14,8 +14,8 @@ from client_wire import MemoryServer, Refused
 from tonnage.client import Client, Informers, LeaderElector, Leadership, LeaseLost, NotLeading, Recorder
 from tonnage.client.leadership import InvalidLeaseTimes
 from tonnage.client.throttle import TokenBucket
-from tonnage.client.transport.connection_pool import Pool
-from tonnage.client.transport.wire import Request, Response
+from tonnage.client.transport.connection_pool import Connections
+from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.objects.core_v1 import Node
 from tonnage.testing.builders import node
@@ -38,7 +38,7 @@ class Wire:
     def server(self) -> str:
         return self._server.server
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         if request.before_write is not None:
             request.before_write()
         self.sent.append(request)
@@ -169,11 +169,11 @@ async def test_every_try_is_judged_anew(stage):
     refused = Refused(429, "TooManyRequests", "later", retryAfterSeconds=12)
     send = stage.server.send
 
-    async def busy(request: Request) -> Response:
+    async def busy(request: Request) -> HttpResponse:
         if request.method == "POST":
             response = await send(Request("GET", "/api/v1/nodes"))
-            return Response(429, response.body and b"{}", {"retry-after": "12"})
-        answer: Response = await send(request)
+            return HttpResponse(429, response.body and b"{}", {"retry-after": "12"})
+        answer: HttpResponse = await send(request)
         return answer
 
     assert refused.status["code"] == 429
@@ -331,7 +331,7 @@ async def test_the_fence_is_the_last_thing_before_the_socket():
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    pool = Pool(host, port, limit=1, unacknowledged_s=5.0)
+    pool = Connections(host, port, limit=1, unacknowledged_s=5.0)
     with pytest.raises(NotLeading):
         await pool.exchange(b"POST /x HTTP/1.1\r\n\r\n", context=None, may_repeat=False, before_write=refuse)
     assert await received == b""  # it was connected, and not a byte was sent

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
@@ -24,7 +24,7 @@ SECRETS, CLAIMS = BY_PLURAL["", "secrets"], BY_PLURAL["resource.k8s.io", "resour
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     async with (
-        serve(Settings(data_dir=tmp_path, port=0)) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0)) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
         yield client

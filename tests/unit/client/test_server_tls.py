@@ -14,12 +14,12 @@ from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
 from tonnage.serving.server_tls import GivenCertificate, ServerTls, TlsRules
-from tonnage.testing.pki import Authority, Pair
+from tonnage.testing.pki import Authority, KeyPair
 
 CA, OTHER = Authority(), Authority("other")
 
 
-def written(folder: Path, pair: Pair) -> tuple[Path, Path]:
+def written(folder: Path, pair: KeyPair) -> tuple[Path, Path]:
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
     return folder / "tls.crt", folder / "tls.key"

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dashboard_requests import EXAMPLES, cluster_of_files, dashboard_of
 from tonnage.cli import cli
-from tonnage.dashboard.questions.asking import Asking, GivenUp, Limit
+from tonnage.dashboard.questions.asking import Asking, GivenUp, QuestionLimit
 from tonnage.dashboard.questions.what_if import drained
 from tonnage.whatif.interruptions import OutOfTime
 
@@ -80,7 +80,7 @@ async def test_what_cannot_be_answered_is_told_as_the_command_tells_it():
 async def test_a_question_that_nobody_waits_for_is_given_up_and_the_next_one_has_its_turn():
     asking, begun, ended = Asking(), threading.Event(), threading.Event()
 
-    def endless(limit: Limit) -> None:
+    def endless(limit: QuestionLimit) -> None:
         begun.set()
         try:
             while not limit.check():
@@ -101,7 +101,7 @@ async def test_a_question_that_nobody_waits_for_is_given_up_and_the_next_one_has
 async def test_a_preview_that_is_out_of_time_tells_what_is_known_by_then():
     state = await cluster_of_files(MILL).state(with_workloads=True)
 
-    class AfterTheDrain(Limit):
+    class AfterTheDrain(QuestionLimit):
         """Out of time at the first step, which comes when the drain itself is known."""
 
         def check(self, *amount: object) -> bool:

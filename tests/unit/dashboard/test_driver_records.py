@@ -11,7 +11,7 @@ from tonnage.clock import SystemClock
 from tonnage.dashboard.follow import driver_records
 from tonnage.dashboard.follow.driver_records import DriverRecords, following_pools
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.model.driver_contents import DriverContents, Place
+from tonnage.dashboard.model.driver_contents import DriverContents, PoolPlace
 from tonnage.dashboard.wire.rows import NodeRow
 from tonnage.driver.state.record_files import forget_record, prepare_records, save_record
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord, snapshot_id_of, volume_id_of
@@ -68,9 +68,9 @@ def test_records_say_which_volume_lies_in_which_pool(state_dir: Path):
     save_record(state_dir, taken)
     found = looked(records)
     assert [(each.place, each.bytes, each.name) for each in found.volumes.values()] == [
-        (Place("node-1", 1), 3 * GI, "pvc-1")
+        (PoolPlace("node-1", 1), 3 * GI, "pvc-1")
     ]
-    assert found.snapshots == {Place("node-2", 0): GI}
+    assert found.snapshots == {PoolPlace("node-2", 0): GI}
     forget_record(state_dir, made)
     assert not looked(records).volumes
 
@@ -81,7 +81,7 @@ def test_contents_that_no_record_names_are_found(state_dir: Path):
     (state_dir / "node-1").chmod(0o700)
     (pool / "stranger").write_bytes(b"x" * 5000)
     found = looked(DriverRecords(state_dir.parent))
-    assert list(found.unknown) == [Place("node-1", 0)] and found.unknown[Place("node-1", 0)] >= 5000
+    assert list(found.unknown) == [PoolPlace("node-1", 0)] and found.unknown[PoolPlace("node-1", 0)] >= 5000
 
 
 def test_nothing_is_read_again_while_nothing_changes(state_dir: Path, monkeypatch: pytest.MonkeyPatch):

@@ -26,7 +26,7 @@ from tonnage.testing.storage_builders import (
     storage_class,
     volume,
 )
-from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
+from tonnage.whatif.scheduler_memory import AssumedPod, RememberedCapacity, SchedulerMemory
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -149,7 +149,7 @@ def test_a_rebuild_says_where_the_volume_comes_from(story: Story):
 
 def test_what_the_scheduler_remembers_is_told_with_the_pod_it_is_for(story: Story):
     story.at(0.2, claim("data", "20Gi"), story.pod())
-    held = HeldCapacity(
+    held = RememberedCapacity(
         Reservation.LEDGER, "kube-system/fast-a", "u", "default/db-0", ["default/data"], 20 << 30, START, "waits"
     )
     story.to(0.7)
@@ -166,7 +166,7 @@ def test_a_promise_that_every_object_of_a_group_tells_is_one_step_of_the_claims_
     )
     story.at(0.2, claim("data", "20Gi", class_name="slow"), story.pod())
     held = [
-        HeldCapacity(
+        RememberedCapacity(
             Reservation.LEDGER, f"kube-system/{name}-a", "u", "default/db-0", ["default/data"], 20 << 30, START, "w"
         )
         for name in ("fast", "slow")
@@ -195,9 +195,9 @@ def test_a_decision_that_is_heard_of_late_stands_before_what_follows_from_it(sto
     assert story.told() == [(0.2, "created"), (0.4, "decided"), (0.4, "provisioning")]
 
 
-def promise(name: str, seconds: float = 0) -> HeldCapacity:
+def promise(name: str, seconds: float = 0) -> RememberedCapacity:
     since = START + timedelta(seconds=seconds)
-    return HeldCapacity(
+    return RememberedCapacity(
         Reservation.LEDGER, f"kube-system/{name}", "u", "default/db-0", ["default/data"], 20 << 30, since, "waits"
     )
 

@@ -20,7 +20,7 @@ from tonnage.objects.storage_v1 import (
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, csi_node, storage_class, volume
-from tonnage.whatif.scheduler_memory import HeldCapacity, SchedulerMemory
+from tonnage.whatif.scheduler_memory import RememberedCapacity, SchedulerMemory
 
 GI = 1 << 30
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -46,13 +46,13 @@ def row(cluster: ShownCluster, name: str = "fast-a") -> CapacityRow:
     return cluster.collections.of(CapacityRow)[f"kube-system/{name}"]
 
 
-def held(mode: Reservation, number_bytes: int, name: str = "fast-a") -> HeldCapacity:
-    return HeldCapacity(
+def held(mode: Reservation, number_bytes: int, name: str = "fast-a") -> RememberedCapacity:
+    return RememberedCapacity(
         mode, f"kube-system/{name}", f"uid-{name}", "shop/db-0", ["shop/data"], number_bytes, START, "waits"
     )
 
 
-def remember(cluster: ShownCluster, *found: HeldCapacity) -> None:
+def remember(cluster: ShownCluster, *found: RememberedCapacity) -> None:
     cluster.model.remember(SchedulerMemory(held=found))
     cluster.settle()
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from dashboard_requests import EXAMPLES, dashboard_of
 from tonnage.cli import cli
 from tonnage.dashboard.questions import film
-from tonnage.dashboard.questions.asking import Asking, Limit
+from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.dashboard.questions.examples import TEACHES, examples, files_of
 from tonnage.dashboard.questions.given_files import CONFIGURATION, MANIFESTS, OTHER, SCENARIO, STEPS, captions, kind_of
 from tonnage.dashboard.questions.given_files import sorted_out as sorted_out_files
@@ -25,7 +25,7 @@ from tonnage.whatif.manifest_text import GivenText
 
 def play(name: str, **options: Any) -> dict[str, Any]:
     """An example, played; as a browser gets it."""
-    found = played(sorted_out_files(files_of(name)), Asking(), Limit(60), **options)
+    found = played(sorted_out_files(files_of(name)), Asking(), QuestionLimit(60), **options)
     document: dict[str, Any] = json.loads(msgspec.json.encode(found))
     return document
 
@@ -170,7 +170,7 @@ metadata: {name: node-1}
 def test_what_would_take_all_memory_or_all_time_is_refused(played_file, error):
     files = [GivenText("cluster.yaml", DEPLOYMENT.encode()), GivenText("played.yaml", played_file.encode())]
     with pytest.raises(TonnageError) as told:
-        played(sorted_out_files(files), Asking(), Limit(60))
+        played(sorted_out_files(files), Asking(), QuestionLimit(60))
     assert error in told.value.message
 
 

@@ -16,10 +16,10 @@ from tonnage.dashboard.wire.rows import (
     LaneRow,
     NodeRow,
     PodRow,
+    PodStep,
     PoolRow,
     ReservedRow,
     Row,
-    Step,
     VolumeRow,
 )
 
@@ -158,8 +158,8 @@ def test_the_flow_tells_the_newest_first_with_the_time_between_steps():
     def lane(pod: str, second: int) -> LaneRow:
         at = NOON + timedelta(seconds=second)
         steps = (
-            Step(at=at, kind="created", text="made"),
-            Step(at=at + timedelta(seconds=2), kind="decided", text="node-2", node="node-2"),
+            PodStep(at=at, kind="created", text="made"),
+            PodStep(at=at + timedelta(seconds=2), kind="decided", text="node-2", node="node-2"),
         )
         return LaneRow(pod=pod, steps=steps)
 

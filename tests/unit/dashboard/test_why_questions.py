@@ -15,11 +15,11 @@ from tonnage.cli.explain import explain
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.questions import pending as pending_module
-from tonnage.dashboard.questions.asking import Asking, Limit
+from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.dashboard.questions.explanation import Explanations
 from tonnage.dashboard.questions.pending import PendingAnswers
 from tonnage.dashboard.questions.pod_story import pod_story
-from tonnage.dashboard.wire.rows import LaneRow, Step
+from tonnage.dashboard.wire.rows import LaneRow, PodStep
 from tonnage.errors import TonnageError
 from tonnage.objects import codec
 from tonnage.objects.meta import Object
@@ -28,7 +28,7 @@ from tonnage.scheduling.configuration.storage_capacity_args import Reservation
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.pending.pending import PendingQuestion
-from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, NominatedPod, SchedulerMemory
+from tonnage.whatif.scheduler_memory import AssumedPod, NominatedPod, RememberedCapacity, SchedulerMemory
 
 CREATED = {"creationTimestamp": "2026-11-15T02:00:00Z"}
 CLOCK = SystemClock()
@@ -192,11 +192,11 @@ async def test_a_question_that_somebody_waits_for_goes_before_what_is_kept_up_to
     asking = Asking()
     began, may_end, ended = threading.Event(), threading.Event(), list[str]()
 
-    def kept(limit: Limit) -> None:
+    def kept(limit: QuestionLimit) -> None:
         limit.check()
         ended.append("kept")
 
-    def first(limit: Limit) -> None:
+    def first(limit: QuestionLimit) -> None:
         began.set()
         may_end.wait(10)
         ended.append("answered")
@@ -238,7 +238,7 @@ async def test_a_story_tells_a_promise_of_shared_pools_once_of_the_claims_own_cl
         *(node("a"), claim("data", "20Gi", class_name="slow"), pod_with("db", "data")),
     )
     held = [
-        HeldCapacity(
+        RememberedCapacity(
             Reservation.LEDGER, f"kube-system/{name}-a", "u", "default/db", ["default/data"], 5, CLOCK.now(), ""
         )
         for name in ("fast", "slow")
@@ -269,12 +269,16 @@ async def test_a_story_has_the_pod_its_claims_what_is_kept_for_it_and_its_steps(
     at = CLOCK.now()
     cluster.model.remember(
         SchedulerMemory(
-            held=[HeldCapacity(Reservation.LEDGER, "kube-system/c", "u", "default/db", ["default/data"], 5, at, "why")],
+            held=[
+                RememberedCapacity(
+                    Reservation.LEDGER, "kube-system/c", "u", "default/db", ["default/data"], 5, at, "why"
+                )
+            ],
             pods=[AssumedPod("default/db", waiting.uid, "a")],
             nominations=[NominatedPod("a", "default/db", waiting.uid, True, at)],
         )
     )
-    steps = (Step(at=at, kind="decided", text="goes to a", node="a", source="scheduler"),)
+    steps = (PodStep(at=at, kind="decided", text="goes to a", node="a", source="scheduler"),)
     cluster.collections.put("lanes", waiting.uid, LaneRow(pod="default/db", steps=steps))
     told = json.loads(await pod_story(cluster, "default/db"))
     assert (told["uid"], told["assumed"], told["phase"]) == (waiting.uid, "a", "Pending")
@@ -291,7 +295,7 @@ async def test_a_pod_that_is_gone_is_told_by_its_steps():
     cluster = shown(node("a"))
     at = CLOCK.now()
     cluster.collections.put(
-        "lanes", "u1", LaneRow(pod="default/gone", steps=(Step(at=at, kind="deleted", text="deleted"),), done=True)
+        "lanes", "u1", LaneRow(pod="default/gone", steps=(PodStep(at=at, kind="deleted", text="deleted"),), done=True)
     )
     told = json.loads(await pod_story(cluster, "default/gone"))
     assert (told["uid"], told["done"], told["steps"][0]["kind"]) == ("", True, "deleted")

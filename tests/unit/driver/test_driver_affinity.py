@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.driver.rebuilding.affinity import Change, change_for, confined_to, pod_elsewhere
+from tonnage.driver.rebuilding.affinity import AffinityChange, change_for, confined_to, pod_elsewhere
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, PersistentVolume, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME
@@ -27,13 +27,13 @@ def at(affinity: Doc | None, home: str | None = None) -> PersistentVolume:
 
 
 ON_1, ON_2, FREE = at(confined_to("node-1")), at(confined_to("node-2")), at(None, "node-1")
-SET = Change(
+SET = AffinityChange(
     confined_to("node-1"), None, "AffinitySet", 'The volume is on node "node-1", and pods that use it go there'
 )
 
 
-def unset(why: str) -> Change:
-    return Change(None, "node-1", "AffinityUnset", f"{why}; the volume may be rebuilt elsewhere")
+def unset(why: str) -> AffinityChange:
+    return AffinityChange(None, "node-1", "AffinityUnset", f"{why}; the volume may be rebuilt elsewhere")
 
 
 @pytest.mark.parametrize("found", [ON_1, ON_2], ids=["as it was", "stale"])

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from tonnage.csi.errors import Code
-from tonnage.driver_check.answers import Capacity, NodeInfo, Refused, Volume
+from tonnage.driver_check.answers import CallRefused, Capacity, CheckedVolume, NodeInfo
 from tonnage.driver_check.catalogue import CATALOGUE
 from tonnage.driver_check.contracts import capacity, limits, rebuilding, volumes
 from tonnage.driver_check.results import Results
 from tonnage.driver_check.settings import CALLS_WITH_SECRETS, UnreadableSecrets, read_secrets
-from tonnage.driver_check.verdicts import Outcome, Verdict, failed, passed, skipped
+from tonnage.driver_check.verdicts import CheckOutcome, CheckVerdict, failed, passed, skipped
 
 GI = 1 << 30
 TWO = Capacity(15 * GI, (10 * GI, 5 * GI), 10 * GI)
-FULL = Refused(Code.RESOURCE_EXHAUSTED, "no room")
+FULL = CallRefused(Code.RESOURCE_EXHAUSTED, "no room")
 NODE = NodeInfo("node-1", 4, {"zone": "a"})
 
 
-def outcome(verdict: Verdict) -> str:
+def outcome(verdict: CheckVerdict) -> str:
     return verdict.outcome.value
 
 
@@ -46,7 +46,7 @@ def outcome(verdict: Verdict) -> str:
         (capacity.stays_in_order(Capacity(15, (10, 5)), Capacity(15, (5, 10))), "failed"),
         (capacity.stays_in_order(Capacity(15, (10, 5)), Capacity(14, (9, 5))), "failed"),
         (capacity.knows_its_segments(TWO, Capacity()), "passed"),
-        (capacity.knows_its_segments(TWO, Refused(Code.INVALID_ARGUMENT)), "passed"),
+        (capacity.knows_its_segments(TWO, CallRefused(Code.INVALID_ARGUMENT)), "passed"),
         (capacity.knows_its_segments(TWO, TWO), "failed"),
         (capacity.shrank(Capacity(15, (10, 5)), Capacity(13, (8, 5)), 2), "passed"),
         (capacity.shrank(Capacity(15, (10, 5)), Capacity(12, (7, 5)), 2), "passed"),  # metadata has its price
@@ -67,39 +67,39 @@ def outcome(verdict: Verdict) -> str:
         (capacity.moved((Capacity(8), Capacity(8)), (Capacity(8), Capacity(8)), 2, is_one_place=True), "skipped"),
     ],
 )
-def test_capacity(verdict: Verdict, expected: str):
+def test_capacity(verdict: CheckVerdict, expected: str):
     assert outcome(verdict) == expected, verdict
 
 
 @pytest.mark.parametrize(
     ("verdict", "expected"),
     [
-        (volumes.same_again(Volume("v", 1), Volume("v", 1)), "passed"),
-        (volumes.same_again(Volume("v", 1), Volume("w", 1)), "failed"),
-        (volumes.same_again(Volume("v", 1), FULL), "failed"),
-        (volumes.incompatible(Refused(Code.ALREADY_EXISTS), 2), "passed"),
+        (volumes.same_again(CheckedVolume("v", 1), CheckedVolume("v", 1)), "passed"),
+        (volumes.same_again(CheckedVolume("v", 1), CheckedVolume("w", 1)), "failed"),
+        (volumes.same_again(CheckedVolume("v", 1), FULL), "failed"),
+        (volumes.incompatible(CallRefused(Code.ALREADY_EXISTS), 2), "passed"),
         (volumes.incompatible(FULL, 2), "passed"),
-        (volumes.incompatible(Refused(Code.INTERNAL), 2), "failed"),
-        (volumes.incompatible(Volume("v", 1), 2), "failed"),
-        (volumes.large_enough(Volume("v", 2), 2), "passed"),
-        (volumes.large_enough(Volume("v", 1), 2), "failed"),
-        (volumes.large_enough(Volume("v", 0), 2), "skipped"),
-        (volumes.in_its_place(Volume("v", 1, ({"z": "a"},)), {"z": "a", "y": "b"}, has_topology=True), "passed"),
-        (volumes.in_its_place(Volume("v", 1, ({"z": "b"},)), {"z": "a"}, has_topology=True), "failed"),
-        (volumes.in_its_place(Volume("v", 1), {"z": "a"}, has_topology=True), "failed"),
-        (volumes.in_its_place(Volume("v", 1), {"z": "a"}, has_topology=False), "skipped"),
+        (volumes.incompatible(CallRefused(Code.INTERNAL), 2), "failed"),
+        (volumes.incompatible(CheckedVolume("v", 1), 2), "failed"),
+        (volumes.large_enough(CheckedVolume("v", 2), 2), "passed"),
+        (volumes.large_enough(CheckedVolume("v", 1), 2), "failed"),
+        (volumes.large_enough(CheckedVolume("v", 0), 2), "skipped"),
+        (volumes.in_its_place(CheckedVolume("v", 1, ({"z": "a"},)), {"z": "a", "y": "b"}, has_topology=True), "passed"),
+        (volumes.in_its_place(CheckedVolume("v", 1, ({"z": "b"},)), {"z": "a"}, has_topology=True), "failed"),
+        (volumes.in_its_place(CheckedVolume("v", 1), {"z": "a"}, has_topology=True), "failed"),
+        (volumes.in_its_place(CheckedVolume("v", 1), {"z": "a"}, has_topology=False), "skipped"),
         (volumes.too_large(FULL, 9), "passed"),
-        (volumes.too_large(Refused(Code.OUT_OF_RANGE), 9), "passed"),
-        (volumes.too_large(Refused(Code.INTERNAL), 9), "failed"),
-        (volumes.too_large(Volume("v", 9), 9), "failed"),
+        (volumes.too_large(CallRefused(Code.OUT_OF_RANGE), 9), "passed"),
+        (volumes.too_large(CallRefused(Code.INTERNAL), 9), "failed"),
+        (volumes.too_large(CheckedVolume("v", 9), 9), "failed"),
         (volumes.undone(None, None), "passed"),
-        (volumes.undone(None, Refused(Code.NOT_FOUND)), "failed"),
-        (volumes.unknown_refused("it", Refused(Code.NOT_FOUND)), "passed"),
+        (volumes.undone(None, CallRefused(Code.NOT_FOUND)), "failed"),
+        (volumes.unknown_refused("it", CallRefused(Code.NOT_FOUND)), "passed"),
         (volumes.unknown_refused("it", FULL), "failed"),
         (volumes.unknown_refused("it", None), "failed"),
     ],
 )
-def test_volumes(verdict: Verdict, expected: str):
+def test_volumes(verdict: CheckVerdict, expected: str):
     assert outcome(verdict) == expected, verdict
 
 
@@ -121,26 +121,26 @@ def test_volumes(verdict: Verdict, expected: str):
         (limits.enforced(2, 1, [None, FULL]), "passed"),
         (limits.enforced(2, 0, [None, FULL]), "failed"),
         (limits.enforced(2, 0, [None, None, None]), "failed"),
-        (limits.enforced(2, 0, [None, None, Refused(Code.FAILED_PRECONDITION)]), "failed"),
+        (limits.enforced(2, 0, [None, None, CallRefused(Code.FAILED_PRECONDITION)]), "failed"),
         (rebuilding.refused_rightly(None), "passed"),
-        (rebuilding.refused_rightly(Refused(Code.FAILED_PRECONDITION)), "passed"),
+        (rebuilding.refused_rightly(CallRefused(Code.FAILED_PRECONDITION)), "passed"),
         (rebuilding.refused_rightly(FULL), "failed"),
         (rebuilding.moves(None, is_out_of_use=False), "passed"),
         (rebuilding.moves(FULL, is_out_of_use=True), "failed"),
         (rebuilding.moves(FULL, is_out_of_use=False), "skipped"),
-        (rebuilding.is_there(Volume("v", 1, ({"z": "b"},)), {"z": "b"}), "passed"),
-        (rebuilding.is_there(Volume("v", 1, ({"z": "a"},)), {"z": "b"}), "failed"),
+        (rebuilding.is_there(CheckedVolume("v", 1, ({"z": "b"},)), {"z": "b"}), "passed"),
+        (rebuilding.is_there(CheckedVolume("v", 1, ({"z": "a"},)), {"z": "b"}), "failed"),
         (rebuilding.is_there(None, {"z": "b"}), "skipped"),
         (rebuilding.is_there(FULL, {"z": "b"}), "failed"),
         (rebuilding.kept_contents(b"x", b"x"), "passed"),
         (rebuilding.kept_contents(b"x", b"y"), "failed"),
         (rebuilding.kept_contents(b"x", "No such file"), "failed"),
-        (rebuilding.refused_without_room(Refused(Code.FAILED_PRECONDITION)), "passed"),
+        (rebuilding.refused_without_room(CallRefused(Code.FAILED_PRECONDITION)), "passed"),
         (rebuilding.refused_without_room(FULL), "failed"),
         (rebuilding.refused_without_room(None), "failed"),
     ],
 )
-def test_limits_and_rebuilding(verdict: Verdict, expected: str):
+def test_limits_and_rebuilding(verdict: CheckVerdict, expected: str):
     assert outcome(verdict) == expected, verdict
 
 
@@ -161,7 +161,7 @@ def test_a_document_has_every_check_in_order_with_what_to_do():
     document = results.document()
     assert [each["name"] for each in document["checks"]] == list(CATALOGUE)
     assert (document["passed"], document["failed"], document["skipped"]) == (1, 1, len(CATALOGUE) - 2)
-    (broken,) = [each for each in document["checks"] if each["outcome"] == Outcome.FAILED]
+    (broken,) = [each for each in document["checks"] if each["outcome"] == CheckOutcome.FAILED]
     assert broken["remedy"] == CATALOGUE["capacity-sum"].remedy and broken["message"] == "15Gi and 14Gi"
     assert all(each["reason"] for each in document["checks"] if each["outcome"] == "skipped")
 

@@ -18,7 +18,7 @@ from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict, Invalid, TonnageError
 from tonnage.node.csinode.attach_limits import AttachLimitUpdater
-from tonnage.node.drivers import Driver, Drivers
+from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.metrics import NodeMetrics
 from tonnage.objects.storage_v1 import CSIDriver
 from tonnage.testing.scripted_driver import ScriptedDriver
@@ -61,7 +61,7 @@ class Rig:
         )
         self.known.on_change(lambda found: self.updater.sync(found.name))
 
-    async def _write(self, found: Driver) -> bool:
+    async def _write(self, found: InstalledDriver) -> bool:
         if self.refusals:
             self.refusals -= 1
             raise self.refusal

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pool_builders import UNSCHEDULABLE, template
 
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import VirtualClock
@@ -86,7 +86,7 @@ class Stage:
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     clock = VirtualClock(datetime.now(UTC).replace(microsecond=0))
     async with (
-        serve(Settings(data_dir=tmp_path, port=0), clock=clock) as server,
+        serve(ServerSettings(data_dir=tmp_path, port=0), clock=clock) as server,
         Client.connect(kubeconfig.load(server.kubeconfig)) as client,
     ):
         yield Stage(client, clock)

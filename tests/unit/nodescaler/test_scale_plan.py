@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pool_builders import burst, fresh, marked, member, not_ready, stuck
 
-from tonnage.nodescaler.plan import AT_MAXIMUM, BACKING_OFF, Plan, plan
+from tonnage.nodescaler.plan import AT_MAXIMUM, BACKING_OFF, ScalePlan, plan
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, driver, pod_with, storage_class
 
@@ -19,7 +19,7 @@ DAEMON: dict[str, Any] = {
 
 
 def test_nothing_is_planned_for_a_cluster_without_trouble():
-    assert plan([node("a"), pod("runs", on="a"), fresh("new")], burst()) == Plan(in_use=frozenset({"a"}))
+    assert plan([node("a"), pod("runs", on="a"), fresh("new")], burst()) == ScalePlan(in_use=frozenset({"a"}))
 
 
 def test_a_pod_that_cannot_be_placed_is_proposed_to_a_node_that_does_not_exist_yet():

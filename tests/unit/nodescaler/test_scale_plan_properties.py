@@ -11,7 +11,7 @@ from pool_builders import burst, marked, member, nominated_to, not_ready, stuck
 
 from examples_tried import tries
 from tonnage.nodescaler.idle_nodes import IdleSince, removals
-from tonnage.nodescaler.plan import Plan, plan
+from tonnage.nodescaler.plan import ScalePlan, plan
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.testing.builders import node, pod
 
@@ -100,7 +100,7 @@ def test_what_is_proposed_to_a_node_to_come_fits_there_together(world: Any) -> N
         assert sum(cores) <= 4
 
 
-def _written(drawn: Plan, pods: list[Pod], ours: set[str]) -> tuple[list[Pod], set[str]]:
+def _written(drawn: ScalePlan, pods: list[Pod], ours: set[str]) -> tuple[list[Pod], set[str]]:
     """The pods after the plan's nominations are written, and which are ours then."""
     after = []
     mine = set(ours)

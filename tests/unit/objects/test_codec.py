@@ -11,7 +11,7 @@ import pytest
 
 from tonnage.objects import codec, scheme
 from tonnage.objects.apps_v1 import Deployment
-from tonnage.objects.codec import Bookmark, Change, ObjectList, WatchFailure
+from tonnage.objects.codec import Bookmark, ObjectList, WatchChange, WatchFailure
 from tonnage.objects.coordination_v1 import Lease, LeaseSpec
 from tonnage.objects.core_v1 import (
     ContainerPort,
@@ -252,12 +252,12 @@ def test_a_refusal_is_not_mistaken_for_an_empty_list() -> None:
 @pytest.mark.parametrize("type_", ["ADDED", "MODIFIED", "DELETED"])
 def test_a_change_carries_the_object(type_: str) -> None:
     line = f'{{"type":"{type_}","object":{{"kind":"Node","metadata":{{"name":"n1"}}}}}}'
-    assert codec.decode_event(Node, line) == Change(type_, Node(metadata=ObjectMeta(name="n1")))
+    assert codec.decode_event(Node, line) == WatchChange(type_, Node(metadata=ObjectMeta(name="n1")))
 
 
 def test_a_change_with_nulls_is_read_too() -> None:
     line = b'{"type":"ADDED","object":{"metadata":{"name":"n1"},"spec":{"drivers":null}}}'
-    assert codec.decode_event(CSINode, line) == Change("ADDED", CSINode(metadata=ObjectMeta(name="n1")))
+    assert codec.decode_event(CSINode, line) == WatchChange("ADDED", CSINode(metadata=ObjectMeta(name="n1")))
 
 
 def test_a_bookmark_tells_how_far_the_watch_has_come() -> None:

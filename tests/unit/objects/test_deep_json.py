@@ -40,5 +40,5 @@ def test_programs_read_objects_with_very_deep_managed_fields() -> None:
     page = b'{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":[' + POD + b',{"metadata":{"name":"b"}}]}'
     assert [pod.metadata.name for pod in codec.decode_list(Pod, page).items] == ["a", "b"]
     event = codec.decode_event(Pod, b'{"type":"ADDED","object":' + POD + b"}")
-    assert isinstance(event, codec.Change) and event.object.metadata.resource_version == "7"
+    assert isinstance(event, codec.WatchChange) and event.object.metadata.resource_version == "7"
     assert document.decode(POD)["metadata"]["name"] == "a"

@@ -16,7 +16,7 @@ from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.state.unknown import UnknownContents
 from tonnage.errors import TonnageError
 from tonnage.faults import Fault
-from tonnage.plane.status import ClusterStatus, NodeStatus, PoolStatus, ProgramStatus, status_of
+from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus, status_of
 
 STATUS = ClusterStatus(
     data_dir=Path("/data"),
@@ -25,7 +25,7 @@ STATUS = ClusterStatus(
         ProgramStatus("scheduler", 8, "ready", "https://127.0.0.1:20001"),
         ProgramStatus("csi-driver", None, "away", None),
     ),
-    nodes=(NodeStatus("node-1", ready=True, unschedulable=True, pods=2),),
+    nodes=(PlaneNodeStatus("node-1", ready=True, unschedulable=True, pods=2),),
     pools=(PoolStatus("node-1", "pools", "160Gi", ("100Gi", "60Gi"), "kube-system/csisc-1"),),
     faults=(Fault("slow", "node-1", 2.0),),
     unknown=(UnknownContents(Path("/data/driver/node-1/pool-0/vol-x"), PoolId("node-1", 0), 4096),),

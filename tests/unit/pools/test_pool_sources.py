@@ -12,7 +12,7 @@ import yaml
 from tonnage.objects.codec import convert
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.pools.class_pools import ClassPools, Published, Source
+from tonnage.pools.class_pools import ClassPools, PoolSource, Published
 from tonnage.pools.sources import source_of
 from tonnage.pools.sources.command import CommandPools, InvalidOutput, read_output
 from tonnage.pools.sources.nodes import NodeTexts
@@ -341,13 +341,13 @@ def test_what_is_no_list_of_pools_is_refused_as_a_whole(text: bytes, problem: st
 
 
 @pytest.mark.parametrize("source", [OpenEbsLvm(), OpenEbsZfs(), TopoLvm()], ids=lambda each: each.name)
-def test_a_source_is_found_by_its_drivers_name(source: Source) -> None:
+def test_a_source_is_found_by_its_drivers_name(source: PoolSource) -> None:
     assert {type(source_of(driver)) for driver in source.drivers} == {type(source)}
     assert source_of("csi.example") is None
 
 
 @pytest.mark.parametrize("source", [OpenEbsLvm(), OpenEbsZfs(), TopoLvm(), NodeTexts("k")], ids=lambda each: each.name)
 @pytest.mark.parametrize("doc", [{}, {"metadata": []}, {"metadata": ODD}])
-def test_no_source_breaks_on_what_a_stranger_wrote(source: Source, doc: Doc) -> None:
+def test_no_source_breaks_on_what_a_stranger_wrote(source: PoolSource, doc: Doc) -> None:
     storage_class = class_of(source.drivers[0] if source.drivers else "csi.example", poolname="a")
     assert source.pools_of(storage_class, Published([doc], [doc])).by_node == {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tonnage.client.http import Client
-from tonnage.client.transport.wire import Request, Response, Stream
+from tonnage.client.transport.wire import HttpResponse, Request, Stream
 from tonnage.errors import NotFound
 from tonnage.objects.codec import encode
 from tonnage.objects.document import Doc, decode
@@ -24,11 +24,11 @@ HELD = claim("data", metadata={"finalizers": [FINALIZER]})
 class OneAnswer:
     """A server that says the same to everybody."""
 
-    answer: Response
+    answer: HttpResponse
     asked: list[Request] = field(default_factory=list)
     server: str = "https://server"
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         self.asked.append(request)
         return self.answer
 
@@ -39,13 +39,13 @@ class OneAnswer:
         pass
 
 
-def refusal(code: int, reason: str) -> Response:
+def refusal(code: int, reason: str) -> HttpResponse:
     status: Doc = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
-    return Response(code, encode_doc({**status, "message": "no"}))
+    return HttpResponse(code, encode_doc({**status, "message": "no"}))
 
 
 async def test_a_claim_is_held_by_one_patch_for_this_life_of_it():
-    server = OneAnswer(Response(200, encode(HELD)))
+    server = OneAnswer(HttpResponse(200, encode(HELD)))
     await ClaimProtection(Client(server)).protect(CLAIM)
     (asked,) = server.asked
     assert (asked.method, asked.path) == ("PATCH", "/api/v1/namespaces/default/persistentvolumeclaims/data")
@@ -55,7 +55,7 @@ async def test_a_claim_is_held_by_one_patch_for_this_life_of_it():
 
 
 async def test_a_claim_that_is_held_is_not_asked_for_again():
-    server = OneAnswer(Response(200, encode(HELD)))
+    server = OneAnswer(HttpResponse(200, encode(HELD)))
     assert is_protected(HELD) and not is_protected(CLAIM)
     await ClaimProtection(Client(server)).protect(HELD)
     assert server.asked == []

@@ -8,9 +8,9 @@ import click
 import pytest
 
 from tonnage.cli.provisioning.provisioner import provisioner
-from tonnage.cli.provisioning.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
+from tonnage.cli.provisioning.provisioner_flags import ProvisionerFlags, capacity_of, endpoint_of, lease_of, options_of
 from tonnage.provisioner.capacity.controller import CapacitySettings
-from tonnage.provisioner.options import NodeDeployment, Options
+from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
 
 
 @pytest.fixture(autouse=True)
@@ -19,17 +19,17 @@ def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def given(*arguments: str) -> Flags:
-    return cast(Flags, provisioner.make_context("provisioner", list(arguments)).params)
+def given(*arguments: str) -> ProvisionerFlags:
+    return cast(ProvisionerFlags, provisioner.make_context("provisioner", list(arguments)).params)
 
 
 def test_every_flag_is_typed() -> None:
-    assert given().keys() == Flags.__annotations__.keys()
+    assert given().keys() == ProvisionerFlags.__annotations__.keys()
 
 
 def test_the_defaults_are_upstreams() -> None:
     said = given()
-    assert options_of(said) == Options()
+    assert options_of(said) == ProvisionerOptions()
     assert capacity_of(said) == CapacitySettings(namespace="kube-system")
     assert (said["csi_address"], said["timeout"], said["leader_election"]) == ("/run/csi/socket", 10.0, False)
     times = (said["leader_election_lease_duration"], said["leader_election_renew_deadline"])

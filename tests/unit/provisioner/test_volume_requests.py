@@ -18,7 +18,7 @@ from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.driver_probe import missing_capability
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes.requests import InvalidClaim, persistent_volume, prepared, volume_name
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
@@ -37,7 +37,7 @@ def class_with(**more: Any) -> StorageClass:
 
 
 def made(asking: PersistentVolumeClaim, found: StorageClass, answer: csi.Volume, **options: Any) -> dict[str, Any]:
-    said = Options(**options)
+    said = ProvisionerOptions(**options)
     volume = persistent_volume(prepared(asking, found, DRIVER_INFO, said), answer, DRIVER_INFO, said, identity="me")
     return to_doc(volume)
 
@@ -56,12 +56,14 @@ def test_a_name_needs_a_prefix_and_a_uid() -> None:
 
 def test_access_modes_that_csi_does_not_have_are_the_claims_mistake() -> None:
     with pytest.raises(InvalidClaim, match=r"^unsupported AccessMode combination: \[ReadWriteNever\]$"):
-        prepared(claim("data", modes=["ReadWriteNever"]), class_with(), DRIVER_INFO, Options())
+        prepared(claim("data", modes=["ReadWriteNever"]), class_with(), DRIVER_INFO, ProvisionerOptions())
 
 
 def test_a_request_says_what_the_claim_and_its_class_say() -> None:
     found = class_with(parameters={"tier": "gold", "csi.storage.k8s.io/fstype": "xfs"}, mountOptions=["noatime"])
-    asked = prepared(claim("data", "10Gi", modes=["ReadWriteOnce", "ReadOnlyMany"]), found, DRIVER_INFO, Options())
+    asked = prepared(
+        claim("data", "10Gi", modes=["ReadWriteOnce", "ReadOnlyMany"]), found, DRIVER_INFO, ProvisionerOptions()
+    )
     request = asked.request
     assert (request.name, request.capacity_range.required_bytes) == ("pvc-default-data", 10 << 30)
     assert dict(request.parameters) == {"tier": "gold"}
@@ -78,14 +80,14 @@ def test_a_request_says_what_the_claim_and_its_class_say() -> None:
 
 def test_a_block_volume_is_not_mounted() -> None:
     asking = claim("data", spec={"volumeMode": "Block"})
-    request = prepared(asking, class_with(), DRIVER_INFO, Options(default_fstype="ext4")).request
+    request = prepared(asking, class_with(), DRIVER_INFO, ProvisionerOptions(default_fstype="ext4")).request
     assert request.volume_capabilities[0].HasField("block")
     doc = made(asking, class_with(), csi.Volume(volume_id="v"), default_fstype="ext4")
     assert doc["spec"]["volumeMode"] == "Block" and "fsType" not in doc["spec"]["csi"]
 
 
 def test_extra_metadata_is_told_when_asked_for() -> None:
-    request = prepared(claim("data"), class_with(), DRIVER_INFO, Options(extra_create_metadata=True)).request
+    request = prepared(claim("data"), class_with(), DRIVER_INFO, ProvisionerOptions(extra_create_metadata=True)).request
     assert dict(request.parameters) == {
         "csi.storage.k8s.io/pvc/name": "data",
         "csi.storage.k8s.io/pvc/namespace": "default",
@@ -95,7 +97,7 @@ def test_extra_metadata_is_told_when_asked_for() -> None:
 
 def test_a_claim_with_a_selector_is_refused() -> None:
     with pytest.raises(InvalidClaim, match="claim Selector is not supported"):
-        prepared(claim("data", spec={"selector": {}}), class_with(), DRIVER_INFO, Options())
+        prepared(claim("data", spec={"selector": {}}), class_with(), DRIVER_INFO, ProvisionerOptions())
 
 
 def test_a_volume_says_what_the_driver_made_of_the_claim() -> None:

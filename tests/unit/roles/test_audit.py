@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from tonnage.roles.audit import Call, audit, call_of, calls_in
-from tonnage.roles.role_files import Rule
+from tonnage.roles.audit import AuditedCall, audit, call_of, calls_in
+from tonnage.roles.role_files import RoleRule
 
 USER = "system:serviceaccount:kube-system:tonnage-test"
 
 
-def rule(verbs: str, resources: str, group: str = "", *, names: str = "", namespace: str = "") -> Rule:
-    return Rule(
+def rule(verbs: str, resources: str, group: str = "", *, names: str = "", namespace: str = "") -> RoleRule:
+    return RoleRule(
         "tonnage-test",
         namespace,
         "",
@@ -22,9 +22,11 @@ def rule(verbs: str, resources: str, group: str = "", *, names: str = "", namesp
     )
 
 
-def call(verb: str, resource: str, group: str = "", *, namespace: str = "", name: str = "", code: int = 200) -> Call:
+def call(
+    verb: str, resource: str, group: str = "", *, namespace: str = "", name: str = "", code: int = 200
+) -> AuditedCall:
     plural, _, subresource = resource.partition("/")
-    return Call(USER, verb, group, plural, subresource, namespace, name, code=code)
+    return AuditedCall(USER, verb, group, plural, subresource, namespace, name, code=code)
 
 
 def test_each_verb_on_each_resource_is_a_right_of_its_own() -> None:
@@ -88,8 +90,8 @@ def test_a_role_holds_in_its_namespace() -> None:
 
 
 def test_paths_are_allowed_by_themselves_or_by_how_they_begin() -> None:
-    rules = [Rule("tonnage-test", "", "", ("get",), urls=("/metrics", "/debug/*", "/logs"))]
-    calls = [Call(USER, "get", path=path) for path in ("/metrics", "/debug/assumed", "/secret")]
+    rules = [RoleRule("tonnage-test", "", "", ("get",), urls=("/metrics", "/debug/*", "/logs"))]
+    calls = [AuditedCall(USER, "get", path=path) for path in ("/metrics", "/debug/assumed", "/secret")]
     found = audit(calls, rules)
     assert found.beyond == (calls[2],)
     assert [str(each) for each in found.unused] == ["tonnage-test: get /logs"]
@@ -97,8 +99,8 @@ def test_paths_are_allowed_by_themselves_or_by_how_they_begin() -> None:
 
 def test_what_everybody_may_ask_needs_no_rule() -> None:
     calls = [
-        Call(USER, "get", path="/apis/storage.k8s.io/v1"),
-        Call(USER, "get", path="/version"),
+        AuditedCall(USER, "get", path="/apis/storage.k8s.io/v1"),
+        AuditedCall(USER, "get", path="/version"),
         call("create", "selfsubjectaccessreviews", "authorization.k8s.io"),
     ]
     assert audit(calls, []).beyond == ()
@@ -126,7 +128,7 @@ def test_calls_are_read_off_an_audit_log() -> None:
     other = {**event, "stage": "RequestReceived"}
     path = {"stage": "ResponseComplete", "verb": "get", "requestURI": "/metrics?x=1", "user": {"username": "admin"}}
     assert list(calls_in([json.dumps(event), json.dumps(other), "", json.dumps(path)])) == [
-        Call(USER, "patch", "", "pods", "status", "shop", "db-0", code=200, agent="tonnage-test/1"),
-        Call("admin", "get", path="/metrics", code=0),
+        AuditedCall(USER, "patch", "", "pods", "status", "shop", "db-0", code=200, agent="tonnage-test/1"),
+        AuditedCall("admin", "get", path="/metrics", code=0),
     ]
     assert call_of(event).resource_path == "pods/status"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import Record, RevisionInFuture, Store, StoreClosed
-from tonnage.store.log import Log
+from tonnage.store import RevisionInFuture, Store, StoreClosed, StoreRecord
+from tonnage.store.log import StoreLog
 from tonnage.testing.eventually import eventually_async
 
 
@@ -127,7 +127,7 @@ async def test_a_store_opened_with_a_smaller_wish_compacts_at_once(open_store, f
     store = await open_store(keep_revisions=10)
     await store.compact(0)
     assert store.compacted == 40
-    assert store.list("nodes/") == [Record("nodes/a", 50, b"x@50")]
+    assert store.list("nodes/") == [StoreRecord("nodes/a", 50, b"x@50")]
 
 
 async def test_compaction_goes_in_steps_and_writes_go_on_between_them(store: Store):
@@ -149,7 +149,7 @@ async def test_compaction_goes_in_steps_and_writes_go_on_between_them(store: Sto
 
 def test_a_kill_between_two_steps_leaves_a_whole_log(tmp_path: Path):
     path = tmp_path / "log.sqlite3"
-    log = Log(path)
+    log = StoreLog(path)
     # a: 1 -> 2 (tombstone) -> 5; b: 3 -> 4 -> 6 (tombstone)
     log.append(
         [
@@ -172,7 +172,7 @@ def test_a_kill_between_two_steps_leaves_a_whole_log(tmp_path: Path):
     for step, heads in expected.items():
         log.compact(step)
         log.close()  # what a kill would leave: nothing is in memory only
-        log = Log(path)
+        log = StoreLog(path)
         assert (log.compacted, log.revision) == (step, 6)
         loaded = log.load()
         live = [(key, revision) for key, (revision, _) in loaded.records.items()]

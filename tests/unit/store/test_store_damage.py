@@ -13,9 +13,9 @@ from tonnage.store import (
     EventType,
     KeyDamaged,
     KeyMissing,
-    Record,
     RevisionCompacted,
     Store,
+    StoreRecord,
     check_folder,
 )
 from tonnage.store.write_ahead_log import lost_commits
@@ -110,7 +110,7 @@ async def test_a_damaged_row_that_a_sound_one_follows_is_history(open_store, fol
     sql(folder, "UPDATE log SET document = x'00' WHERE revision = 4")
     store = await open_store()
     assert store.health.damage == [Damage("nodes/a", 4, "its checksum does not match; a later state is whole")]
-    assert store.get("nodes/a") == Record("nodes/a", 5, b"a@5")
+    assert store.get("nodes/a") == StoreRecord("nodes/a", 5, b"a@5")
     assert store.compacted == 5  # the step from 4 to 5 cannot be told
     assert (await store.update("nodes/a", says("a"), expected=5)).revision == 7
 
@@ -158,7 +158,7 @@ async def test_a_number_far_away_does_not_lead_the_counter_astray(open_store, fo
     await store.discard("nodes/a", says("gone"))
     assert (await store.create("nodes/a", says("x"))).revision == 9
     await store.close()
-    assert (await open_store()).get("nodes/a") == Record("nodes/a", 9, b"x@9")
+    assert (await open_store()).get("nodes/a") == StoreRecord("nodes/a", 9, b"x@9")
 
 
 async def test_a_damaged_record_of_compaction_costs_history_and_no_object(open_store, folder: Path):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import KeyExists, Record, StoreCorrupt, StoreFull, StoreIOError, WriteRefused
+from tonnage.store import KeyExists, StoreCorrupt, StoreFull, StoreIOError, StoreRecord, WriteRefused
 from tonnage.store.database import translated
 
 
@@ -54,7 +54,7 @@ async def test_a_full_disk_refuses_the_write_and_keeps_what_was_there(open_store
     assert store.revision == 1
     # A smaller one fits, and is the next thing a watcher hears of. Revision 2 was given to the refused write.
     small = await store.create("nodes/b", says("small"))
-    assert small == Record("nodes/b", 3, b"small@3")
+    assert small == StoreRecord("nodes/b", 3, b"small@3")
     assert [event.record for event in await watch.next_batch()] == [small]
     watch.close()
     await store.close()
@@ -177,7 +177,7 @@ async def test_the_unique_index_is_the_last_judge_and_refuses_one_write_of_the_b
         f'{folder / "log.sqlite3"} refused revision 3 of "nodes/a" (UNIQUE constraint failed: log.key, log.previous): '
         f"the file is not as this process left it"
     )
-    assert store.get("nodes/a") == Record("nodes/a", 1, b"x@1")
+    assert store.get("nodes/a") == StoreRecord("nodes/a", 1, b"x@1")
     with pytest.raises(KeyExists):
         await store.create("nodes/a", says("x"))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import EventType, Record, Store, StoreCorrupt, StoreFull, StoreInUse, StoreIOError, StoreStalled
-from tonnage.store.health import LIVENESS_PATIENCE_S, PROOF_VALID_S, STALLED_AFTER_S, Health
-from tonnage.store.log import Log
+from tonnage.store import EventType, Store, StoreCorrupt, StoreFull, StoreInUse, StoreIOError, StoreRecord, StoreStalled
+from tonnage.store.health import LIVENESS_PATIENCE_S, PROOF_VALID_S, STALLED_AFTER_S, StoreHealth
+from tonnage.store.log import StoreLog
 from tonnage.testing.eventually import eventually_async
 
 
@@ -59,20 +59,20 @@ async def test_what_a_failed_commit_left_behind_is_found_and_told(open_store, mo
     store: Store = await open_store(probe_every_s=0.01)
     await store.create("nodes/a", says("a"))
     watch = store.watch("nodes/", after=1)
-    append = Log.append
+    append = StoreLog.append
 
-    def append_and_fail(log: Log, rows):
+    def append_and_fail(log: StoreLog, rows):
         append(log, rows)
         log._last_row = log._acknowledged = 1  # it never came to know
-        monkeypatch.setattr(Log, "append", append)
+        monkeypatch.setattr(StoreLog, "append", append)
         raise StoreIOError(log.path, "disk I/O error (SQLITE_IOERR_FSYNC)")
 
-    monkeypatch.setattr(Log, "append", append_and_fail)
+    monkeypatch.setattr(StoreLog, "append", append_and_fail)
     with pytest.raises(StoreIOError, match="FSYNC"):
         await store.create("nodes/b", says("b"))
     assert store.get("nodes/b") is None
     await eventually_async(lambda: store.health.problem is None, "the file to be read anew")
-    assert store.get("nodes/b") == Record("nodes/b", 2, b"b@2")
+    assert store.get("nodes/b") == StoreRecord("nodes/b", 2, b"b@2")
     assert [(event.type, event.revision) for event in await watch.next_batch()] == [(EventType.PUT_NEW, 2)]
     watch.close()
     assert (await store.update("nodes/b", says("b"), expected=2)).revision == 3
@@ -96,28 +96,28 @@ async def test_a_file_that_lost_an_acknowledged_write_is_not_gone_on_with(open_s
 
 async def test_a_damaged_file_stays_unhealthy_until_it_is_mended(open_store, monkeypatch: pytest.MonkeyPatch):
     store: Store = await open_store(probe_every_s=0.01)
-    append = Log.append
+    append = StoreLog.append
 
-    def meets_a_bad_page(log: Log, rows):
+    def meets_a_bad_page(log: StoreLog, rows):
         raise StoreCorrupt(log.path, "database disk image is malformed (SQLITE_CORRUPT)")
 
-    def still_there(log: Log) -> None:
+    def still_there(log: StoreLog) -> None:
         raise StoreCorrupt(log.path, "Page 7: btreeInitPage() returns error code 11")
 
     monkeypatch.setattr("tonnage.store.writer._VERIFY_EVERY_S", 0.01)
-    verify = Log.verify
-    monkeypatch.setattr(Log, "append", meets_a_bad_page)
-    monkeypatch.setattr(Log, "verify", still_there)
+    verify = StoreLog.verify
+    monkeypatch.setattr(StoreLog, "append", meets_a_bad_page)
+    monkeypatch.setattr(StoreLog, "verify", still_there)
     with pytest.raises(StoreCorrupt):
         await store.create("nodes/a", says("a"))
-    monkeypatch.setattr(Log, "append", append)
+    monkeypatch.setattr(StoreLog, "append", append)
     # A write would not meet the page now, and is refused all the same.
     await eventually_async(lambda: store.health.errors["corrupt"] >= 3, "some probes")
     with pytest.raises(StoreCorrupt):
         await store.create("nodes/a", says("a"))
     trouble = await store.find_trouble()
     assert trouble is not None and store.is_for_restart(trouble)
-    monkeypatch.setattr(Log, "verify", verify)
+    monkeypatch.setattr(StoreLog, "verify", verify)
     await eventually_async(lambda: store.health.problem is None, "the file to be found whole")
     assert (await store.create("nodes/a", says("a"))).revision > 0
 
@@ -126,10 +126,10 @@ async def test_an_idle_store_is_tried_when_somebody_asks(open_store, folder: Pat
     store: Store = await open_store(probe_every_s=3600)
     assert await store.find_trouble() is None
     store.health.proven_at -= PROOF_VALID_S + 1
-    probe = Log.probe
-    monkeypatch.setattr(Log, "probe", lambda log: (_ for _ in ()).throw(StoreFull(log.path)))
+    probe = StoreLog.probe
+    monkeypatch.setattr(StoreLog, "probe", lambda log: (_ for _ in ()).throw(StoreFull(log.path)))
     assert isinstance(await store.find_trouble(), StoreFull)
-    monkeypatch.setattr(Log, "probe", probe)
+    monkeypatch.setattr(StoreLog, "probe", probe)
     store.health.proven_at -= PROOF_VALID_S + 1
     assert await store.find_trouble() is None
 
@@ -164,7 +164,7 @@ async def test_a_writing_thread_that_died_is_told_and_nobody_waits(folder: Path,
 
 
 def test_a_probe_that_hangs_is_a_failure():
-    health, path = Health(0.0, []), Path("log.sqlite3")
+    health, path = StoreHealth(0.0, []), Path("log.sqlite3")
     health.probing_since = 100.0
     assert health.verdict(path, 100.0 + STALLED_AFTER_S) is None
     verdict = health.verdict(path, 111.0)
@@ -173,7 +173,7 @@ def test_a_probe_that_hangs_is_a_failure():
 
 
 def test_liveness_tells_what_a_restart_may_mend():
-    health, path = Health(0.0, []), Path("log.sqlite3")
+    health, path = StoreHealth(0.0, []), Path("log.sqlite3")
     soon, late = 1.0, LIVENESS_PATIENCE_S + 2.0
     for error, at_once, after_a_while in [
         (StoreIOError(path, "EIO"), True, True),

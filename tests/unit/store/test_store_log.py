@@ -11,27 +11,27 @@ from pathlib import Path
 import pytest
 
 from tonnage.store.database import translated
-from tonnage.store.log import ALL_ROWS, Log
+from tonnage.store.log import ALL_ROWS, StoreLog
 from tonnage.store.log_reader import HISTORY, STATE_AT
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    with closing(Log(tmp_path / "log.sqlite3")) as log:
+def log(tmp_path: Path) -> Iterator[StoreLog]:
+    with closing(StoreLog(tmp_path / "log.sqlite3")) as log:
         yield log
 
 
-def revisions(log: Log) -> list[int]:
+def revisions(log: StoreLog) -> list[int]:
     return sorted(revision for revision, _ in log.load().records.values())
 
 
-def test_every_commit_is_synced(log: Log):
+def test_every_commit_is_synced(log: StoreLog):
     # 2 is FULL: in WAL mode each commit syncs the write-ahead log. 1, NORMAL, would lose commits in a power cut.
     assert log._connection.execute("PRAGMA synchronous").fetchone() == (2,)
     assert log._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_row_has_one_successor(log: Log):
+def test_a_row_has_one_successor(log: StoreLog):
     log.append([(1, "nodes/a", 0, False, b"")])
     refused = log.append([(2, "nodes/a", 1, False, b""), (3, "nodes/a", 1, False, b""), (4, "nodes/b", 0, False, b"")])
     assert {position: str(reason) for position, reason in refused.items()} == {
@@ -40,7 +40,7 @@ def test_a_row_has_one_successor(log: Log):
     assert revisions(log) == [2, 4]
 
 
-def test_a_revision_is_given_once(log: Log):
+def test_a_revision_is_given_once(log: StoreLog):
     log.append([(1, "nodes/a", 0, False, b"")])
     refused = log.append([(1, "nodes/b", 0, False, b"")])
     assert str(refused[0]) == "UNIQUE constraint failed: log.revision"
@@ -56,12 +56,12 @@ def test_a_revision_is_given_once(log: Log):
         ((5, "nodes/a", 0, False, "text"), "cannot store TEXT value in BLOB column log.document"),
     ],
 )
-def test_nonsense_is_refused_by_the_schema(log: Log, row, reason: str):
+def test_nonsense_is_refused_by_the_schema(log: StoreLog, row, reason: str):
     assert str(log.append([row])[0]) == reason
     assert revisions(log) == []
 
 
-def test_a_batch_of_many_statements_is_one_commit_and_refuses_by_position(log: Log, tmp_path: Path):
+def test_a_batch_of_many_statements_is_one_commit_and_refuses_by_position(log: StoreLog, tmp_path: Path):
     log.append([(1, "nodes/taken", 0, False, b"")])
     rows = [(2 + i, f"nodes/n{i:03}", 0, False, b"") for i in range(200)]
     rows[130] = (132, "nodes/taken", 0, False, b"")
@@ -72,7 +72,7 @@ def test_a_batch_of_many_statements_is_one_commit_and_refuses_by_position(log: L
     assert revisions(log) == [revision for revision in range(1, 202) if revision != 132]
 
 
-def test_errors_of_sqlite_are_told_in_the_words_of_the_store(log: Log, tmp_path: Path):
+def test_errors_of_sqlite_are_told_in_the_words_of_the_store(log: StoreLog, tmp_path: Path):
     path = tmp_path / "log.sqlite3"
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -92,12 +92,12 @@ def test_errors_of_sqlite_are_told_in_the_words_of_the_store(log: Log, tmp_path:
     )
 
 
-def plan(log: Log, query: str) -> list[str]:
+def plan(log: StoreLog, query: str) -> list[str]:
     names = dict.fromkeys(("low", "high", "revision", "limit", "after", "upto"), 0)
     return [row[3] for row in log._connection.execute(f"EXPLAIN QUERY PLAN {query}", names)]
 
 
-def test_no_query_sorts_or_reads_documents_it_does_not_return(log: Log):
+def test_no_query_sorts_or_reads_documents_it_does_not_return(log: StoreLog):
     newest = ["CO-ROUTINE newest", "SCAN newest", "SEARCH row USING INTEGER PRIMARY KEY (rowid=?)"]
     assert plan(log, STATE_AT) == [
         newest[0],
@@ -111,7 +111,7 @@ def test_no_query_sorts_or_reads_documents_it_does_not_return(log: Log):
     ]
 
 
-def test_what_is_free_is_given_back_in_a_few_steps_of_many_pages(log: Log, tmp_path: Path):
+def test_what_is_free_is_given_back_in_a_few_steps_of_many_pages(log: StoreLog, tmp_path: Path):
     # 600 states of a page each, of which one is left: 599 pages and a few of the index are free.
     log.append([(number, "nodes/a", number - 1, False, bytes(4096)) for number in range(1, 601)])
     log.compact(600)
@@ -127,7 +127,7 @@ def test_what_is_free_is_given_back_in_a_few_steps_of_many_pages(log: Log, tmp_p
     assert not log.give_back(keep_pages=0)
 
 
-def test_a_kill_while_pages_are_given_back_leaves_a_whole_log(log: Log, tmp_path: Path):
+def test_a_kill_while_pages_are_given_back_leaves_a_whole_log(log: StoreLog, tmp_path: Path):
     # The last state of every object lies at the end of the file, so that every step moves some of them.
     newest = {f"nodes/n{number}": 560 + number for number in range(40)}
     log.append([(n, f"nodes/n{n % 40}", max(0, n - 40), False, b"%d" % n * 1_000) for n in range(1, 600)])
@@ -140,7 +140,7 @@ def test_a_kill_while_pages_are_given_back_leaves_a_whole_log(log: Log, tmp_path
         left.mkdir()
         for name in ("log.sqlite3", "log.sqlite3-wal"):  # what a kill leaves
             shutil.copy(tmp_path / name, left / name)
-        with closing(Log(left / "log.sqlite3")) as found:
+        with closing(StoreLog(left / "log.sqlite3")) as found:
             found.verify()
             loaded = found.load()
             assert loaded.damage == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import Damage, Record, StoreCorrupt, StoreFull, check_folder
+from tonnage.store import Damage, StoreCorrupt, StoreFull, StoreRecord, check_folder
 from tonnage.store.migration import migrate
 
 VERSION_1 = """
@@ -70,7 +70,7 @@ def version_of(path: Path) -> int:
 async def test_an_old_file_has_all_it_had_and_checksums(open_store, old: Path, folder: Path):
     store = await open_store(find_problem=judge)
     assert (store.revision, store.compacted, store.health.damage) == (1_209, 3, [])
-    assert store.list("nodes/") == [Record("nodes/a", 5, b"nodes/a@5"), Record("nodes/b", 3, b"nodes/b@3")]
+    assert store.list("nodes/") == [StoreRecord("nodes/a", 5, b"nodes/a@5"), StoreRecord("nodes/b", 3, b"nodes/b@3")]
     assert store.count("pods/") == 1_200
     assert [record.revision for record in await store.list_at("nodes/", 4)] == [2, 3, 4]
     await store.update("nodes/a", lambda revision: f"nodes/a@{revision}".encode(), expected=5)

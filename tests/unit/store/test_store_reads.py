@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import Record, RevisionCompacted, RevisionInFuture, Store
+from tonnage.store import RevisionCompacted, RevisionInFuture, Store, StoreRecord
 
 
 def says(text: str):
@@ -18,7 +18,7 @@ async def fill(store: Store, *keys: str) -> None:
         await store.create(key, says("x"))
 
 
-def keys(records: list[Record]) -> list[str]:
+def keys(records: list[StoreRecord]) -> list[str]:
     return [record.key for record in records]
 
 
@@ -78,9 +78,9 @@ async def test_a_state_of_the_past_shows_what_was_changed_and_deleted_since(stor
     await fill(store, "nodes/c")  # 5
     assert await store.list_at("nodes/", 0) == []
     assert keys(await store.list_at("nodes/", 1)) == ["nodes/a"]
-    assert await store.list_at("nodes/", 2) == [Record("nodes/a", 1, b"x@1"), Record("nodes/b", 2, b"x@2")]
-    assert await store.list_at("nodes/", 3) == [Record("nodes/a", 3, b"new@3"), Record("nodes/b", 2, b"x@2")]
-    assert await store.list_at("nodes/", 4) == [Record("nodes/a", 3, b"new@3")]
+    assert await store.list_at("nodes/", 2) == [StoreRecord("nodes/a", 1, b"x@1"), StoreRecord("nodes/b", 2, b"x@2")]
+    assert await store.list_at("nodes/", 3) == [StoreRecord("nodes/a", 3, b"new@3"), StoreRecord("nodes/b", 2, b"x@2")]
+    assert await store.list_at("nodes/", 4) == [StoreRecord("nodes/a", 3, b"new@3")]
     assert keys(await store.list_at("nodes/", 5)) == ["nodes/a", "nodes/c"]
 
 
@@ -132,7 +132,7 @@ async def test_everything_is_there_after_a_restart(open_store, folder: Path):
     await store.close()
     again = await open_store()
     assert again.revision == 5
-    assert again.list("nodes/") == [Record("nodes/a", 3, b"x@3"), Record("nodes/b", 4, b"new@4")]
+    assert again.list("nodes/") == [StoreRecord("nodes/a", 3, b"x@3"), StoreRecord("nodes/b", 4, b"new@4")]
     assert again.list("pods/") == []
     assert keys(await again.list_at("pods/", 4)) == ["pods/a/1"]
     assert (await again.create("pods/a/1", says("again"))).revision == 6

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from tonnage.store import (
-    Event,
     EventType,
-    Record,
     Store,
+    StoreEvent,
+    StoreRecord,
     Watch,
 )
 
@@ -29,15 +29,15 @@ async def creates(store: Store, *keys: str) -> None:
         await store.create(key, says("x"))
 
 
-async def take(watch: Watch, count: int) -> list[Event]:
+async def take(watch: Watch, count: int) -> list[StoreEvent]:
     """The next `count` events, however they are batched."""
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     while len(events) < count:
         events += await watch.next_batch()
     return events
 
 
-def revisions(events: list[Event]) -> list[int]:
+def revisions(events: list[StoreEvent]) -> list[int]:
     return [event.revision for event in events]
 
 
@@ -48,10 +48,10 @@ async def test_a_watch_tells_what_was_and_what_is(store: Store):
     deleted = await store.delete("nodes/n", says("bye"), expected=2)
     again = await store.create("nodes/n", says("again"))
     assert await take(watch, 4) == [
-        Event(EventType.PUT_NEW, created, None),
-        Event(EventType.PUT, updated, created),
-        Event(EventType.DELETE, deleted, updated),
-        Event(EventType.PUT_NEW, again, None),
+        StoreEvent(EventType.PUT_NEW, created, None),
+        StoreEvent(EventType.PUT, updated, created),
+        StoreEvent(EventType.DELETE, deleted, updated),
+        StoreEvent(EventType.PUT_NEW, again, None),
     ]
     watch.close()
 
@@ -234,4 +234,4 @@ async def test_records_and_events_cannot_be_changed(store: Store):
     record = await store.create("nodes/a", says("x"))
     with pytest.raises(AttributeError):
         record.revision = 7  # type: ignore[misc]  # that it cannot be set is the point
-    assert record == Record("nodes/a", 1, b"x@1")
+    assert record == StoreRecord("nodes/a", 1, b"x@1")

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from tonnage.store import (
-    Event,
     EventType,
     RevisionCompacted,
     Store,
     StoreClosed,
+    StoreEvent,
     Watch,
     WatchClosed,
     WatchOverrun,
@@ -32,15 +32,15 @@ async def creates(store: Store, *keys: str) -> None:
         await store.create(key, says("x"))
 
 
-async def take(watch: Watch, count: int) -> list[Event]:
+async def take(watch: Watch, count: int) -> list[StoreEvent]:
     """The next `count` events, however they are batched."""
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     while len(events) < count:
         events += await watch.next_batch()
     return events
 
 
-def revisions(events: list[Event]) -> list[int]:
+def revisions(events: list[StoreEvent]) -> list[int]:
     return [event.revision for event in events]
 
 
@@ -125,7 +125,7 @@ async def test_the_state_before_the_first_kept_event_is_kept_for_it(open_store):
     await creates(store, "nodes/y")
     await store.compact(2)
     watch = store.watch("nodes/", after=2)
-    assert (await take(watch, 2))[0] == Event(EventType.PUT, new, old)
+    assert (await take(watch, 2))[0] == StoreEvent(EventType.PUT, new, old)
     watch.close()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.store import EventType, KeyExists, KeyMissing, Record, StaleRevision, Store, StoreClosed
+from tonnage.store import EventType, KeyExists, KeyMissing, StaleRevision, Store, StoreClosed, StoreRecord
 
 
 def says(text: str):
@@ -29,7 +29,7 @@ def commits_in(wal: Path) -> int:
 
 async def test_a_created_key_is_returned_and_visible_with_its_revision_in_it(store: Store):
     record = await store.create("pods/default/web-0", says("web"))
-    assert record == Record("pods/default/web-0", 1, b"web@1", None)
+    assert record == StoreRecord("pods/default/web-0", 1, b"web@1", None)
     assert store.get("pods/default/web-0") == record
     assert store.revision == 1
 
@@ -82,7 +82,7 @@ async def test_what_is_not_there_can_be_neither_updated_nor_deleted(store: Store
 async def test_a_delete_returns_the_final_state_and_frees_the_key(store: Store):
     await store.create("nodes/n", says("one"))
     final = await store.delete("nodes/n", says("bye"), expected=1)
-    assert final == Record("nodes/n", 2, b"bye@2", None)
+    assert final == StoreRecord("nodes/n", 2, b"bye@2", None)
     assert store.get("nodes/n") is None
     assert (await store.create("nodes/n", says("again"))).revision == 3
 
@@ -175,7 +175,7 @@ async def test_of_many_updates_at_once_one_succeeds(store: Store):
     await store.create("nodes/n", says("zero"))
     tries = [store.update("nodes/n", says(f"try {i}"), expected=1) for i in range(50)]
     outcomes = await asyncio.gather(*tries, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [Record] + [StaleRevision] * 49
+    assert [type(outcome) for outcome in outcomes] == [StoreRecord] + [StaleRevision] * 49
     assert store.get("nodes/n") == outcomes[0]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.client.config.connection import Cluster, Connection, Impersonation, User
+from tonnage.client.config.connection import Impersonation, KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.configuration.configuration import parse
@@ -19,7 +19,7 @@ from tonnage.scheduling.engine.kinds import READ_KINDS
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.doctor.access_checks import access_findings
-from tonnage.whatif.doctor.facts import Access, Answer, Facts, GateSign, ServerFacts
+from tonnage.whatif.doctor.facts import FactAnswer, Facts, GateSign, GrantedAccess, ServerFacts
 from tonnage.whatif.doctor.figures import figures_of
 from tonnage.whatif.doctor.findings import CATALOGUE
 from tonnage.whatif.doctor.permissions import Permission, home_of, scheduler_permissions
@@ -128,26 +128,26 @@ def jwt(subject: str) -> str:
 @pytest.mark.parametrize(
     ("user", "home"),
     [
-        (User(token=jwt("system:serviceaccount:storage:tonnage-scheduler")), "storage"),
-        (User(token=jwt("kubernetes-admin")), "kube-system"),
-        (User(token="not.a!.jwt"), "kube-system"),
-        (User(token="plain"), "kube-system"),
-        (User(), "kube-system"),
-        (User(token_file=Path("/nowhere/token")), "kube-system"),
-        (User(impersonation=Impersonation("system:serviceaccount:a:b"), token="plain"), "a"),
+        (KubeconfigUser(token=jwt("system:serviceaccount:storage:tonnage-scheduler")), "storage"),
+        (KubeconfigUser(token=jwt("kubernetes-admin")), "kube-system"),
+        (KubeconfigUser(token="not.a!.jwt"), "kube-system"),
+        (KubeconfigUser(token="plain"), "kube-system"),
+        (KubeconfigUser(), "kube-system"),
+        (KubeconfigUser(token_file=Path("/nowhere/token")), "kube-system"),
+        (KubeconfigUser(impersonation=Impersonation("system:serviceaccount:a:b"), token="plain"), "a"),
     ],
 )
 def test_a_lease_is_asked_for_where_the_account_is_at_home(user, home):
-    assert home_of(Connection(Cluster("https://localhost"), user)) == home
+    assert home_of(ServerConnection(KubeconfigCluster("https://localhost"), user)) == home
 
 
 def test_permissions_that_are_missing_are_told_by_resource_with_the_rule_that_gives_them():
     asked = [
-        Access(Permission("list", "storage.k8s.io", "csinodes", purpose="it is read"), Answer.NO),
-        Access(Permission("watch", "storage.k8s.io", "csinodes", purpose="it is read"), Answer.NO),
-        Access(Permission("create", "", "pods", "binding", purpose="pods are bound"), Answer.NO),
-        Access(Permission("create", "events.k8s.io", "events", purpose="told", is_needed=False), Answer.NO),
-        Access(Permission("get", "", "pods"), Answer.YES),
+        GrantedAccess(Permission("list", "storage.k8s.io", "csinodes", purpose="it is read"), FactAnswer.NO),
+        GrantedAccess(Permission("watch", "storage.k8s.io", "csinodes", purpose="it is read"), FactAnswer.NO),
+        GrantedAccess(Permission("create", "", "pods", "binding", purpose="pods are bound"), FactAnswer.NO),
+        GrantedAccess(Permission("create", "events.k8s.io", "events", purpose="told", is_needed=False), FactAnswer.NO),
+        GrantedAccess(Permission("get", "", "pods"), FactAnswer.YES),
     ]
     found = list(access_findings(Facts((), NOW, access=asked)))
     assert [(each.name, each.object) for each in found] == [
@@ -161,7 +161,7 @@ def test_permissions_that_are_missing_are_told_by_resource_with_the_rule_that_gi
 
 
 def test_permissions_that_could_not_be_asked_for_are_one_finding():
-    asked = [Access(each, Answer.UNKNOWN, "it is forbidden") for each in PERMISSIONS]
+    asked = [GrantedAccess(each, FactAnswer.UNKNOWN, "it is forbidden") for each in PERMISSIONS]
     (only,) = access_findings(Facts((), NOW, access=asked))
     assert only.name == "permission-unknown" and "it is forbidden" in only.message
 
@@ -181,24 +181,24 @@ SCHEMAS: dict[str, Any] = {
 
 def test_gates_are_read_off_metrics_then_objects_then_schemas():
     by_metrics = gate_signs(METRICS, {}, ())
-    assert by_metrics["MutablePVNodeAffinity"].is_on is Answer.NO
-    assert by_metrics["MutableCSINodeAllocatableCount"].is_on is Answer.YES
+    assert by_metrics["MutablePVNodeAffinity"].is_on is FactAnswer.NO
+    assert by_metrics["MutableCSINodeAllocatableCount"].is_on is FactAnswer.YES
     by_schema = gate_signs("", SCHEMAS, ())
-    assert by_schema["CSIStorageCapacityV2"].is_on is Answer.NO
-    assert by_schema["MutableCSINodeAllocatableCount"].is_on is Answer.UNKNOWN
+    assert by_schema["CSIStorageCapacityV2"].is_on is FactAnswer.NO
+    assert by_schema["MutableCSINodeAllocatableCount"].is_on is FactAnswer.UNKNOWN
     by_objects = gate_signs("", SCHEMAS, [driver(nodeAllocatableUpdatePeriodSeconds=60)])
-    assert by_objects["MutableCSINodeAllocatableCount"].is_on is Answer.YES
-    assert {each.is_on for each in gate_signs("", {}, ()).values()} == {Answer.UNKNOWN}
+    assert by_objects["MutableCSINodeAllocatableCount"].is_on is FactAnswer.YES
+    assert {each.is_on for each in gate_signs("", {}, ()).values()} == {FactAnswer.UNKNOWN}
     bound = pod("p", on="n1", status={"nominatedNodeName": "n1"})
-    assert gate_signs("", {}, [bound])["ClearingNominatedNodeNameAfterBinding"].is_on is Answer.NO
+    assert gate_signs("", {}, [bound])["ClearingNominatedNodeNameAfterBinding"].is_on is FactAnswer.NO
 
 
 def test_a_server_from_before_a_gate_does_not_have_it():
     old = gate_signs("", {}, (), release=(1, 34))
-    assert old["MutablePVNodeAffinity"] == GateSign(Answer.NO, "Kubernetes 1.34 does not have it")
-    assert old["MutableCSINodeAllocatableCount"].is_on is Answer.UNKNOWN  # it may be on or off there
-    assert old["CSIStorageCapacityV2"].is_on is Answer.UNKNOWN  # no release has it; a server of others may
-    assert gate_signs("", {}, (), release=(1, 35))["MutablePVNodeAffinity"].is_on is Answer.UNKNOWN
+    assert old["MutablePVNodeAffinity"] == GateSign(FactAnswer.NO, "Kubernetes 1.34 does not have it")
+    assert old["MutableCSINodeAllocatableCount"].is_on is FactAnswer.UNKNOWN  # it may be on or off there
+    assert old["CSIStorageCapacityV2"].is_on is FactAnswer.UNKNOWN  # no release has it; a server of others may
+    assert gate_signs("", {}, (), release=(1, 35))["MutablePVNodeAffinity"].is_on is FactAnswer.UNKNOWN
 
 
 def test_an_old_server_and_kinds_that_cannot_be_listed_are_told():

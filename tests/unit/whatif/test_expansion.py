@@ -10,7 +10,7 @@ import pytest
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.expansion import Expander, Expansion
+from tonnage.whatif.expansion import Expansion, WorkloadExpander
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.sources import ClusterState, from_files
 from tonnage.whatif.workloads import find_workload, workload_name
@@ -91,7 +91,7 @@ def state_of(tmp_path: Path, *texts: str) -> tuple[ClusterState, Creation]:
 def expanded(tmp_path: Path, name: str, *texts: str) -> Expansion:
     state, creation = state_of(tmp_path, *texts)
     workload = find_workload(workload_name(name), (*state.objects, *state.workloads), state.source)
-    return Expander(state, creation, []).expand(workload)
+    return WorkloadExpander(state, creation, []).expand(workload)
 
 
 def test_a_stateful_set_has_pods_and_claims_by_ordinal(tmp_path: Path):
@@ -111,7 +111,7 @@ def test_of_a_workload_without_end_the_first_pods_are_looked_at_and_a_warning_sa
     state, creation = state_of(tmp_path, STATEFUL_SET.replace("replicas: 3", "replicas: 2147483647"))
     warnings: list[str] = []
     workload = find_workload(workload_name("sts/shop/db"), (*state.objects, *state.workloads), state.source)
-    assert len(Expander(state, creation, warnings).expand(workload).missing) == 1000
+    assert len(WorkloadExpander(state, creation, warnings).expand(workload).missing) == 1000
     assert warnings == [
         "StatefulSet shop/db asks for 2,147,483,647 more pods, of which the first 1,000 are looked at; tonnage fit "
         "counts how many fit"
@@ -180,7 +180,7 @@ def test_a_job_has_as_many_pods_as_run_at_once(tmp_path: Path, name: str, prefix
 def test_more_replicas_go_on_for_as_long_as_somebody_asks(tmp_path: Path):
     state, creation = state_of(tmp_path, STATEFUL_SET)
     workload = find_workload(workload_name("sts/shop/db"), state.objects, state.source)
-    _, more = Expander(state, creation, []).more(workload)
+    _, more = WorkloadExpander(state, creation, []).more(workload)
     assert [each.pod.name for each in islice(more, 5)] == [f"db-{ordinal}" for ordinal in range(5)]
 
 

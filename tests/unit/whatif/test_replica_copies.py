@@ -11,7 +11,7 @@ from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.meta import Object
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.expansion import Expander
+from tonnage.whatif.expansion import WorkloadExpander
 from tonnage.whatif.replica_copies import Replica, ReplicaCopies, copied
 from tonnage.whatif.sources import ClusterState, clock_of
 from tonnage.whatif.workloads import Workload
@@ -38,7 +38,7 @@ def owner(kind: str, name: str, **spec: Any) -> Workload:
 
 def replicas_of(workload: Workload, count: int) -> list[Replica]:
     state = ClusterState([workload], "test", clock_of([]))
-    return list(islice(Expander(state, Creation(Gates()), []).more(workload)[1], count))
+    return list(islice(WorkloadExpander(state, Creation(Gates()), []).more(workload)[1], count))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from tonnage.whatif.html.drain_page import drain_page
 from tonnage.whatif.html.fit_page import fit_page
-from tonnage.whatif.html.page import Page
+from tonnage.whatif.html.page import HtmlPage
 from tonnage.whatif.html.simulate_page import simulate_page
 
 CSS = (files("tonnage.whatif.html") / "report.css").read_text("utf-8")
@@ -55,7 +55,7 @@ def test_the_style_asks_nobody_for_anything():
 
 
 def test_a_section_without_anything_is_left_out():
-    page = Page("fit", "Title")
+    page = HtmlPage("fit", "Title")
     page.section("a", "Here", "text")
     page.section("b", "Not here")
     found = page.html()
@@ -66,8 +66,8 @@ def test_a_section_without_anything_is_left_out():
 
 
 def test_a_partial_answer_says_so():
-    assert "interrupted" in Page("fit", "Title", is_partial=True).html()
-    assert "interrupted" not in Page("fit", "Title").html()
+    assert "interrupted" in HtmlPage("fit", "Title", is_partial=True).html()
+    assert "interrupted" not in HtmlPage("fit", "Title").html()
 
 
 def test_fit_on_many_nodes_draws_the_first_and_tells_all():

@@ -22,7 +22,7 @@ from tonnage.errors import ApiError
 from tonnage.keyed_locks import KeyedLocks
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.store import KeyMissing, Record, StaleRevision, Store
+from tonnage.store import KeyMissing, StaleRevision, Store, StoreRecord
 
 _QUOTAS = BY_PLURAL["", "resourcequotas"]
 _TRIES = 16
@@ -96,7 +96,7 @@ class QuotaAdmission:
                 await self._write(each.key, each.amounts, is_release=True)
 
     async def _judge(
-        self, record: Record, resource: Resource, new: Doc, old: Doc | None, is_large: bool
+        self, record: StoreRecord, resource: Resource, new: Doc, old: Doc | None, is_large: bool
     ) -> tuple[Doc, Amounts]:
         def judged() -> tuple[Doc, Amounts]:
             quota = decode(record.document)

@@ -14,7 +14,7 @@ from typing import Final
 from tonnage.apiserver.event_loop.workers import on_loop
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.store import Record, Store
+from tonnage.store import Store, StoreRecord
 from tonnage.store.state import resource_of
 
 _SHARED: Final = frozenset(
@@ -36,7 +36,7 @@ class StoreLister:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: dict[str, tuple[Record, Doc]] = {}
+        self._kept: dict[str, tuple[StoreRecord, Doc]] = {}
         for resource in _SHARED:
             store.follow(f"{resource}/", self._forget)
 
@@ -50,11 +50,11 @@ class StoreLister:
         for record in on_loop(lambda: self._store.list(prefix)):
             yield self._decoded(record)
 
-    def _forget(self, record: Record, *, is_deleted: bool) -> None:
+    def _forget(self, record: StoreRecord, *, is_deleted: bool) -> None:
         """Let go of what was decoded of a record that is not the newest any more; its key may never come again."""
         self._kept.pop(record.key, None)
 
-    def _decoded(self, record: Record) -> Doc:
+    def _decoded(self, record: StoreRecord) -> Doc:
         if resource_of(record.key) not in _SHARED or len(record.document) > _MAX_KEPT_BYTES:
             doc: Doc = decode(record.document)
             return doc

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from tonnage.clock import rfc3339_micro
-from tonnage.documents.access.attributes import Attributes, Decision
+from tonnage.documents.access.attributes import AccessDecision, Attributes
 from tonnage.objects.document import Doc
 from tonnage.objects.users import User
 
@@ -22,7 +22,7 @@ _SECRET_IN_QUERY: Final = re.compile(r"([?&]access_token=)[^&]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AuditedAnswer:
     """How a request was answered; `reason` and `message` are those of a Status, for what was refused or failed."""
 
     code: int
@@ -31,7 +31,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Asked:
+class AuditedRequest:
     """What is known of a request; more as it goes through the server."""
 
     audit_id: str
@@ -43,10 +43,10 @@ class Asked:
     user: User | None = None
     """Who proved to be; whoever he speaks for is in `attributes`."""
     attributes: Attributes | None = None
-    decision: Decision | None = None
+    decision: AccessDecision | None = None
 
 
-def event_of(asked: Asked, stage: str, outcome: Outcome, at: datetime) -> Doc:
+def event_of(asked: AuditedRequest, stage: str, outcome: AuditedAnswer, at: datetime) -> Doc:
     """The event of one stage; fields in upstream's order."""
     attributes = asked.attributes
     event: Doc = {
@@ -130,7 +130,7 @@ def _object_reference(attributes: Attributes) -> Doc:
     return {name: value for name, value in fields.items() if value}
 
 
-def _status(outcome: Outcome) -> dict[str, Any]:
+def _status(outcome: AuditedAnswer) -> dict[str, Any]:
     status: dict[str, Any] = {"metadata": {}}
     if outcome.code >= 400:
         status["status"] = "Failure"

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from tonnage.apiserver.audit.audit_event import Asked, Outcome, event_of, source_ips
+from tonnage.apiserver.audit.audit_event import AuditedAnswer, AuditedRequest, event_of, source_ips
 from tonnage.apiserver.audit.audit_log_file import AuditLogFile
 from tonnage.clock import Clock
 from tonnage.objects.document import encode
@@ -26,7 +26,7 @@ HEADER: Final = "Audit-Id"
 RESPONSE_STARTED: Final = "ResponseStarted"
 RESPONSE_COMPLETE: Final = "ResponseComplete"
 _KEY: Final = "audit"
-_GONE: Final = Outcome(200, message="Connection closed early")
+_GONE: Final = AuditedAnswer(200, message="Connection closed early")
 """Upstream's, for a request whose client went away before there was an answer."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -63,14 +63,14 @@ class AuditLog:
 
     def started(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         """An answer that takes long is about to begin."""
-        asked: Asked = request[_KEY]
+        asked: AuditedRequest = request[_KEY]
         response.headers[HEADER] = asked.audit_id
-        self._write(asked, RESPONSE_STARTED, Outcome(response.status))
+        self._write(asked, RESPONSE_STARTED, AuditedAnswer(response.status))
 
-    def _begin(self, request: web.BaseRequest) -> Asked:
+    def _begin(self, request: web.BaseRequest) -> AuditedRequest:
         """What is known of a request when it comes."""
         headers = request.headers
-        return Asked(
+        return AuditedRequest(
             audit_id=_printable(headers.get(HEADER, "")) or str(uuid.UUID(int=self._rng.getrandbits(128), version=4)),
             method=request.method,
             uri=request.raw_path,
@@ -79,7 +79,7 @@ class AuditLog:
             received_at=self._clock.now(),
         )
 
-    def _write(self, asked: Asked, stage: str, outcome: Outcome) -> None:
+    def _write(self, asked: AuditedRequest, stage: str, outcome: AuditedAnswer) -> None:
         """Add the line of one stage."""
         now = self._clock.now()
         self.events += 1
@@ -87,23 +87,23 @@ class AuditLog:
 
 
 def note(request: web.BaseRequest, **learned: Any) -> None:
-    """Remember what was learned of a request, by the names of `Asked`; nothing happens where nobody audits."""
+    """Remember what was learned of a request, by the names of `AuditedRequest`; nothing happens where nobody audits."""
     asked = request.get(_KEY)
     if asked is not None:
         for name, value in learned.items():
             setattr(asked, name, value)
 
 
-def _outcome_of(response: web.StreamResponse) -> Outcome:
+def _outcome_of(response: web.StreamResponse) -> AuditedAnswer:
     """The code, and of a refusal what its Status says."""
     if response.status >= 400 and isinstance(response, web.Response) and isinstance(response.body, bytes):
         try:
             told = msgspec.json.decode(response.body)
         except msgspec.DecodeError:
-            return Outcome(response.status)
+            return AuditedAnswer(response.status)
         if isinstance(told, dict):
-            return Outcome(response.status, str(told.get("reason", "")), str(told.get("message", "")))
-    return Outcome(response.status)
+            return AuditedAnswer(response.status, str(told.get("reason", "")), str(told.get("message", "")))
+    return AuditedAnswer(response.status)
 
 
 def _printable(text: str) -> str:

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric, UnknownMetricFamily
 from prometheus_client.registry import Collector
 
-from tonnage.documents.access.attributes import Decision
+from tonnage.documents.access.attributes import AccessDecision
 from tonnage.objects.users import ANONYMOUS, User
 
 _BUCKETS_S: Final = tuple(0.001 * 2**i for i in range(15))
@@ -72,7 +72,7 @@ class AccessMetrics(Collector):
         finally:
             self._authentications[result].observe(self._ticks() - started_at)
 
-    def authorization(self, authorize: Callable[[], Decision]) -> Decision:
+    def authorization(self, authorize: Callable[[], AccessDecision]) -> AccessDecision:
         """What `authorize` says."""
         started_at = self._ticks()
         decision = authorize()

@@ -31,7 +31,7 @@ from tonnage.documents.go_text import quoted_list
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.users import User
-from tonnage.store import KeyDamaged, Record, Store
+from tonnage.store import KeyDamaged, Store, StoreRecord
 
 MAX_REMEMBERED: Final = 4096
 JWKS_PATH: Final = "/openid/v1/jwks"
@@ -53,7 +53,7 @@ class _Judged(NamedTuple):
     user: User
     audiences: Sequence[str]
     shared: tuple[str, ...]
-    records: tuple[tuple[str, Record], ...]
+    records: tuple[tuple[str, StoreRecord], ...]
     """By key: as long as these are in the store, nothing else has become of the token but that its time passes."""
 
 
@@ -120,7 +120,7 @@ class ServiceAccountTokens:
             return known.user, known.shared
         return self._judge(token, audiences, digest)
 
-    def _are_there(self, records: tuple[tuple[str, Record], ...]) -> bool:
+    def _are_there(self, records: tuple[tuple[str, StoreRecord], ...]) -> bool:
         try:
             return all(self._store.get(key) is record for key, record in records)
         except KeyDamaged:
@@ -143,7 +143,7 @@ class ServiceAccountTokens:
             secret = self._document(_SECRETS, claims.namespace, claims.secret)
             account = self._document(ACCOUNTS, claims.namespace, claims.account)
             return legacy_user_of(claims, token, secret, account), shared
-        records: dict[str, Record] = {}
+        records: dict[str, StoreRecord] = {}
         is_staying = True
 
         def find(resource: Resource, namespace: str, name: str) -> Doc | None:
@@ -178,7 +178,7 @@ class ServiceAccountTokens:
         self._verified[digest] = claims
         return claims
 
-    def _record(self, resource: Resource, namespace: str, name: str) -> Record | None:
+    def _record(self, resource: Resource, namespace: str, name: str) -> StoreRecord | None:
         try:
             return self._store.get(resource.key(namespace, name))
         except KeyDamaged:
@@ -189,7 +189,7 @@ class ServiceAccountTokens:
         return decode(record.document) if record is not None else None
 
 
-def _metadata(record: Record) -> Doc:
+def _metadata(record: StoreRecord) -> Doc:
     meta = _OBJECT.decode(record.document).metadata
     found: Doc = {"uid": meta.uid}
     if meta.deletionTimestamp is not None:

@@ -30,7 +30,7 @@ from tonnage.documents.access.service_account_tokens import ACCOUNTS
 from tonnage.errors import ApiError, Conflict, NotFound
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.store import KeyDamaged, Record, StoreClosed, StoreError
+from tonnage.store import KeyDamaged, StoreClosed, StoreError, StoreRecord
 
 _SECRETS = BY_PLURAL["", "secrets"]
 _MARK = SECRET_TYPE.encode()
@@ -45,15 +45,15 @@ async def token_secrets_filled(
     """Inside the block, every such Secret has a token, or is deleted for want of an account."""
     store, waiting, changed = registry.store, dict[str, None](), asyncio.Event()
 
-    def wait(records: list[Record]) -> None:
+    def wait(records: list[StoreRecord]) -> None:
         waiting.update((record.key, None) for record in records if _MARK in record.document)
         changed.set()
 
-    def note_secret(record: Record, *, is_deleted: bool) -> None:
+    def note_secret(record: StoreRecord, *, is_deleted: bool) -> None:
         if not is_deleted:
             wait([record])
 
-    def note_account(record: Record, *, is_deleted: bool) -> None:
+    def note_account(record: StoreRecord, *, is_deleted: bool) -> None:
         namespace = record.key.removeprefix(ACCOUNTS.store_prefix).partition("/")[0]
         if is_deleted:
             wait(store.list(f"{_SECRETS.store_prefix}{namespace}/"))

@@ -21,7 +21,7 @@ from tonnage.backoff import Backoff
 from tonnage.documents.access.aggregation import aggregated_rules
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.document import Doc, decode
-from tonnage.store import Record, StoreClosed, StoreError
+from tonnage.store import StoreClosed, StoreError, StoreRecord
 
 _OPTIONS = WriteOptions(manager="clusterrole-aggregation-controller")
 _MAX_ROUNDS = 8
@@ -52,7 +52,7 @@ async def _round(registry: Registry) -> bool:
     return is_changed
 
 
-def _gathered(records: list[Record]) -> list[tuple[str, list[Doc]]]:
+def _gathered(records: list[StoreRecord]) -> list[tuple[str, list[Doc]]]:
     """The names of the ClusterRoles that should have other rules than they have, and those rules."""
     roles = [decode(record.document) for record in records]
     stale = []
@@ -71,7 +71,7 @@ async def cluster_roles_aggregated(registry: Registry, rng: random.Random) -> As
     """Inside the block, what changes about ClusterRoles changes those that gather from them."""
     changed = asyncio.Event()
 
-    def note(record: Record, *, is_deleted: bool) -> None:
+    def note(record: StoreRecord, *, is_deleted: bool) -> None:
         changed.set()
 
     registry.store.follow(CLUSTER_ROLES.store_prefix, note)

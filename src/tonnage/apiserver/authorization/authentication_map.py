@@ -22,7 +22,7 @@ from tonnage.backoff import Backoff
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.store import Record, StoreClosed, StoreError
+from tonnage.store import StoreClosed, StoreError, StoreRecord
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 _CONFIG_MAPS = BY_PLURAL["", "configmaps"]
@@ -39,7 +39,7 @@ async def authentication_published(
     changed.set()
     key = _CONFIG_MAPS.key(NAMESPACE, NAME)
 
-    def note(record: Record, *, is_deleted: bool) -> None:
+    def note(record: StoreRecord, *, is_deleted: bool) -> None:
         if record.key == key:
             changed.set()
 

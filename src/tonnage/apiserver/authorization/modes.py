@@ -6,7 +6,7 @@ from tonnage.apiserver.authorization.mode_names import ALWAYS_ALLOW, MODES
 from tonnage.apiserver.authorization.rbac import RbacAuthorizer
 from tonnage.apiserver.event_loop.workers import on_loop
 from tonnage.apiserver.registry import Guard
-from tonnage.documents.access.attributes import AllowAll, Attributes, Authorizer, Decision
+from tonnage.documents.access.attributes import AccessDecision, AllowAll, Attributes, Authorizer
 from tonnage.documents.access.bindings import RoleRef
 from tonnage.documents.access.escalation import refuse_escalation
 from tonnage.documents.access.policy import Sheet
@@ -55,7 +55,7 @@ class _RightsOnLoop:
     def __init__(self, authorizer: RbacAuthorizer) -> None:
         self._authorizer = authorizer
 
-    def authorize(self, attributes: Attributes) -> Decision:
+    def authorize(self, attributes: Attributes) -> AccessDecision:
         return on_loop(lambda: self._authorizer.authorize(attributes))
 
     def sheet(self, user: User, namespace: str) -> Sheet:

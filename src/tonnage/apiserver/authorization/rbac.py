@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from tonnage.documents.access.attributes import Attributes, Decision
-from tonnage.documents.access.policy import Policy
+from tonnage.documents.access.attributes import AccessDecision, Attributes
+from tonnage.documents.access.policy import AccessPolicy
 from tonnage.objects.document import decode
 from tonnage.objects.resources import BY_PLURAL, RBAC, Resource
-from tonnage.store import Record, Store
+from tonnage.store import Store, StoreRecord
 
 ROLES, CLUSTER_ROLES = BY_PLURAL[RBAC, "roles"], BY_PLURAL[RBAC, "clusterroles"]
 ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS = BY_PLURAL[RBAC, "rolebindings"], BY_PLURAL[RBAC, "clusterrolebindings"]
-_MASTER = Decision(True)
+_MASTER = AccessDecision(True)
 _log = logging.getLogger(__name__)
 
 
@@ -25,16 +25,16 @@ class RbacAuthorizer:
     """Judges by the roles and bindings of one store."""
 
     def __init__(self, store: Store) -> None:
-        self.policy = Policy()
+        self.policy = AccessPolicy()
         for resource in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
             follow = partial(self._changed, resource)
             for record in store.follow(resource.store_prefix, follow):
                 follow(record, is_deleted=False)
 
-    def authorize(self, attributes: Attributes) -> Decision:
+    def authorize(self, attributes: Attributes) -> AccessDecision:
         return _MASTER if attributes.user.is_master else self.policy.authorize(attributes)
 
-    def _changed(self, resource: Resource, record: Record, *, is_deleted: bool) -> None:
+    def _changed(self, resource: Resource, record: StoreRecord, *, is_deleted: bool) -> None:
         is_binding = resource in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
         put, drop = self.policy.put_role, self.policy.drop_role
         if is_binding:

@@ -18,7 +18,7 @@ from tonnage.documents.custom.definition_status import are_names_accepted, is_es
 from tonnage.documents.custom.version_order import version_preference
 from tonnage.objects.document import Doc, copy, decode
 from tonnage.objects.resources import BY_PATH, BY_PLURAL
-from tonnage.store import KeyDamaged, Record, Store
+from tonnage.store import KeyDamaged, Store, StoreRecord
 
 CRDS = BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
 
@@ -75,27 +75,27 @@ class Definitions:
             head: Doc = copy(self._of(record).head)
             yield head
 
-    def _records(self) -> list[Record]:
+    def _records(self) -> list[StoreRecord]:
         """All definitions. What was worked out for others, which are gone, is forgotten."""
         records = self._store.list(CRDS.store_prefix)
         for key in self._known.keys() - {record.key for record in records}:
             del self._known[key]
         return records
 
-    def prepare(self, record: Record) -> None:
+    def prepare(self, record: StoreRecord) -> None:
         """Work out what follows from a definition, which may take long, before anybody asks. For any thread."""
         self._known[record.key] = self._follow(record, self._known.get(record.key))
 
-    def _resources(self, record: Record) -> dict[str, CustomResource]:
+    def _resources(self, record: StoreRecord) -> dict[str, CustomResource]:
         return self._of(record).by_version
 
-    def _of(self, record: Record) -> _Known:
+    def _of(self, record: StoreRecord) -> _Known:
         known = self._known.get(record.key)
         if known is None or known.revision != record.revision:
             known = self._known[record.key] = self._follow(record, known)
         return known
 
-    def _follow(self, record: Record, before: _Known | None) -> _Known:
+    def _follow(self, record: StoreRecord, before: _Known | None) -> _Known:
         definition: Doc = decode(record.document)
         spec = {field: definition["spec"].get(field) for field in ("group", "names")}
         head = {**definition, "spec": spec}

@@ -28,7 +28,7 @@ from tonnage.documents.strategies.custom_resource_definition import CLEANUP_FINA
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.store import Record, StoreClosed, StoreError
+from tonnage.store import StoreClosed, StoreError, StoreRecord
 
 _OPTIONS = WriteOptions(manager="kube-apiserver")
 _ANYTHING: Doc = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -96,7 +96,7 @@ class DefinitionLifecycle:
             await self._registry.change(CRDS, "", name, change, _OPTIONS, subresource="status")
             await self._prepare(self._registry.read(CRDS, "", name))
 
-    async def _prepare(self, record: Record) -> None:
+    async def _prepare(self, record: StoreRecord) -> None:
         """A large definition is compiled beside the loop; another is compiled by whoever asks first."""
         if workers.is_large(record.document):
             await self._registry.work(True, lambda: self._registry.definitions.prepare(record))

@@ -16,7 +16,7 @@ from tonnage.objects.document import Doc, dig
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class EventWords:
     """What one API group calls the parts of an Event."""
 
     about: str
@@ -28,7 +28,7 @@ class Shape:
     controller: str
 
 
-CORE = Shape(
+CORE = EventWords(
     about="involvedObject",
     message="message",
     count="count",
@@ -37,7 +37,7 @@ CORE = Shape(
     source="source",
     controller="reportingComponent",
 )
-EVENTS = Shape(
+EVENTS = EventWords(
     about="regarding",
     message="note",
     count="deprecatedCount",
@@ -48,11 +48,11 @@ EVENTS = Shape(
 )
 
 
-def first_seen(event: Doc, now: datetime, shape: Shape) -> Cell:
+def first_seen(event: Doc, now: datetime, shape: EventWords) -> Cell:
     return cells.age(event.get(shape.first_seen) or event.get("eventTime"), now)
 
 
-def last_seen(event: Doc, now: datetime, shape: Shape) -> Cell:
+def last_seen(event: Doc, now: datetime, shape: EventWords) -> Cell:
     if series := event.get("series"):
         return cells.age(series.get("lastObservedTime"), now)
     if last := event.get(shape.last_seen):
@@ -60,21 +60,21 @@ def last_seen(event: Doc, now: datetime, shape: Shape) -> Cell:
     return first_seen(event, now, shape)
 
 
-def count(event: Doc, now: datetime, shape: Shape) -> Cell:
+def count(event: Doc, now: datetime, shape: EventWords) -> Cell:
     """An event seen once has no count in the newer shape."""
     if series := event.get("series"):
         return int(series.get("count", 0))
     return int(event.get(shape.count) or 1)
 
 
-def target(event: Doc, now: datetime, shape: Shape) -> Cell:
+def target(event: Doc, now: datetime, shape: EventWords) -> Cell:
     """`pod/web-0`, or just the kind when there is no name."""
     about = event.get(shape.about, {})
     kind = str(about.get("kind", "")).lower()
     return f"{kind}/{about['name']}" if about.get("name") else kind
 
 
-def source(event: Doc, now: datetime, shape: Shape) -> Cell:
+def source(event: Doc, now: datetime, shape: EventWords) -> Cell:
     """`kubelet, node-1`: who reported it, and from which instance."""
     named = event.get(shape.source, {})
     component = named.get("component") or event.get(shape.controller) or ""
@@ -82,17 +82,17 @@ def source(event: Doc, now: datetime, shape: Shape) -> Cell:
     return f"{component}, {instance}" if instance else str(component)
 
 
-def message(event: Doc, now: datetime, shape: Shape) -> Cell:
+def message(event: Doc, now: datetime, shape: EventWords) -> Cell:
     return str(event.get(shape.message, "")).strip()
 
 
-def _layout(shape: Shape) -> Layout:
+def _layout(shape: EventWords) -> Layout:
     def column(
-        name: str, cell: Callable[[Doc, datetime, Shape], Cell], *, wide: bool = False, field: str = ""
+        name: str, cell: Callable[[Doc, datetime, EventWords], Cell], *, wide: bool = False, field: str = ""
     ) -> Column:
         return Column(name, lambda event, now: cell(event, now, shape), wide=wide, field=field)
 
-    def sub_object(event: Doc, now: datetime, shape: Shape) -> Cell:
+    def sub_object(event: Doc, now: datetime, shape: EventWords) -> Cell:
         return str(dig(event, shape.about, "fieldPath") or "")
 
     return Layout(

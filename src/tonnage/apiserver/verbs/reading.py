@@ -20,7 +20,7 @@ from tonnage.apiserver.selection import Matches, matcher, scope
 from tonnage.apiserver.verbs.writing import respond
 from tonnage.errors import BadRequest
 from tonnage.objects.document import Doc
-from tonnage.store import Record, RevisionCompacted, RevisionInFuture
+from tonnage.store import RevisionCompacted, RevisionInFuture, StoreRecord
 
 _MIN_FETCHED = 500
 """Records of one step through the store: a page of one would go a step for each record it passes over."""
@@ -56,7 +56,7 @@ async def respond_list(registry: Registry, call: Call, documents: Sequence[bytes
     return await registry.work(size > most, shape)
 
 
-async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[list[Record], int, bool]:
+async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[list[StoreRecord], int, bool]:
     """The records of one page, the revision they show, and whether there may be more.
 
     Raises BadRequest, Expired when that moment is gone, Timeout when it has not come.
@@ -87,9 +87,9 @@ async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[
 
 async def _page(
     registry: Registry, prefix: str, at: int, after_key: str, limit: int, matches: Matches
-) -> tuple[list[Record], bool]:
+) -> tuple[list[StoreRecord], bool]:
     """Up to `limit` matching records (0: all) at a revision, and whether any follow the last one looked at."""
-    chosen: list[Record] = []
+    chosen: list[StoreRecord] = []
     turn = Turn()
     # A selective list may have to look at many records for one page: a page's worth at a time, or more if that is few.
     fetched = max(limit + 1, _MIN_FETCHED) if limit else 0

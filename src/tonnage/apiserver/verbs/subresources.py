@@ -22,7 +22,7 @@ from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.custom_scale import apply_custom_scale, custom_scale_of
 from tonnage.documents.eviction import (
-    Decision,
+    EvictionDecision,
     OnConflict,
     judge_eviction,
     mark_disrupted,
@@ -88,18 +88,18 @@ async def create_eviction(registry: Registry, call: Call) -> Response:
     return responses.of_document(call, status.created_nothing(), 201)
 
 
-async def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, options: WriteOptions) -> Decision:
+async def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, options: WriteOptions) -> EvictionDecision:
     documents = [record.document for record in registry.store.list(f"{_BUDGETS.store_prefix}{call.namespace}/")]
     dry_run = ["All"] if options.dry_run else []
 
-    def judged() -> Decision:
+    def judged() -> EvictionDecision:
         budgets = [decode(document) for document in documents]
         return judge_eviction(pod, budgets, eviction, now=registry.now(), dry_run=dry_run)
 
     return await registry.work(workers.is_large(*documents), judged)
 
 
-async def _carry_out(registry: Registry, call: Call, decision: Decision) -> None:
+async def _carry_out(registry: Registry, call: Call, decision: EvictionDecision) -> None:
     """Charge the budget, mark the pod, delete it. Raises Conflict or _BudgetMoved when the judgement is too old."""
     wanted = deleting.from_document(decision.options, [])
     if decision.budget is not None:

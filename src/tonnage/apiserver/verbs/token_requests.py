@@ -24,7 +24,7 @@ from tonnage.documents.access.service_account_tokens import (
     MIN_SECONDS,
     WARN_ONLY_SECONDS,
     Bound,
-    Reference,
+    BoundObject,
 )
 from tonnage.errors import BadRequest, Conflict
 from tonnage.objects.api_verbs import TOKEN_REQUESTS
@@ -106,7 +106,7 @@ def _bound(registry: Registry, call: Call, ref: Doc) -> Bound:
     if ref.get("uid") and ref["uid"] != uid:
         told = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record."
         raise _conflict("", kind, name, f"{told} The object might have been deleted and then recreated")
-    made = Reference(name, uid)
+    made = BoundObject(name, uid)
     if kind == "Secret":
         return Bound(secret=made)
     if kind == "Node":
@@ -117,7 +117,7 @@ def _bound(registry: Registry, call: Call, ref: Doc) -> Bound:
     record = registry.store.get(_BOUND["Node"].key("", node))
     # A node that is not there is still told by its name: somebody may want to know where the pod is.
     node_uid = decode(record.document)["metadata"]["uid"] if record is not None else ""
-    return Bound(pod=made, node=Reference(node, node_uid))
+    return Bound(pod=made, node=BoundObject(node, node_uid))
 
 
 def _object(registry: Registry, resource: Resource, namespace: str, name: str) -> Doc:

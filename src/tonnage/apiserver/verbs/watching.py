@@ -4,7 +4,7 @@ A watch starts from a state it sends itself (no resourceVersion, "0", or sendIni
 client already knows. From there on every event of the store passes the selectors: an object that begins to match is
 ADDED, one that ceases to is DELETED with its last matching state, whatever happened to it in the store.
 
-Frames are encoded once an event and form, and shared by all watchers (`Event.frames`).
+Frames are encoded once an event and form, and shared by all watchers (`StoreEvent.frames`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tonnage.errors import ApiError, Expired, ServiceUnavailable
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import Resource
 from tonnage.store import (
-    Event,
     EventType,
-    Record,
     RevisionCompacted,
     StoreClosed,
     StoreError,
+    StoreEvent,
+    StoreRecord,
     Watch,
     WatchClosed,
     WatchOverrun,
@@ -65,7 +65,7 @@ class Watching:
         self._initial, self._after = self._start(self._options)
         self._watch: Watch | None = None
 
-    def _start(self, options: ListOptions) -> tuple[list[Record] | None, int]:
+    def _start(self, options: ListOptions) -> tuple[list[StoreRecord] | None, int]:
         """The state to send first, if any, and the revision after which events follow."""
         newest = self._registry.store.revision
         if options.send_initial_events:
@@ -149,7 +149,7 @@ class Watching:
         soon = min(now + _BOOKMARK_EVERY_S, ends_at - _LAST_BOOKMARK_S)
         return soon if self._options.bookmarks and soon > now else ends_at
 
-    def _frame(self, event: Event) -> bytes | None:
+    def _frame(self, event: StoreEvent) -> bytes | None:
         return frame_of(event, self._matches, self._encoder)
 
     def _bookmark(self, at: int, *, initial_events_end: bool = False) -> bytes:
@@ -181,7 +181,7 @@ async def _joined(frames: Iterable[bytes | None]) -> AsyncIterator[bytes]:
         yield b"".join(chunk)
 
 
-def frame_of(event: Event, matches: Matches, encoder: _Encoder) -> bytes | None:
+def frame_of(event: StoreEvent, matches: Matches, encoder: _Encoder) -> bytes | None:
     """What a watcher with these selectors is told of an event; None when it does not concern it."""
     before = event.previous is not None and matches(event.previous)
     if event.type is EventType.DELETE:
@@ -212,7 +212,7 @@ class _Encoder:
             document = self._shape(decode(document))
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), document)
 
-    def shared(self, event: Event, kind: str) -> bytes:
+    def shared(self, event: StoreEvent, kind: str) -> bytes:
         if self._form == "table" and self._with_columns:
             return self(kind, _told(event, kind))  # nobody else's: the first frame of a stream has columns
         name = kind + self._share_as
@@ -255,7 +255,7 @@ class _Encoder:
         )
 
 
-def _told(event: Event, kind: str) -> bytes:
+def _told(event: StoreEvent, kind: str) -> bytes:
     """The state to tell: the newest, or for an object that left a selection the one before, under the new revision."""
     if kind != "DELETED" or event.type is EventType.DELETE or event.previous is None:
         return event.record.document

@@ -28,8 +28,8 @@ from tonnage.faults import FaultFile
 from tonnage.gates import Gates
 
 if TYPE_CHECKING:
-    from tonnage.client.config.connection import Connection
-    from tonnage.driver.driver import Driver, Settings
+    from tonnage.client.config.connection import ServerConnection
+    from tonnage.driver.driver import CsiDriverSettings, Driver
     from tonnage.driver.rebuilding.controller import RebuildController
 
 PLACEHOLDER = "{node}"
@@ -161,14 +161,14 @@ def csi_driver(
     It has no feature gate of its own, and takes the list so that one serves a whole cluster: what an API server cannot
     do, that says itself.
     """
-    from tonnage.driver.driver import Settings
+    from tonnage.driver.driver import CsiDriverSettings
 
     twice = next((node for number, node in enumerate(nodes) if node in nodes[:number]), None)
     if twice is not None:
         raise click.UsageError(f'--node-id names "{twice}" twice')
     if node_endpoint is not None and PLACEHOLDER not in node_endpoint:
         raise click.UsageError(f"--node-endpoint is one for all nodes; write {PLACEHOLDER} where the node's id goes")
-    settings = Settings(
+    settings = CsiDriverSettings(
         pools=pools_by_node(pools, nodes),
         name=driver_name,
         max_volumes=by_node("--max-volumes", max_volumes, nodes),
@@ -187,10 +187,10 @@ def csi_driver(
 
 
 async def _run(
-    settings: Settings,
+    settings: CsiDriverSettings,
     state_dir: Path,
     endpoints: Endpoints,
-    connection: Connection | None,
+    connection: ServerConnection | None,
     faults: FaultFile | None,
     lvm_namespace: str,
 ) -> None:
@@ -205,7 +205,7 @@ async def _run(
 
 
 async def _serve(
-    driver: Driver, endpoints: Endpoints, connection: Connection | None, clock: SystemClock, lvm_namespace: str
+    driver: Driver, endpoints: Endpoints, connection: ServerConnection | None, clock: SystemClock, lvm_namespace: str
 ) -> None:
     from tonnage.client.clients import Clients
     from tonnage.driver.lvm_nodes import LvmNodes

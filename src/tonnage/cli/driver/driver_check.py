@@ -27,7 +27,7 @@ from tonnage.quantity import InvalidQuantity, Quantity
 
 if TYPE_CHECKING:
     from tonnage.driver_check.results import Results
-    from tonnage.driver_check.settings import Settings
+    from tonnage.driver_check.settings import CheckSettings
 
 BROKEN = 4
 INTERRUPTED = 130
@@ -147,14 +147,14 @@ def driver_check(
     wrongly.
     """
     from tonnage.driver_check.results import Results
-    from tonnage.driver_check.settings import Settings
+    from tonnage.driver_check.settings import CheckSettings
 
     if timeout_s <= 0:
         raise click.UsageError("--timeout 0s leaves no time for any call")
     results = Results()
     known_secrets = _secrets(secrets_file)
     folder = Path(tempfile.mkdtemp(prefix="driver-check-", dir=work_dir))
-    settings = Settings(
+    settings = CheckSettings(
         prefix=f"driver-check-{secrets.token_hex(6)}",
         work_dir=folder,
         parameters=_merged(parameters),
@@ -185,7 +185,7 @@ def driver_check(
 
 
 async def _examined(
-    address: str, node_addresses: Iterable[str], settings: Settings, results: Results, timeout_s: float
+    address: str, node_addresses: Iterable[str], settings: CheckSettings, results: Results, timeout_s: float
 ) -> bool:
     """False when it was cut off; what was made is undone all the same."""
     from tonnage.driver_check.examination import examine
@@ -233,14 +233,16 @@ def _secrets(path: Path | None) -> dict[str, dict[str, str]]:
 
 
 def _show(document: dict[str, Any], out: TextIO) -> None:
-    from tonnage.whatif.page import Column, FittedTable, Page
+    from tonnage.whatif.page import FittedTable, TableColumn, TextPage
 
-    page = Page(out)
+    page = TextPage(out)
     name = f"{document['driver']} {document['version']}".strip()
     counts = ", ".join(f"{document[each]} {each}" for each in ("passed", "failed", "skipped"))
     page.say(assembled((name, "bold"), f" at {document['address']}: {counts}"))
     page.blank()
-    table = FittedTable([Column("CHECK", is_whole=True), Column("OUTCOME", is_whole=True), Column("WHAT WAS SEEN")])
+    table = FittedTable(
+        [TableColumn("CHECK", is_whole=True), TableColumn("OUTCOME", is_whole=True), TableColumn("WHAT WAS SEEN")]
+    )
     for each in document["checks"]:
         outcome = each["outcome"]
         table.add(each["name"], text(outcome, style=_STYLES[outcome]), each.get("message", ""))

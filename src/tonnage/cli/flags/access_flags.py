@@ -22,7 +22,7 @@ from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:
-    from tonnage.client.config.connection import Connection
+    from tonnage.client.config.connection import ServerConnection
     from tonnage.client.delegated_access.access import DelegatedAccess
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -123,7 +123,7 @@ def checked(flags: AccessFlags, serving: ServingFlags) -> None:
 
 
 def access_of(
-    flags: AccessFlags, own: Connection, *, clock: Clock, rng: random.Random, user_agent: str
+    flags: AccessFlags, own: ServerConnection, *, clock: Clock, rng: random.Random, user_agent: str
 ) -> DelegatedAccess | None:
     """The gate that the flags ask for; None leaves all open. Raises InvalidKubeconfig.
 
@@ -137,7 +137,7 @@ def access_of(
     if flags["unauthenticated_on_loopback"]:
         return None
 
-    def connection(name: Literal["authentication", "authorization"]) -> Connection:
+    def connection(name: Literal["authentication", "authorization"]) -> ServerConnection:
         path = flags["authentication_kubeconfig"] if name == "authentication" else flags["authorization_kubeconfig"]
         try:
             return own if path is None else kubeconfig.load(path)

@@ -17,7 +17,7 @@ from tonnage.clock import Clock
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from tonnage.client.config.connection import Connection
+    from tonnage.client.config.connection import ServerConnection
     from tonnage.health import Page
 
 
@@ -35,7 +35,7 @@ def checked(flags: EndpointFlags) -> None:
 @asynccontextmanager
 async def secure_endpoint(
     flags: EndpointFlags,
-    own: Connection,
+    own: ServerConnection,
     *,
     registry: CollectorRegistry,
     is_healthy: Callable[[], bool],

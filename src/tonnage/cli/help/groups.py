@@ -8,11 +8,11 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from tonnage.cli.help.commands import GROUPS, INTERNAL, Entry
+from tonnage.cli.help.commands import GROUPS, INTERNAL, CommandEntry
 from tonnage.cli.help.examples import examples_of
 from tonnage.suggestions import closest
 
-_ENTRIES: Final[dict[str, Entry]] = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+_ENTRIES: Final[dict[str, CommandEntry]] = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 
 class HintedUsageError(click.UsageError):

@@ -25,14 +25,14 @@ from tonnage.pools.sources import OF_DRIVERS
 
 if TYPE_CHECKING:
     from tonnage.client.leader import LeaderElector
-    from tonnage.pools.class_pools import Source
+    from tonnage.pools.class_pools import PoolSource
     from tonnage.pools.program import Command, PoolsProgram
-    from tonnage.pools.settings import Settings
+    from tonnage.pools.settings import PoolsSettings
 
 _SOURCES = (*(each.name for each in OF_DRIVERS), "nodes", "command")
 
 
-class Flags(TypedDict):
+class PoolsFlags(TypedDict):
     """Every flag by its name, as click hands them over; durations are in seconds."""
 
     kubeconfig_file: Path | None
@@ -136,7 +136,7 @@ class Flags(TypedDict):
     "--http-endpoint", default="", metavar="HOST:PORT", help="Where health and metrics are served, if at all."
 )
 @logging_options
-def pools(**flags: Unpack[Flags]) -> None:
+def pools(**flags: Unpack[PoolsFlags]) -> None:
     """Tell the pools of drivers that report one number, for as long as it runs.
 
     Reads what a driver with several pools on a node publishes elsewhere, and keeps it true as the annotation
@@ -149,10 +149,10 @@ def pools(**flags: Unpack[Flags]) -> None:
     asyncio.run(_run(flags, source, settings, command))
 
 
-def told_by(flags: Flags) -> tuple[Source, Settings, Command | None]:
+def told_by(flags: PoolsFlags) -> tuple[PoolSource, PoolsSettings, Command | None]:
     """What the flags say. Raises UsageError."""
     from tonnage.pools.program import Command
-    from tonnage.pools.settings import InvalidKeepFree, KeepFree, Settings
+    from tonnage.pools.settings import InvalidKeepFree, KeepFree, PoolsSettings
 
     source = _source_of(flags)
     drivers = flags["drivers"] or source.drivers
@@ -162,7 +162,7 @@ def told_by(flags: Flags) -> tuple[Source, Settings, Command | None]:
         keep_free = KeepFree.parse(flags["keep_free"])
     except InvalidKeepFree as exc:
         raise click.BadParameter(exc.message, param_hint="--keep-free") from exc
-    settings = Settings(
+    settings = PoolsSettings(
         drivers=drivers,
         source_namespace=flags["source_namespace"],
         keep_free=keep_free,
@@ -185,7 +185,7 @@ def _words(text: str) -> list[str]:
         raise click.BadParameter(f'"{text}" cannot be split into words: {exc}', param_hint="--command") from exc
 
 
-def _source_of(flags: Flags) -> Source:
+def _source_of(flags: PoolsFlags) -> PoolSource:
     from tonnage.pools.sources import source_of
     from tonnage.pools.sources.command import CommandPools
     from tonnage.pools.sources.nodes import NodeTexts
@@ -218,11 +218,11 @@ def _source_of(flags: Flags) -> Source:
     return next(each for each in OF_DRIVERS if each.name == name)
 
 
-def _flag_of(source: str, flags: Flags) -> str:
+def _flag_of(source: str, flags: PoolsFlags) -> str:
     return "command" if source == "command" else "annotation" if flags["annotation"] else "label"
 
 
-async def _run(flags: Flags, source: Source, settings: Settings, command: Command | None) -> None:
+async def _run(flags: PoolsFlags, source: PoolSource, settings: PoolsSettings, command: Command | None) -> None:
     from tonnage.client.clients import Clients, lease_timeout_s
     from tonnage.client.leader import LeaderElector, new_identity
     from tonnage.client.leadership import Leadership

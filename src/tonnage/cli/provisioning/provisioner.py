@@ -15,7 +15,7 @@ from tonnage.cli.durations import DURATION
 from tonnage.cli.flags.go_flags import GoCommand, switch
 from tonnage.cli.options import gates_option, logging_options, start_logging
 from tonnage.cli.output import echo, say
-from tonnage.cli.provisioning.provisioner_flags import Flags, capacity_of, endpoint_of, lease_of, options_of
+from tonnage.cli.provisioning.provisioner_flags import ProvisionerFlags, capacity_of, endpoint_of, lease_of, options_of
 from tonnage.cli.provisioning.provisioner_gates import parse_gates
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.clock import Clock, SystemClock
@@ -133,7 +133,7 @@ _THREADS: Final = click.IntRange(min=1)
 @click.option("--metrics-address", default="", metavar="HOST:PORT", help="The older name of --http-endpoint.")
 @gates_option(parse_gates, help="Features to turn on or off.")
 @logging_options
-def provisioner(**flags: Unpack[Flags]) -> None:
+def provisioner(**flags: Unpack[ProvisionerFlags]) -> None:
     """Make, delete and expand the volumes of one CSI driver, and publish how much room it has.
 
     Runs beside any CSI driver and against any Kubernetes API server, with external-provisioner's flags. Prints "ready"
@@ -145,7 +145,7 @@ def provisioner(**flags: Unpack[Flags]) -> None:
     asyncio.run(_run(flags))
 
 
-async def _run(flags: Flags) -> None:
+async def _run(flags: ProvisionerFlags) -> None:
     from tonnage.client.clients import Clients, lease_timeout_s
     from tonnage.client.metrics.leader_election import show_leadership
     from tonnage.client.metrics.rest_client import RestClientMetrics
@@ -216,7 +216,7 @@ async def _run(flags: Flags) -> None:
         await run_until_signalled(_lead(program, clients.leases, leadership, flags, electors))
 
 
-def _leadership_of(flags: Flags, clock: Clock) -> Leadership | None:
+def _leadership_of(flags: ProvisionerFlags, clock: Clock) -> Leadership | None:
     """What every write asks first; None without leader election. Raises InvalidLeaseTimes."""
     from tonnage.client.leader import check_retry_period, new_identity
     from tonnage.client.leadership import Leadership
@@ -241,7 +241,7 @@ async def _work(program: Provisioner) -> None:
 
 
 async def _lead(
-    program: Provisioner, leases: Client, leadership: Leadership, flags: Flags, electors: list[LeaderElector]
+    program: Provisioner, leases: Client, leadership: Leadership, flags: ProvisionerFlags, electors: list[LeaderElector]
 ) -> None:
     from tonnage.client.leader import LeaderElector
 

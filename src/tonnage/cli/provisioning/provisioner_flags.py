@@ -13,12 +13,12 @@ from tonnage.cli.provisioning.provisioner_gates import ProvisionerGates
 
 if TYPE_CHECKING:
     from tonnage.provisioner.capacity.controller import CapacitySettings
-    from tonnage.provisioner.options import Options
+    from tonnage.provisioner.options import ProvisionerOptions
 
 _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-class Flags(TypedDict):
+class ProvisionerFlags(TypedDict):
     """Every flag by its name, as click hands them over; durations are in seconds."""
 
     kubeconfig_file: Path | None
@@ -64,9 +64,9 @@ class Flags(TypedDict):
     verbosity: int
 
 
-def options_of(flags: Flags) -> Options:
+def options_of(flags: ProvisionerFlags) -> ProvisionerOptions:
     """What the flags say about volumes. Raises UsageError."""
-    from tonnage.provisioner.options import NodeDeployment, Options
+    from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
 
     own = flags["gates"].own
     deployment = None
@@ -79,7 +79,7 @@ def options_of(flags: Flags) -> Options:
             base_delay_s=flags["node_deployment_base_delay"],
             max_delay_s=flags["node_deployment_max_delay"],
         )
-    return Options(
+    return ProvisionerOptions(
         volume_name_prefix=flags["volume_name_prefix"],
         volume_name_uuid_length=flags["volume_name_uuid_length"],
         strict_topology=flags["strict_topology"],
@@ -99,7 +99,7 @@ def options_of(flags: Flags) -> Options:
     )
 
 
-def capacity_of(flags: Flags) -> CapacitySettings | None:
+def capacity_of(flags: ProvisionerFlags) -> CapacitySettings | None:
     """What the flags say about capacity; None when it is not published."""
     from tonnage.provisioner.capacity.controller import CapacitySettings
 

@@ -15,7 +15,7 @@ InteractiveMode = Literal["Never", "IfAvailable", "Always"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class KubeconfigCluster:
     """A server. Without a CA of its own it is judged by the authorities that the machine trusts."""
 
     server: str
@@ -52,7 +52,7 @@ class Impersonation:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class KubeconfigUser:
     """Who we are. Files are read again as they change; certificate and key come both as data or both as files."""
 
     token: str = field(default="", repr=False)
@@ -68,9 +68,9 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ServerConnection:
     """Everything needed to speak to one server; `namespace` is the context's own, for commands that want a default."""
 
-    cluster: Cluster
-    user: User = User()
+    cluster: KubeconfigCluster
+    user: KubeconfigUser = KubeconfigUser()
     namespace: str = "default"

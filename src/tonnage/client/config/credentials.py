@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tonnage.client.config.connection import Connection
+from tonnage.client.config.connection import ServerConnection
 from tonnage.client.config.exec_plugin import ExecCredentials
 from tonnage.client.errors import NoCredentials
 from tonnage.client.transport.tls import Certificate
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ShownIdentity:
     """What is shown: the header `Authorization`, and a certificate when the connection is made."""
 
     authorization: str = field(default="", repr=False)
@@ -37,7 +37,7 @@ class Identity:
 class Credentials:
     """One user's identity, renewed as it ages."""
 
-    def __init__(self, connection: Connection, *, clock: Clock) -> None:
+    def __init__(self, connection: ServerConnection, *, clock: Clock) -> None:
         user = connection.user
         self._files: dict[Path, _File] = {
             path: _File(path, clock) for path in (user.token_file, user.certificate_file, user.key_file) if path
@@ -49,14 +49,14 @@ class Credentials:
         if user.exec is not None and not says_more:
             self._exec = ExecCredentials(user.exec, connection.cluster, clock=clock)
 
-    async def identity(self) -> Identity:
+    async def identity(self) -> ShownIdentity:
         """What to show now. Raises NoCredentials."""
         if self._exec is not None:
             given = await self._exec.current()
-            return Identity(f"Bearer {given.token}" if given.token else "", given.certificate)
-        return Identity(self._authorization(), self._certificate())
+            return ShownIdentity(f"Bearer {given.token}" if given.token else "", given.certificate)
+        return ShownIdentity(self._authorization(), self._certificate())
 
-    async def renew(self, refused: Identity) -> bool:
+    async def renew(self, refused: ShownIdentity) -> bool:
         """The server answered 401: fetch everything anew. True when there is now something else to show."""
         for file in self._files.values():
             file.forget()

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tonnage.client.config.connection import Cluster, ExecPlugin
+from tonnage.client.config.connection import ExecPlugin, KubeconfigCluster
 from tonnage.client.errors import NoCredentials
 from tonnage.client.transport import tls
 from tonnage.client.transport.tls import Certificate
@@ -58,7 +58,7 @@ class PluginAnswer:
 class ExecCredentials:
     """One plugin, and what it gave last."""
 
-    def __init__(self, plugin: ExecPlugin, cluster: Cluster, *, clock: Clock) -> None:
+    def __init__(self, plugin: ExecPlugin, cluster: KubeconfigCluster, *, clock: Clock) -> None:
         self._plugin = plugin
         self._cluster = cluster
         self._clock = clock
@@ -270,7 +270,7 @@ def _read(out: bytes, plugin: ExecPlugin) -> PluginAnswer:
     if status.client_certificate_data:
         certificate = Certificate(status.client_certificate_data.encode(), status.client_key_data.encode())
         try:
-            tls.context_of(Cluster("", skip_tls_verify=True), certificate)
+            tls.context_of(KubeconfigCluster("", skip_tls_verify=True), certificate)
         except (ssl.SSLError, ValueError) as exc:
             raise _useless(plugin, f"returned no certificate with its key in PEM form ({exc})") from exc
     return PluginAnswer(status.token, certificate, status.expiration_timestamp)

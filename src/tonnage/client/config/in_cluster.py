@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
-from tonnage.client.config.connection import Cluster, Connection, User
+from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.errors import InvalidKubeconfig
 from tonnage.client.transport import tls
 from tonnage.errors import TonnageError
@@ -25,7 +25,7 @@ def is_possible(environ: Mapping[str, str] = os.environ, *, folder: Path = SERVI
     return bool(_server(environ)) and (folder / "token").is_file()
 
 
-def load(environ: Mapping[str, str] = os.environ, *, folder: Path = SERVICE_ACCOUNT) -> Connection:
+def load(environ: Mapping[str, str] = os.environ, *, folder: Path = SERVICE_ACCOUNT) -> ServerConnection:
     """The connection of the pod that this program runs in. Raises TonnageError outside of one."""
     server = _server(environ)
     if not server:
@@ -34,7 +34,7 @@ def load(environ: Mapping[str, str] = os.environ, *, folder: Path = SERVICE_ACCO
             hint="name a kubeconfig with --kubeconfig, or set $KUBECONFIG",
         )
     _read(folder, "token")
-    cluster = Cluster(server, ca_pem=_read(folder, "ca.crt"))
+    cluster = KubeconfigCluster(server, ca_pem=_read(folder, "ca.crt"))
     try:
         tls.context_of(cluster)
     except (ssl.SSLError, ValueError) as exc:
@@ -43,7 +43,7 @@ def load(environ: Mapping[str, str] = os.environ, *, folder: Path = SERVICE_ACCO
         namespace = environ.get("POD_NAMESPACE", "") or (folder / "namespace").read_text().strip()
     except OSError:
         namespace = ""
-    return Connection(cluster, User(token_file=folder / "token"), namespace or "default")
+    return ServerConnection(cluster, KubeconfigUser(token_file=folder / "token"), namespace or "default")
 
 
 def _server(environ: Mapping[str, str]) -> str:

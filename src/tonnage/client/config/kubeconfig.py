@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.client.config import in_cluster
-from tonnage.client.config.connection import Connection, User
-from tonnage.client.config.kubeconfig_entries import Entry, read_cluster, read_context, read_user
+from tonnage.client.config.connection import KubeconfigUser, ServerConnection
+from tonnage.client.config.kubeconfig_entries import KubeconfigEntry, read_cluster, read_context, read_user
 from tonnage.client.errors import InvalidKubeconfig
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
@@ -31,7 +31,7 @@ class NoKubeconfig(TonnageError):
     """None was named, and there is none in any of the usual places."""
 
 
-def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, str] = os.environ) -> Connection:
+def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, str] = os.environ) -> ServerConnection:
     """The connection of a context, the current one unless it is named. Raises InvalidKubeconfig or NoKubeconfig.
 
     Without a path the files of $KUBECONFIG are merged, those that are missing left out; without that variable it is
@@ -57,9 +57,9 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
 class _File:
     path: Path
     current_context: str
-    clusters: dict[str, Entry]
-    users: dict[str, Entry]
-    contexts: dict[str, Entry]
+    clusters: dict[str, KubeconfigEntry]
+    users: dict[str, KubeconfigEntry]
+    contexts: dict[str, KubeconfigEntry]
 
 
 def _read(path: Path) -> _File:
@@ -87,24 +87,24 @@ def _read(path: Path) -> _File:
     return _File(path, current, *(_entries(path, doc, key) for key in ("clusters", "users", "contexts")))
 
 
-def _entries(path: Path, doc: Doc, key: str) -> dict[str, Entry]:
+def _entries(path: Path, doc: Doc, key: str) -> dict[str, KubeconfigEntry]:
     """The entries of one of the three lists, by name; upstream too refuses a list that names one twice."""
     items = doc.get(key, [])
-    found: dict[str, Entry] = {}
+    found: dict[str, KubeconfigEntry] = {}
     for index, item in enumerate(items if isinstance(items, list) else [items]):
         name = item.get("name") if isinstance(item, dict) else None
         if not isinstance(name, str):
             raise InvalidKubeconfig(str(path), f"{key}[{index}]", "expected an entry with a name")
         if name in found:
             raise InvalidKubeconfig(str(path), f"{key}[{name}]", "there are two of this name", hint="rename one")
-        found[name] = Entry(path, f"{key}[{name}]", item.get(key.removesuffix("s"), {}))
+        found[name] = KubeconfigEntry(path, f"{key}[{name}]", item.get(key.removesuffix("s"), {}))
     return found
 
 
-def _chosen(files: list[_File], wanted: str) -> Connection:
-    clusters: dict[str, Entry] = {}
-    users: dict[str, Entry] = {}
-    contexts: dict[str, Entry] = {}
+def _chosen(files: list[_File], wanted: str) -> ServerConnection:
+    clusters: dict[str, KubeconfigEntry] = {}
+    users: dict[str, KubeconfigEntry] = {}
+    contexts: dict[str, KubeconfigEntry] = {}
     for file in reversed(files):  # so that the first to name an entry has the last word
         clusters |= file.clusters
         users |= file.users
@@ -122,9 +122,9 @@ def _chosen(files: list[_File], wanted: str) -> Connection:
         entry.wrong("cluster", _no_such("cluster", context.cluster), hint=_there_are(clusters))
     if context.user and context.user not in users:
         entry.wrong("user", _no_such("user", context.user), hint=_there_are(users))
-    return Connection(
+    return ServerConnection(
         cluster=read_cluster(clusters[context.cluster]),
-        user=read_user(users[context.user]) if context.user else User(),
+        user=read_user(users[context.user]) if context.user else KubeconfigUser(),
         namespace=context.namespace or "default",
     )
 
@@ -133,7 +133,7 @@ def _no_such(what: str, name: str) -> str:
     return f'there is no {what} "{name}"' if name else f"no {what} is named"
 
 
-def _there_are(entries: Mapping[str, Entry]) -> str:
+def _there_are(entries: Mapping[str, KubeconfigEntry]) -> str:
     return f"there are: {', '.join(entries)}" if entries else "there are none"
 
 

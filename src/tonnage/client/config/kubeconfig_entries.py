@@ -14,7 +14,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tonnage.client.config.connection import Cluster, ExecPlugin, Impersonation, InteractiveMode, User
+from tonnage.client.config.connection import (
+    ExecPlugin,
+    Impersonation,
+    InteractiveMode,
+    KubeconfigCluster,
+    KubeconfigUser,
+)
 from tonnage.client.errors import InvalidKubeconfig
 from tonnage.client.transport import tls
 from tonnage.objects.document import Doc
@@ -26,7 +32,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KubeconfigEntry:
     """A cluster, user or context as it stands in a file, not looked at yet: what nobody uses may be wrong."""
 
     file: Path
@@ -106,11 +112,11 @@ class _Exec(msgspec.Struct, rename="camel"):
     interactive_mode: InteractiveMode | None = None
 
 
-def read_context(entry: Entry) -> Context:
+def read_context(entry: KubeconfigEntry) -> Context:
     return entry.read_as(Context)
 
 
-def read_cluster(entry: Entry) -> Cluster:
+def read_cluster(entry: KubeconfigEntry) -> KubeconfigCluster:
     """A cluster whose CA is read and found to be one. Raises InvalidKubeconfig."""
     seen = entry.read_as(_Cluster)
     if not _is_url_of_a_server(seen.server):
@@ -121,7 +127,7 @@ def read_cluster(entry: Entry) -> Cluster:
             f'Tonnage speaks to the server directly and cannot go through "{seen.proxy_url}"',
             hint="remove proxy-url, or point server at a tunnel such as ssh -L",
         )
-    cluster = Cluster(
+    cluster = KubeconfigCluster(
         server=seen.server.rstrip("/"),
         skip_tls_verify=seen.insecure_skip_tls_verify,
         tls_server_name=seen.tls_server_name,
@@ -158,7 +164,7 @@ def _is_url_of_a_server(text: str) -> bool:
     )
 
 
-def read_user(entry: Entry) -> User:
+def read_user(entry: KubeconfigEntry) -> KubeconfigUser:
     """A user whose files are there. Raises InvalidKubeconfig."""
     seen = entry.read_as(_User)
     if seen.auth_provider is not None:
@@ -173,26 +179,26 @@ def read_user(entry: Entry) -> User:
         entry.wrong("as", "as-uid, as-groups and as-user-extra need a user to go with them")
     if seen.token_file and not seen.token:
         entry.content("tokenFile", seen.token_file)
-    user = User(
+    user = KubeconfigUser(
         token=seen.token,
         token_file=entry.beside(seen.token_file) if seen.token_file else None,
         username=seen.username,
         password=seen.password,
         impersonation=Impersonation(seen.as_, seen.as_uid, seen.as_groups, seen.as_user_extra),
-        exec=_exec(Entry(entry.file, f"{entry.path}.exec", seen.exec)) if seen.exec is not None else None,
+        exec=_exec(KubeconfigEntry(entry.file, f"{entry.path}.exec", seen.exec)) if seen.exec is not None else None,
     )
     if seen.client_certificate or seen.client_certificate_data:
         return _with_certificate(entry, seen, user)
     return user
 
 
-def _with_certificate(entry: Entry, seen: _User, user: User) -> User:
+def _with_certificate(entry: KubeconfigEntry, seen: _User, user: KubeconfigUser) -> KubeconfigUser:
     if not (seen.client_key or seen.client_key_data):
         entry.wrong("client-key", "a client certificate needs its key", hint="set client-key or client-key-data")
     certificate_pem = seen.client_certificate_data or entry.content("client-certificate", seen.client_certificate)
     key_pem = seen.client_key_data or entry.content("client-key", seen.client_key)
     try:
-        tls.context_of(Cluster("", skip_tls_verify=True), tls.Certificate(certificate_pem, key_pem))
+        tls.context_of(KubeconfigCluster("", skip_tls_verify=True), tls.Certificate(certificate_pem, key_pem))
     except (ssl.SSLError, ValueError) as exc:
         entry.wrong("client-certificate", f"this is no certificate with its key in PEM form ({exc})")
     if seen.client_certificate_data or seen.client_key_data:
@@ -200,7 +206,7 @@ def _with_certificate(entry: Entry, seen: _User, user: User) -> User:
     return replace(user, certificate_file=entry.beside(seen.client_certificate), key_file=entry.beside(seen.client_key))
 
 
-def _exec(entry: Entry) -> ExecPlugin:
+def _exec(entry: KubeconfigEntry) -> ExecPlugin:
     seen = entry.read_as(_Exec)
     if not seen.command:
         entry.wrong("command", "no command is named")

@@ -23,10 +23,10 @@ from typing import Final, Self
 
 from aiohttp import web
 
-from tonnage.client.config.connection import Connection
-from tonnage.client.delegated_access.authentication import Authenticator, TokenAuthenticator, Unauthenticated
+from tonnage.client.config.connection import ServerConnection
+from tonnage.client.delegated_access.authentication import DelegatedAuthenticator, TokenAuthenticator, Unauthenticated
 from tonnage.client.delegated_access.authorities import AuthoritySources, FollowedAuthorities
-from tonnage.client.delegated_access.authorization import OPEN_PATHS, Authorizer, OpenPaths
+from tonnage.client.delegated_access.authorization import OPEN_PATHS, DelegatedAuthorizer, OpenPaths
 from tonnage.client.delegated_access.reviews import ReviewFailed, Reviews
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Transport
@@ -61,8 +61,8 @@ class DelegatedAccess:
 
     def __init__(
         self,
-        authentication: Connection | None,
-        authorization: Connection | None,
+        authentication: ServerConnection | None,
+        authorization: ServerConnection | None,
         settings: AccessSettings,
         *,
         clock: Clock,
@@ -72,7 +72,7 @@ class DelegatedAccess:
     ) -> None:
         """A `transport` goes in place of connections that would be made to both servers."""
 
-        def way_to(connection: Connection | None) -> Transport | None:
+        def way_to(connection: ServerConnection | None) -> Transport | None:
             if connection is None or transport is not None:
                 return transport
             return HttpTransport(connection, clock=clock, user_agent=user_agent, max_connections=_CONNECTIONS)
@@ -85,8 +85,8 @@ class DelegatedAccess:
             reviews = Reviews(first, clock=clock, rng=rng)
             self._tokens = TokenAuthenticator(reviews, ttl_s=settings.token_ttl_s, clock=clock)
         self._authorities = FollowedAuthorities(settings.authorities, first, clock=clock, rng=rng)
-        self._authenticator = Authenticator(lambda: self._authorities.current, self._tokens, clock=clock)
-        self._authorizer = Authorizer(
+        self._authenticator = DelegatedAuthenticator(lambda: self._authorities.current, self._tokens, clock=clock)
+        self._authorizer = DelegatedAuthorizer(
             Reviews(second, clock=clock, rng=rng) if second is not None else None,
             allow_ttl_s=settings.allow_ttl_s,
             deny_ttl_s=settings.deny_ttl_s,

@@ -79,7 +79,7 @@ class TokenAuthenticator:
             done.exception()  # whoever waited has it; when all have hung up, nobody needs it
 
 
-class Authenticator:
+class DelegatedAuthenticator:
     """Recognises whoever sends a request. `authorities` tells whose certificates count now; tokens may be off."""
 
     def __init__(

@@ -41,7 +41,7 @@ class OpenPaths:
         return bare in self._whole or any(bare.startswith(begin) for begin in self._begin)
 
 
-class Authorizer:
+class DelegatedAuthorizer:
     """Whether somebody may read a path. Answers of the API server count for a while: `allow_ttl_s`, `deny_ttl_s`."""
 
     def __init__(self, reviews: Reviews | None, *, allow_ttl_s: float, deny_ttl_s: float, clock: Clock) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from tonnage.backoff import exponential_s, jittered
 from tonnage.client.errors import Disconnected
 from tonnage.client.throttle import TokenBucket
-from tonnage.client.transport.wire import Request, Response, Transport
+from tonnage.client.transport.wire import HttpResponse, Request, Transport
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 from tonnage.objects.users import User
@@ -117,7 +117,7 @@ class Reviews:
         except (msgspec.DecodeError, ValueError, RecursionError) as exc:
             raise ReviewFailed(f"POST {path}: the answer is no review") from exc
 
-    async def _send(self, request: Request) -> Response:
+    async def _send(self, request: Request) -> HttpResponse:
         """Raises Disconnected and the transport's other errors once there is no use in trying again."""
         for tried in range(_TRIES):
             await self._limit.take()
@@ -135,7 +135,7 @@ class Reviews:
         raise AssertionError("unreachable: the last try returns or raises")
 
 
-def _told(response: Response) -> str:
+def _told(response: HttpResponse) -> str:
     """A refusal in the server's words, where it says any."""
     try:
         told = msgspec.json.decode(response.body)

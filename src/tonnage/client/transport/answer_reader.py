@@ -49,7 +49,7 @@ class NotHttp(Exception):
     """What came back cannot be understood, or is more than is taken."""
 
 
-class Answer:
+class HttpAnswer:
     """An HTTP answer; `warnings` are the headers of that name, which come more than once.
 
     `closes`: it is the last on its connection, because it says so or because what follows it would be in doubt.
@@ -101,7 +101,7 @@ class AnswerReader:
         """After an answer: bytes that belong to none."""
         return bool(self._buffer)
 
-    def feed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes) -> HttpAnswer | None:
         """The answer, once it is complete. Raises NotHttp."""
         looked_at = max(0, len(self._buffer) - 3)  # an end may have begun in what came before
         self._buffer += data
@@ -116,7 +116,7 @@ class AnswerReader:
             return None
         return self._complete(self._cut(self._missing))
 
-    def end(self) -> Answer | None:
+    def end(self) -> HttpAnswer | None:
         """The server has said all: the answer, if it is one that goes on to the end. Raises NotHttp."""
         if not self._until_end:
             return None
@@ -198,7 +198,7 @@ class AnswerReader:
 
     # -- the body -----------------------------------------------------------------------------------------------------
 
-    def _read_chunks(self) -> Answer | None:
+    def _read_chunks(self) -> HttpAnswer | None:
         """Chunks are a size in hexadecimal, a line end, so many bytes, a line end; the last has size 0."""
         while not self._is_last_chunk:
             if self._missing:
@@ -228,7 +228,7 @@ class AnswerReader:
             self._is_last_chunk = size == 0
         return self._read_trailers()
 
-    def _read_trailers(self) -> Answer | None:
+    def _read_trailers(self) -> HttpAnswer | None:
         """What stands after the last chunk: headers that nobody looks at, and an empty line."""
         if self._buffer.startswith(b"\r\n"):
             end = -2
@@ -242,13 +242,13 @@ class AnswerReader:
             raise NotHttp("what follows the last chunk are no trailers")
         return self._complete(b"".join(self._parts))
 
-    def _complete(self, body: bytes) -> Answer:
+    def _complete(self, body: bytes) -> HttpAnswer:
         coding = self._headers.get("content-encoding", "identity").lower()
         if coding == "gzip" and body:
             body = _inflated(body)
         elif coding not in ("gzip", "identity"):
             raise NotHttp(f"the answer is encoded as {coding[:40]!r}, which was not asked for")
-        answer = Answer(self._code, self._headers, self._warnings, body, closes=self._closes or self.has_more)
+        answer = HttpAnswer(self._code, self._headers, self._warnings, body, closes=self._closes or self.has_more)
         self.expect()
         return answer
 

@@ -20,7 +20,7 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from tonnage.client.transport.answer_reader import Answer, AnswerReader, NotHttp
+from tonnage.client.transport.answer_reader import AnswerReader, HttpAnswer, NotHttp
 
 CONNECT_S = 10.0
 """How long a connection may take to be made."""
@@ -57,7 +57,7 @@ def keep_alive(connected: socket.socket, unacknowledged_s: float = 0.0) -> None:
             connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-class Pool:
+class Connections:
     """Connections to one server, at most `limit`; who finds none free waits for one."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Pool:
         context: ssl.SSLContext | None,
         may_repeat: bool,
         before_write: Callable[[], None] | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send a request and read the answer. Raises NotConnected, HungUp, NotHttp, and what `before_write` raises.
 
         Cancelled, it closes the connection: what comes back on it would be nobody's.
@@ -124,7 +124,9 @@ class Pool:
             raise NotConnected from exc
         return connection
 
-    async def _use(self, connection: _Connection, request: bytes, before_write: Callable[[], None] | None) -> Answer:
+    async def _use(
+        self, connection: _Connection, request: bytes, before_write: Callable[[], None] | None
+    ) -> HttpAnswer:
         self._busy.add(connection)
         try:
             answer = await connection.exchange(request, before_write)
@@ -150,12 +152,12 @@ class _Connection(asyncio.Protocol):
         self.is_open = False
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._asked: asyncio.Future[Answer] | None = None
+        self._asked: asyncio.Future[HttpAnswer] | None = None
         self._reader = AnswerReader()
         self._failure: Exception | None = None
         self._unread: select.poll | None = None
 
-    async def exchange(self, request: bytes, before_write: Callable[[], None] | None = None) -> Answer:
+    async def exchange(self, request: bytes, before_write: Callable[[], None] | None = None) -> HttpAnswer:
         if self._transport is None or not self.is_open:
             raise self._failure or HungUp(began=False)
         if before_write is not None:
@@ -215,7 +217,7 @@ class _Connection(asyncio.Protocol):
             failure = exc  # such as a client certificate that is refused after the handshake
         self._fail(failure)
 
-    def _finish(self, answer: Answer) -> None:
+    def _finish(self, answer: HttpAnswer) -> None:
         asked, self._asked = self._asked, None
         transport = self._transport
         # An answer before all of the request was taken: the rest of it would be read as the beginning of the next.

@@ -25,14 +25,14 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from tonnage.client.config.connection import Connection, Impersonation
-from tonnage.client.config.credentials import Credentials, Identity
+from tonnage.client.config.connection import Impersonation, ServerConnection
+from tonnage.client.config.credentials import Credentials, ShownIdentity
 from tonnage.client.errors import NoCredentials
 from tonnage.client.transport.answer_reader import NotHttp
-from tonnage.client.transport.connection_pool import CONNECT_S, HungUp, NotConnected, Pool, keep_alive
+from tonnage.client.transport.connection_pool import CONNECT_S, Connections, HungUp, NotConnected, keep_alive
 from tonnage.client.transport.failures import failure_of
 from tonnage.client.transport.tls import context_of
-from tonnage.client.transport.wire import Request, Response
+from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import Clock
 
 MAX_CONNECTIONS = 64
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 class _Shown:
     """An identity made ready for use: headers in two forms, and TLS with its certificate (None is plain HTTP)."""
 
-    identity: Identity
+    identity: ShownIdentity
     headers: CIMultiDict[str]
     head: bytes
     context: ssl.SSLContext | None
@@ -63,7 +63,7 @@ class HttpTransport:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         *,
         clock: Clock,
         user_agent: str,
@@ -80,7 +80,7 @@ class HttpTransport:
         self._is_tls = url.scheme == "https"
         self._base = url.path
         self._credentials = credentials or Credentials(connection, clock=clock)
-        self._pool = Pool(
+        self._pool = Connections(
             url.hostname or "",
             url.port or (443 if self._is_tls else 80),
             server_name=cluster.tls_server_name,
@@ -105,7 +105,7 @@ class HttpTransport:
     def server(self) -> str:
         return self._cluster.server
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         shown = await self._show()
         response = await self._send(request, shown)
         if response.code == 401 and self._is_tls and await self._credentials.renew(shown.identity):
@@ -130,7 +130,7 @@ class HttpTransport:
             await self._streams.close()
             self._streams = None
 
-    async def _send(self, request: Request, shown: _Shown) -> Response:
+    async def _send(self, request: Request, shown: _Shown) -> HttpResponse:
         if not request.path.isascii() or " " in request.path or not request.path.isprintable():
             raise ValueError(f"the path {request.path!r} is not percent-encoded")
         first = f"{request.method} {self._base}{request.path} HTTP/1.1\r\n"
@@ -151,7 +151,7 @@ class HttpTransport:
                 )
         except (NotConnected, HungUp, NotHttp, OSError) as exc:  # TimeoutError and ssl.SSLError are OSErrors
             raise failure_of(request, self.server, exc) from exc
-        return Response(answer.code, answer.body, answer.headers, answer.warnings)
+        return HttpResponse(answer.code, answer.body, answer.headers, answer.warnings)
 
     async def _open(self, request: Request, shown: _Shown) -> aiohttp.ClientResponse:
         if self._streams is None:
@@ -176,7 +176,7 @@ class HttpTransport:
 
     async def _show(self) -> _Shown:
         """Who we are, ready for use, made anew when it changes; a new certificate also means new connections."""
-        identity = await self._credentials.identity() if self._is_tls else Identity()
+        identity = await self._credentials.identity() if self._is_tls else ShownIdentity()
         shown = self._shown
         if shown is None or shown.identity != identity:
             headers = list(self._headers)
@@ -190,7 +190,7 @@ class HttpTransport:
             self._shown = shown = _Shown(identity, CIMultiDict(headers), head, self._context(identity))
         return shown
 
-    def _context(self, identity: Identity) -> ssl.SSLContext | None:
+    def _context(self, identity: ShownIdentity) -> ssl.SSLContext | None:
         if not self._is_tls:
             return None
         if self._shown is not None and self._shown.identity.certificate == identity.certificate:

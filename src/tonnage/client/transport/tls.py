@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tonnage.client.config.connection import Cluster
+from tonnage.client.config.connection import KubeconfigCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Certificate:
     key_pem: bytes = field(repr=False)
 
 
-def context_of(cluster: Cluster, certificate: Certificate | None = None) -> ssl.SSLContext:
+def context_of(cluster: KubeconfigCluster, certificate: Certificate | None = None) -> ssl.SSLContext:
     """The context for one server. Raises ssl.SSLError or ValueError for what is no PEM, or no pair."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

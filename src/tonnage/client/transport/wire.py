@@ -31,7 +31,7 @@ class Request(msgspec.Struct, frozen=True, eq=False):
     before_write: Callable[[], None] | None = None
 
 
-class Response(msgspec.Struct, frozen=True, eq=False):
+class HttpResponse(msgspec.Struct, frozen=True, eq=False):
     """A whole answer; `headers` are looked up by their names in lower case, `warnings` are what the server adds."""
 
     code: int
@@ -66,7 +66,7 @@ class Transport(Protocol):
         """The server's URL, for messages."""
         ...
 
-    async def send(self, request: Request) -> Response: ...
+    async def send(self, request: Request) -> HttpResponse: ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
         """Open a stream; leaving the block hangs up."""

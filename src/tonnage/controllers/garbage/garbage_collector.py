@@ -29,7 +29,7 @@ from tonnage.client.metadata_only import metadata_class, wait_for_served_resourc
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN, DependencyGraph, Item
-from tonnage.controllers.garbage.garbage_rules import Delete, OwnerState, decide
+from tonnage.controllers.garbage.garbage_rules import DeleteObject, OwnerState, decide
 from tonnage.deadline import within
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
@@ -253,7 +253,7 @@ class GarbageCollector:
             has_dependents=bool(dependents),
             is_in_deletion_cycle=any(each.deletes_dependents for each in dependents),
         )
-        if isinstance(decision, Delete):
+        if isinstance(decision, DeleteObject):
             await self._delete(item, metadata, decision)
         elif decision.drop:
             await self._drop_owners(item, metadata, decision.drop)
@@ -297,7 +297,7 @@ class GarbageCollector:
 
     # -- acts ---------------------------------------------------------------------------------------------------------
 
-    async def _delete(self, item: Item, metadata: Doc, decision: Delete) -> None:
+    async def _delete(self, item: Item, metadata: Doc, decision: DeleteObject) -> None:
         version = metadata["resourceVersion"]
         if decision.unblock:
             # Left out, which is false too: an object at the limit of its size has no room for a longer word.

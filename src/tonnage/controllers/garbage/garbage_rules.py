@@ -36,7 +36,7 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteObject:
     """The object goes. With `unblock` its references must stop blocking first, since it waits in a circle."""
 
     propagation: str
@@ -49,7 +49,7 @@ def decide(
     finalizers: Collection[str],
     has_dependents: bool,
     is_in_deletion_cycle: bool,
-) -> Keep | Delete:
+) -> Keep | DeleteObject:
     """Keep or delete. `is_in_deletion_cycle`: one of its own dependents is being deleted in the foreground already."""
     if not owners:
         return Keep()
@@ -58,7 +58,7 @@ def decide(
         # A reference to an owner that waits must go too, or the owner would wait for ever.
         return Keep(frozenset(reference.uid for reference, state in owners if state is not OwnerState.SOLID))
     if OwnerState.WAITING in states and has_dependents:
-        return Delete("Foreground", unblock=is_in_deletion_cycle)
+        return DeleteObject("Foreground", unblock=is_in_deletion_cycle)
     if ORPHAN in finalizers:
-        return Delete("Orphan")
-    return Delete("Foreground" if FOREGROUND in finalizers else "Background")
+        return DeleteObject("Orphan")
+    return DeleteObject("Foreground" if FOREGROUND in finalizers else "Background")

@@ -23,7 +23,7 @@ _MONITORED_CONDITIONS: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPre
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class Heartbeat:
     """The last heartbeat of one node: `last_seen_at` is when it was seen, by our clock."""
 
     uid: str
@@ -33,7 +33,7 @@ class Health:
     renewed: datetime | None = None
 
 
-def observe(before: Health | None, node: Node, lease: Lease | None, now: datetime) -> Health:
+def observe(before: Heartbeat | None, node: Node, lease: Lease | None, now: datetime) -> Heartbeat:
     """What is known after a look at the node and its lease."""
     ready = node.condition(READY)
     heartbeat = None if ready is None else ready.last_heartbeat_time
@@ -52,10 +52,10 @@ def observe(before: Health | None, node: Node, lease: Lease | None, now: datetim
         if renewed is None or at > renewed:
             last_seen_at = now
         renewed = at  # also an earlier one: when clocks were set back, the next renewal counts
-    return Health(node.uid, last_seen_at, ready is not None, heartbeat, renewed)
+    return Heartbeat(node.uid, last_seen_at, ready is not None, heartbeat, renewed)
 
 
-def is_overdue(health: Health, now: datetime, *, grace_s: float, startup_grace_s: float) -> bool:
+def is_overdue(health: Heartbeat, now: datetime, *, grace_s: float, startup_grace_s: float) -> bool:
     """Whether the grace period is over; a node that never posted a status has a longer one."""
     allowed_s = grace_s if health.has_ready else startup_grace_s
     return (now - health.last_seen_at).total_seconds() > allowed_s

@@ -30,7 +30,7 @@ from tonnage.controllers.nodes.condition_taints import (
     with_no_execute,
     with_no_schedule,
 )
-from tonnage.controllers.nodes.node_health import READY, Health, is_overdue, observe, unknown_conditions
+from tonnage.controllers.nodes.node_health import READY, Heartbeat, is_overdue, observe, unknown_conditions
 from tonnage.controllers.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
 from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
 from tonnage.objects.coordination_v1 import Lease
@@ -75,7 +75,7 @@ class NodeLifecycleController:
         self._nodes = context.informers.of(Node)
         self._leases = context.informers.of(Lease, namespace=LEASES)
         self._pods_on_node = Indexer(context.informers.of(Pod), node_of_pod)
-        self._healths: dict[str, Health] = {}
+        self._healths: dict[str, Heartbeat] = {}
         self._registered: dict[str, str] = {}
         self._zones = Zones(self._configuration.rates)
         self._to_taint: dict[str, None] = {}  # names, in the order in which they were found lost

@@ -77,7 +77,7 @@ class Detachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AttachDetachPlan:
     """What to do about one volume: detach first, then attach."""
 
     detach: tuple[Detachment, ...] = ()
@@ -100,14 +100,14 @@ def plan(
     *,
     max_wait_s: float = MAX_WAIT_FOR_UNMOUNT_S,
     force_on_timeout: bool = True,
-) -> Plan:
+) -> AttachDetachPlan:
     """What to do about a volume that pods on the `wanted` nodes need, who came first coming first.
 
     `unwanted_s` is for how long nobody has needed it on a node.
     """
     source = volume.spec.csi
     if source is None:
-        return Plan()
+        return AttachDetachPlan()
     name = unique_volume_name(source.driver, source.volume_handle)
     # One that somebody made by hand has another name. It is theirs to delete, and the volume is where it says.
     ours = [
@@ -144,7 +144,9 @@ def plan(
             without_driver.append(node)
         else:
             attach.append(node)
-    return Plan(tuple(detach), tuple(attach), attached_elsewhere, tuple(without_driver), min(waits_s, default=None))
+    return AttachDetachPlan(
+        tuple(detach), tuple(attach), attached_elsewhere, tuple(without_driver), min(waits_s, default=None)
+    )
 
 
 def _wait_s(name: str, node: NodeState, unwanted_s: float, max_wait_s: float, force_on_timeout: bool) -> float | None:

@@ -32,7 +32,7 @@ from tonnage.controllers.volumes.sync_claim import (
     ClaimInputs,
     MarkLost,
     Note,
-    Provision,
+    ProvisionClaim,
     RecordEvent,
     StayPending,
     claim_step,
@@ -94,7 +94,7 @@ class PersistentVolumeBinder:
             case AssignClass(name):
                 await self._bindings.patch_claim(claim, patches.claim_class(claim, name))
                 _log.info("Default class assigned", claim=key, storage_class=name)
-            case Provision(provisioner):
+            case ProvisionClaim(provisioner):
                 claim = await self._bindings.patch_claim(claim, patches.claim_provisioner(claim, provisioner))
                 self._bindings.event(claim, provisioning_note(provisioner))
             case StayPending(note):

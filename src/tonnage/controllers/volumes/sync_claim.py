@@ -53,7 +53,7 @@ class AssignClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Provision:
+class ProvisionClaim:
     """Ask the class's provisioner for a volume, by annotation."""
 
     provisioner: str
@@ -81,7 +81,7 @@ class MarkLost:
     note: Note
 
 
-ClaimStep = Bind | AssignClass | Provision | StayPending | RecordEvent | MarkLost
+ClaimStep = Bind | AssignClass | ProvisionClaim | StayPending | RecordEvent | MarkLost
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,4 +178,4 @@ def _provisioning(name: str, storage_class: StorageClass | None) -> ClaimStep:
     if provisioner.startswith("kubernetes.io/"):  # the names of upstream's own plugins; none of them is left
         text = f"no volume plugin matched name: {provisioner}"
         return RecordEvent(Note("Warning", "ProvisioningFailed", text))
-    return Provision(provisioner)
+    return ProvisionClaim(provisioner)

@@ -38,7 +38,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeletePod:
     """Delete a pod: it has ended, it is scaled away, or it is of another revision than the set's update."""
 
     pod: Pod
@@ -58,7 +58,7 @@ class UpdatePod:
     pod: Pod
 
 
-Step = Create | Delete | CreateClaims | UpdatePod
+Step = Create | DeletePod | CreateClaims | UpdatePod
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def plan(owner: StatefulSet, pods: Iterable[Pod], observed: ObservedState) -> li
         is_well = _is_running_and_ready(pod) and is_available(pod, owner.spec.min_ready_seconds, observed.now)
         if is_ordered and not is_well and pod is not first_unwell:
             return steps
-        steps.append(Delete(pod))
+        steps.append(DeletePod(pod))
         if is_ordered:
             return steps
     return _update(owner, by_ordinal, observed, steps)
@@ -127,7 +127,7 @@ def _process_replica(
         return False
     if pod.is_terminal:
         if not pod.metadata.is_terminating:
-            steps.append(Delete(pod))
+            steps.append(DeletePod(pod))
         return False
     if pod.status.phase == "Pending":
         steps.append(CreateClaims(pod))
@@ -160,9 +160,9 @@ def _update(
         if pod is None:
             break  # just made: it is waited for
         if revision_of(pod) != observed.update_revision and not pod.metadata.is_terminating:
-            if Delete(pod) in steps:
+            if DeletePod(pod) in steps:
                 break  # it has ended and goes anyway
-            return [*steps, Delete(pod)]
+            return [*steps, DeletePod(pod)]
         if _is_unavailable(owner, pod, observed.now):
             break
     return steps

@@ -24,7 +24,7 @@ from tonnage.controllers.workloads.stateful_pod_control import StatefulPodContro
 from tonnage.controllers.workloads.stateful_set_plan import (
     Create,
     CreateClaims,
-    Delete,
+    DeletePod,
     ObservedState,
     Step,
     UpdatePod,
@@ -154,7 +154,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
                 match step:
                     case Create(ordinal, revision):
                         await self._pod_control.create(owner, templates[revision], ordinal, revision)
-                    case Delete(pod):
+                    case DeletePod(pod):
                         await self._pod_control.delete(owner, pod)
                     case CreateClaims(pod):
                         await self._pod_control.create_claims(owner, ordinal_of(pod.name))

@@ -22,7 +22,7 @@ import msgspec
 from tonnage import logs
 from tonnage.background import in_background
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.model.driver_contents import Content, DriverContents, Place
+from tonnage.dashboard.model.driver_contents import Content, DriverContents, PoolPlace
 from tonnage.dashboard.wire.rows import NoticeRow
 from tonnage.driver.names import DRIVER_NAME
 from tonnage.driver.per_node import parse_node_pools, pools_by_node
@@ -92,7 +92,7 @@ class DriverRecords:
         self._volumes = RecordFolder(self._state_dir / VOLUMES, VolumeRecord)
         self._snapshots = RecordFolder(self._state_dir / SNAPSHOTS, SnapshotRecord)
         self._seen: tuple[int, ...] = ()
-        self._unknown: dict[Place, int] = {}
+        self._unknown: dict[PoolPlace, int] = {}
         self._looks = 0
 
     def look(self) -> DriverContents | None:
@@ -104,7 +104,7 @@ class DriverRecords:
         if looks_for_unknown:
             unknown = {}
             for each in unknown_contents(self._state_dir, in_use=True) if self._state_dir.exists() else ():
-                place = Place(each.place.node, each.place.pool)
+                place = PoolPlace(each.place.node, each.place.pool)
                 unknown[place] = unknown.get(place, 0) + each.size_bytes
         if seen == self._seen and unknown == self._unknown:
             return None
@@ -122,19 +122,19 @@ class DriverRecords:
     def _contents(self) -> DriverContents:
         volumes: dict[str, Content] = {}
         arriving = {
-            each.id: Place(each.node, each.pool) for each in Intents(self._state_dir).all() if each.action == "copy"
+            each.id: PoolPlace(each.node, each.pool) for each in Intents(self._state_dir).all() if each.action == "copy"
         }
         for record in self._volumes.records.values():
             assert isinstance(record, VolumeRecord)
-            place = Place(record.node, record.pool)
+            place = PoolPlace(record.node, record.pool)
             target = arriving.get(record.volume_id)
             volumes[record.volume_id] = Content(
                 place, record.capacity_bytes, record.name, target if target != place else None
             )
-        snapshots: dict[Place, int] = {}
+        snapshots: dict[PoolPlace, int] = {}
         for copy in self._snapshots.records.values():
             assert isinstance(copy, SnapshotRecord)
-            place = Place(copy.node, copy.pool)
+            place = PoolPlace(copy.node, copy.pool)
             snapshots[place] = snapshots.get(place, 0) + copy.size_bytes
         return DriverContents(DRIVER_NAME, self._sizes(), volumes, snapshots, self._unknown)
 

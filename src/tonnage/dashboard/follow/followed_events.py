@@ -16,7 +16,7 @@ from tonnage.client import errors
 from tonnage.client.http import Client
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec
-from tonnage.objects.codec import Bookmark, Change, WatchFailure
+from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure
 from tonnage.objects.core_v1 import Event
 from tonnage.objects.decode_errors import Unreadable
 
@@ -92,7 +92,7 @@ class FollowedEvents:
                 raise errors.from_status(event.status)
             case Bookmark():
                 self._version = event.resource_version
-            case Change():
+            case WatchChange():
                 self._version = event.object.metadata.resource_version
                 if event.type != "DELETED":
                     self._told(event.object)

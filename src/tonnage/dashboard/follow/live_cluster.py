@@ -19,14 +19,14 @@ from contextlib import suppress
 from typing import Any, Final, Self
 
 from tonnage import logs
-from tonnage.client.config.connection import User
+from tonnage.client.config.connection import KubeconfigUser
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
 from tonnage.client.program_pages import NotLetIn
 from tonnage.dashboard.follow.followed_events import KINDS as KINDS_WITH_EVENTS
 from tonnage.dashboard.follow.followed_events import FollowedEvents
-from tonnage.dashboard.follow.reading_notices import Reading, is_refused, notices, reading_of
+from tonnage.dashboard.follow.reading_notices import KindReading, is_refused, notices, reading_of
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.wire.rows import NoticeRow
 from tonnage.deadline import within
@@ -64,7 +64,7 @@ class LiveCluster(ShownCluster):
         client: Client,
         *,
         scheduler: Endpoint | None = None,
-        scheduler_user: User | None = None,
+        scheduler_user: KubeconfigUser | None = None,
         namespace: str = "",
     ) -> None:
         super().__init__(clock=client.clock, source=client.server)
@@ -201,14 +201,14 @@ class LiveCluster(ShownCluster):
             self._is_touched.set()  # figures become old by time alone
             await self.clock.sleep(ASK_S)
 
-    def _readings(self) -> Iterator[Reading]:
+    def _readings(self) -> Iterator[KindReading]:
         return (reading_of(each, self._namespace_of(each.cls)) for each in self.informers)
 
     def _tell_notices(self) -> None:
         readings = list(self._readings())
         failed = next((each for each in self._events_failed.values() if each is not None), None)
         if failed is not None:
-            readings.append(Reading(Event, failed, 0.0, self.namespace))
+            readings.append(KindReading(Event, failed, 0.0, self.namespace))
         found = dict(notices(readings, self.client.server))
         if self.namespace:
             text = f"namespace {self.namespace} alone is shown: pods and claims of others are not"

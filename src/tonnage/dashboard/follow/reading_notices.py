@@ -31,7 +31,7 @@ _MEANING: Final = {
 _QUESTIONS: Final = "questions count them as none"
 
 
-class Reading(NamedTuple):
+class KindReading(NamedTuple):
     """How reading one kind goes."""
 
     cls: type[Object]
@@ -40,20 +40,20 @@ class Reading(NamedTuple):
     namespace: str = ""
 
 
-def reading_of(informer: Informer[Any], namespace: str) -> Reading:
+def reading_of(informer: Informer[Any], namespace: str) -> KindReading:
     since_s = informer.out_of_step_since_s
     failure = informer.last_failure if since_s is not None else None
-    return Reading(informer.cls, failure, informer.now_s - since_s if since_s is not None else 0.0, namespace)
+    return KindReading(informer.cls, failure, informer.now_s - since_s if since_s is not None else 0.0, namespace)
 
 
-def is_refused(reading: Reading) -> bool:
+def is_refused(reading: KindReading) -> bool:
     """Whether the server is there and does not give this kind: waiting does not help."""
     return isinstance(reading.failure, Forbidden | NotFound)
 
 
-def notices(readings: Iterable[Reading], server: str) -> Iterator[tuple[str, NoticeRow]]:
+def notices(readings: Iterable[KindReading], server: str) -> Iterator[tuple[str, NoticeRow]]:
     """By topic. A server that is away is one notice, however many kinds are read."""
-    away: list[Reading] = []
+    away: list[KindReading] = []
     for each in readings:
         if each.failure is None:
             continue
@@ -65,7 +65,7 @@ def notices(readings: Iterable[Reading], server: str) -> Iterator[tuple[str, Not
         yield SERVER, _away(away, server)
 
 
-def _refused(reading: Reading) -> NoticeRow:
+def _refused(reading: KindReading) -> NoticeRow:
     resource, kind = resource_of(reading.cls), reading.cls.__name__
     meaning = _MEANING.get(kind, _QUESTIONS)
     if isinstance(reading.failure, NotFound):
@@ -85,7 +85,7 @@ def _remedy(resource: Resource, namespace: str) -> str:
     return verbs
 
 
-def _away(away: list[Reading], server: str) -> NoticeRow:
+def _away(away: list[KindReading], server: str) -> NoticeRow:
     failure = max(away, key=lambda each: each.failing_for_s).failure
     assert failure is not None
     if isinstance(failure, Unauthorized):

@@ -17,7 +17,7 @@ from tonnage.faults import Fault
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.whatif.scheduler_memory import HeldCapacity
+from tonnage.whatif.scheduler_memory import RememberedCapacity
 
 
 class CapacityBook:
@@ -26,7 +26,7 @@ class CapacityBook:
     def __init__(self, objects: KnownObjects, volumes_on: Callable[[str], Iterable[PersistentVolume]]) -> None:
         self._objects = objects
         self._volumes_on = volumes_on
-        self.held: dict[Key, list[HeldCapacity]] = {}
+        self.held: dict[Key, list[RememberedCapacity]] = {}
         self.faults: Sequence[Fault] = ()
         self.of_node = Index()
         """Objects by node that they reach; those that reach many nodes are not listed."""
@@ -74,7 +74,7 @@ class CapacityBook:
         held = [(each, self._other_class(each, found)) for each in self.held.get(key, ())]
         return capacity_rows.row_of(found, nodes, held, stale)
 
-    def _other_class(self, held: HeldCapacity, capacity: CSIStorageCapacity) -> str:
+    def _other_class(self, held: RememberedCapacity, capacity: CSIStorageCapacity) -> str:
         """The class that something is kept back for, where that is not the object's own.
 
         The scheduler tells what it keeps back object by object: of classes that share their pools, every one is charged

@@ -12,14 +12,14 @@ from tonnage.objects.selectors import InvalidSelector, LabelSelector
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
 from tonnage.scheduling.volumes.capacity.pools import told_pools
-from tonnage.whatif.scheduler_memory import HeldCapacity
+from tonnage.whatif.scheduler_memory import RememberedCapacity
 
 MOST_NODES: Final = 64
 """Of how many nodes a row tells the names."""
 
 
 def row_of(
-    capacity: CSIStorageCapacity, nodes: Sequence[str], held: Sequence[tuple[HeldCapacity, str]], stale: str
+    capacity: CSIStorageCapacity, nodes: Sequence[str], held: Sequence[tuple[RememberedCapacity, str]], stale: str
 ) -> CapacityRow:
     """`nodes` are those it reaches, sorted; `held` is what is kept back, with the class it is for if another's."""
     pools = told_pools(capacity)
@@ -39,7 +39,7 @@ def row_of(
     )
 
 
-def _reserved(each: HeldCapacity, of_class: str) -> ReservedRow:
+def _reserved(each: RememberedCapacity, of_class: str) -> ReservedRow:
     return ReservedRow(
         mode=str(each.mode),
         pod=each.pod,
@@ -51,7 +51,7 @@ def _reserved(each: HeldCapacity, of_class: str) -> ReservedRow:
     )
 
 
-def _left(capacity: CSIStorageCapacity, pools: Sequence[int], held: Sequence[HeldCapacity]) -> int | None:
+def _left(capacity: CSIStorageCapacity, pools: Sequence[int], held: Sequence[RememberedCapacity]) -> int | None:
     if any(each.mode is Reservation.OBJECT for each in held):
         return 0
     if not pools and capacity.capacity is None:
@@ -74,6 +74,6 @@ def reached(objects: KnownObjects, topology: LabelSelector | None) -> list[str]:
         return []
 
 
-def classes_of(objects: KnownObjects, held: HeldCapacity) -> set[str]:
+def classes_of(objects: KnownObjects, held: RememberedCapacity) -> set[str]:
     """Classes of the claims that something is kept back for, as far as they are known."""
     return {found.class_name for each in held.claims if (found := objects.claims.get(each)) is not None}

@@ -30,7 +30,7 @@ from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
+from tonnage.whatif.scheduler_memory import AssumedPod, RememberedCapacity, SchedulerMemory
 
 _START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_ERRORS: Final = 1000
@@ -85,7 +85,7 @@ class ClusterModel:
         What it keeps back is not known then, and not shown. Nothing has happened by that: lanes go on when it is back.
         """
         is_asked, memory = memory is not None, memory or SchedulerMemory()
-        held: dict[Key, list[HeldCapacity]] = {}
+        held: dict[Key, list[RememberedCapacity]] = {}
         since: dict[Key, datetime] = {}
         self._held_for = Index()
         for each in memory.held:

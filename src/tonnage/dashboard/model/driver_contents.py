@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class PoolPlace(NamedTuple):
     """A pool of a node, by its number."""
 
     node: str
@@ -20,13 +20,13 @@ class Place(NamedTuple):
 class Content(NamedTuple):
     """A volume in a pool. `name` is what the driver was asked to call it: pvc-UID of its claim."""
 
-    place: Place
+    place: PoolPlace
     bytes: int
     name: str = ""
-    arriving: Place | None = None
+    arriving: PoolPlace | None = None
     """Where it is being copied to."""
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[PoolPlace]:
         yield self.place
         if self.arriving is not None and self.arriving != self.place:
             yield self.arriving
@@ -39,9 +39,9 @@ class DriverContents:
     driver: str = ""
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     volumes: Mapping[str, Content] = field(default_factory=dict)
-    snapshots: Mapping[Place, int] = field(default_factory=dict)
-    unknown: Mapping[Place, int] = field(default_factory=dict)
-    in_pools: dict[Place, list[str]] = field(default_factory=dict)
+    snapshots: Mapping[PoolPlace, int] = field(default_factory=dict)
+    unknown: Mapping[PoolPlace, int] = field(default_factory=dict)
+    in_pools: dict[PoolPlace, list[str]] = field(default_factory=dict)
     """Handles by pool, those that are arriving there too."""
 
     by_name: dict[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from tonnage.dashboard.model import lane_steps
-from tonnage.dashboard.wire.rows import Step
+from tonnage.dashboard.wire.rows import PodStep
 from tonnage.objects.meta import Key
 
 MOST_STEPS: Final = 60
@@ -29,10 +29,10 @@ class Lane:
     pod: Key
     uid: str
     has_claims: bool
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PodStep] = field(default_factory=list)
     state: str = ""
     """As the pod is now: its phase, or "gone"."""
-    heard: set[Step] = field(default_factory=set)
+    heard: set[PodStep] = field(default_factory=set)
     """Those of the steps that an Event told."""
 
     @property
@@ -46,15 +46,15 @@ class Lane:
     def last_at(self) -> datetime:
         return self.steps[-1].at
 
-    def told(self) -> tuple[Step, ...]:
+    def told(self) -> tuple[PodStep, ...]:
         """The steps, none of them before the one it follows: some tell only the second that they happened in."""
-        found: list[Step] = []
+        found: list[PodStep] = []
         for step in self.steps:
             is_behind = not found or step.at >= found[-1].at
             found.append(step if is_behind else msgspec.structs.replace(step, at=found[-1].at))
         return tuple(found)
 
-    def add(self, step: Step, *, is_heard: bool = False) -> bool:
+    def add(self, step: PodStep, *, is_heard: bool = False) -> bool:
         """Put a step where its time says; False when it is told already."""
         if any(_is_same(step, known, is_heard != (known in self.heard)) for known in self.steps):
             return False
@@ -72,7 +72,7 @@ class Lane:
         return True
 
 
-def _is_same(step: Step, known: Step, is_by_another: bool) -> bool:
+def _is_same(step: PodStep, known: PodStep, is_by_another: bool) -> bool:
     """Whether two steps are one; `is_by_another`: an object tells one of them, an Event the other."""
     if step.kind != known.kind:
         return False
@@ -89,7 +89,7 @@ def _is_same(step: Step, known: Step, is_by_another: bool) -> bool:
     return step.kind == "provisioned" and step.text.startswith("bound to ")
 
 
-def _comes_first(step: Step, other: Step) -> bool:
+def _comes_first(step: PodStep, other: PodStep) -> bool:
     if "created" in (step.kind, other.kind):  # nothing happens to a pod before, whoever's clock says so
         return step.kind == "created"
     if _is_coarse(step) != _is_coarse(other) and step.at.replace(microsecond=0) == other.at.replace(microsecond=0):
@@ -97,15 +97,15 @@ def _comes_first(step: Step, other: Step) -> bool:
     return (step.at, _rank(step)) < (other.at, _rank(other))
 
 
-def _is_coarse(step: Step) -> bool:
+def _is_coarse(step: PodStep) -> bool:
     return step.at.microsecond == 0
 
 
-def _rank(step: Step) -> int:
+def _rank(step: PodStep) -> int:
     return lane_steps.ORDER.index(step.kind) if step.kind in lane_steps.ORDER else len(lane_steps.ORDER)
 
 
-def _last_refusal(steps: list[Step]) -> str:
+def _last_refusal(steps: list[PodStep]) -> str:
     """The last refusal, unless the pod has come further since."""
     for each in reversed(steps):
         if each.kind == "refused":

@@ -13,14 +13,14 @@ from typing import Final
 from tonnage.dashboard.model.capacity_rows import reached
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.model.volume_places import place_of
-from tonnage.dashboard.wire.rows import Step
+from tonnage.dashboard.wire.rows import PodStep
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.quantity import Quantity
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
 from tonnage.scheduling.volumes.rebuilds import is_on_its_way
-from tonnage.whatif.scheduler_memory import HeldCapacity
+from tonnage.whatif.scheduler_memory import RememberedCapacity
 
 API, SCHEDULER = "api", "scheduler"
 _COARSE: Final = timedelta(seconds=2)
@@ -69,11 +69,11 @@ def created_at(told: datetime | None, seen_at: datetime) -> datetime:
     return max(told, min(seen_at, told + timedelta(seconds=1)))
 
 
-def pod_steps(old: Pod | None, new: Pod, now: datetime, seen_at: datetime | None = None) -> Iterator[Step]:
+def pod_steps(old: Pod | None, new: Pod, now: datetime, seen_at: datetime | None = None) -> Iterator[PodStep]:
     """What happened to a pod between two states of it; from None, first seen at `seen_at`: all that its state tells."""
     if old is None:
         at = created_at(new.metadata.creation_timestamp, seen_at or now)
-        yield Step(at=at, kind="created", text="created", source=API)
+        yield PodStep(at=at, kind="created", text="created", source=API)
     yield from _decision_steps(old, new, now)
     if new.spec.node_name and not (old is not None and old.spec.node_name):
         scheduled = new.condition("PodScheduled")
@@ -94,23 +94,23 @@ def pod_steps(old: Pod | None, new: Pod, now: datetime, seen_at: datetime | None
         yield _on(new, "terminating", "is being deleted", happened_at(_deletion_asked_at(new), now))
 
 
-def _decision_steps(old: Pod | None, new: Pod, now: datetime) -> Iterator[Step]:
+def _decision_steps(old: Pod | None, new: Pod, now: datetime) -> Iterator[PodStep]:
     scheduled, before = new.condition("PodScheduled"), old.condition("PodScheduled") if old is not None else None
     if scheduled is not None and not scheduled.is_true and scheduled.message:
         was = before.message if before is not None and not before.is_true else ""
         if scheduled.message != was:
             # The condition's time is that of the first refusal; another message is a refusal of this moment.
             told = scheduled.last_transition_time if before is None or before.is_true else None
-            yield Step(at=happened_at(told, now), kind="refused", text=scheduled.message, source=SCHEDULER)
+            yield PodStep(at=happened_at(told, now), kind="refused", text=scheduled.message, source=SCHEDULER)
     nominated = new.status.nominated_node_name
     is_news = nominated != old.status.nominated_node_name if old is not None else not new.spec.node_name
     if nominated and is_news and not new.is_terminal:
         text = f"nominated for {nominated}"
-        yield Step(at=now, kind="nominated", text=text, node=nominated, source=SCHEDULER)
+        yield PodStep(at=now, kind="nominated", text=text, node=nominated, source=SCHEDULER)
 
 
-def _on(pod: Pod, kind: str, text: str, at: datetime) -> Step:
-    return Step(at=at, kind=kind, text=text, node=pod.spec.node_name, source=API)
+def _on(pod: Pod, kind: str, text: str, at: datetime) -> PodStep:
+    return PodStep(at=at, kind=kind, text=text, node=pod.spec.node_name, source=API)
 
 
 def _started_at(pod: Pod) -> datetime | None:
@@ -135,29 +135,29 @@ def _deletion_asked_at(pod: Pod) -> datetime | None:
 
 def claim_steps(
     objects: KnownObjects, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim, came_from: str, now: datetime
-) -> Iterator[Step]:
+) -> Iterator[PodStep]:
     """What happened to a claim. `came_from` is where its volume was, for one that moves."""
     node, before = new.selected_node, old.selected_node if old is not None else ""
     volume = objects.volumes.get(new.spec.volume_name)
     if node and not new.is_bound and node != before:
         text = f"a volume of {new.requested_size} is to be made on {node}"
-        yield Step(at=now, kind="provisioning", text=text, node=node, claim=new.key, source=API)
+        yield PodStep(at=now, kind="provisioning", text=text, node=node, claim=new.key, source=API)
     elif before and not node and not new.is_bound:
         text = f"nothing is made on {before}: the pod is sent elsewhere"
-        yield Step(at=now, kind="provision-failed", text=text, node=before, claim=new.key, source=API)
+        yield PodStep(at=now, kind="provision-failed", text=text, node=before, claim=new.key, source=API)
     if new.is_bound and not (old is not None and old.is_bound):
         at = volume.metadata.creation_timestamp if volume is not None else None
         if at is None and old is None:
             at = new.metadata.creation_timestamp  # it was found bound
         text = f"bound to volume {new.spec.volume_name}"
         where = place_of(objects, volume).node if volume is not None else ""
-        yield Step(at=happened_at(at, now), kind="provisioned", text=text, node=where, claim=new.key, source=API)
+        yield PodStep(at=happened_at(at, now), kind="provisioned", text=text, node=where, claim=new.key, source=API)
     is_moving = volume is not None and is_on_its_way(new, volume)
     was_told = old is not None and old.rebuild_target == node and old.selected_node == node
     if is_moving and not was_told:
         start = f" from {came_from}" if came_from and came_from != node else ""
         text = f"its volume {new.spec.volume_name} is being rebuilt{start} on {node}"
-        yield Step(at=now, kind="rebuilding", text=text, node=node, claim=new.key, source=SCHEDULER)
+        yield PodStep(at=now, kind="rebuilding", text=text, node=node, claim=new.key, source=SCHEDULER)
 
 
 def volume_steps(
@@ -166,7 +166,7 @@ def volume_steps(
     new: PersistentVolume,
     claim: PersistentVolumeClaim,
     now: datetime,
-) -> Iterator[Step]:
+) -> Iterator[PodStep]:
     """What happened to the volume of a claim."""
     before, after = (old.spec.node_affinity.required if old is not None else None), new.spec.node_affinity.required
     if old is not None and (before is None) == (after is None):
@@ -175,30 +175,30 @@ def volume_steps(
     if old is None:
         at = happened_at(new.metadata.creation_timestamp, now)
         text = f"volume {new.name} of {new.size} made" + (f" on {where}" if where else "")
-        yield Step(at=at, kind="provisioned", text=text, node=where, claim=claim.key, source=API)
+        yield PodStep(at=at, kind="provisioned", text=text, node=where, claim=claim.key, source=API)
         return
     if after is None:
         home = place_of(objects, old).node
         text = f"volume {new.name} may leave {home}" if home else f"volume {new.name} may be rebuilt elsewhere"
-        yield Step(at=now, kind="event", text=text, node=home, claim=claim.key, source=API)
+        yield PodStep(at=now, kind="event", text=text, node=home, claim=claim.key, source=API)
     else:
         is_arrival = bool(claim.rebuild_target) and where == claim.rebuild_target
         text = f"volume {new.name} has arrived on {where}" if is_arrival else f"volume {new.name} is on {where}"
         kind = "rebuilt" if is_arrival else "event"
-        yield Step(at=now, kind=kind, text=text, node=where, claim=claim.key, source=API)
+        yield PodStep(at=now, kind=kind, text=text, node=where, claim=claim.key, source=API)
 
 
 def attachment_steps(
     old: VolumeAttachment | None, new: VolumeAttachment | None, claim: Key, now: datetime
-) -> Iterator[Step]:
+) -> Iterator[PodStep]:
     """What happened to the attachment of a claim's volume; None for one that is gone."""
     found = new or old
     if found is None:
         return
     node, volume = found.spec.node_name, found.spec.source.persistent_volume_name
 
-    def step(kind: str, text: str, at: datetime) -> Step:
-        return Step(at=at, kind=kind, text=text, node=node, claim=claim, source=API)
+    def step(kind: str, text: str, at: datetime) -> PodStep:
+        return PodStep(at=at, kind=kind, text=text, node=node, claim=claim, source=API)
 
     if new is None:
         yield step("detached", f"volume {volume} is detached from {node}", now)
@@ -218,7 +218,7 @@ def attachment_steps(
 # -- the scheduler's memory, and Events -------------------------------------------------------------------------------
 
 
-def held_step(objects: KnownObjects, held: HeldCapacity, now: datetime, *, is_over: bool = False) -> Step:
+def held_step(objects: KnownObjects, held: RememberedCapacity, now: datetime, *, is_over: bool = False) -> PodStep:
     """Capacity that is kept back for a pod, or that is not any more."""
     capacity = objects.capacities.get(held.capacity)
     nodes = reached(objects, capacity.node_topology) if capacity is not None else []
@@ -228,11 +228,11 @@ def held_step(objects: KnownObjects, held: HeldCapacity, now: datetime, *, is_ov
     claim = held.claims[0] if len(held.claims) == 1 else ""
     if not is_over:
         text = f"{what} {whose} is kept back: {held.why}"
-        return Step(
+        return PodStep(
             at=created_at(held.since, now), kind="reserved", text=text, node=node, claim=claim, source=SCHEDULER
         )
     text = f"{what} {whose} is no longer kept back"
-    return Step(at=now, kind="released", text=text, node=node, claim=claim, source=SCHEDULER)
+    return PodStep(at=now, kind="released", text=text, node=node, claim=claim, source=SCHEDULER)
 
 
 def event_at(event: Event) -> datetime | None:
@@ -244,11 +244,11 @@ def event_at(event: Event) -> datetime | None:
     return datetime.combine(found.date(), found.timetz()) if found is not None else None
 
 
-def event_step(event: Event, now: datetime) -> Step:
+def event_step(event: Event, now: datetime) -> PodStep:
     """What an Event says, about a pod or about a claim of it."""
     about, kind = event.involved_object, EVENT_KINDS.get(event.reason, "event")
     text = event.message if kind != "event" else f"{event.reason}: {event.message}"
-    return Step(
+    return PodStep(
         at=event_at(event) or now,
         kind=kind,
         text=text,

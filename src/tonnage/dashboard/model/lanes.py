@@ -26,11 +26,11 @@ from tonnage.dashboard.model.capacity_rows import classes_of, reached
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.model.lane import MOST_STEPS, Lane
 from tonnage.dashboard.model.volume_rows import claim_of, volume_of
-from tonnage.dashboard.wire.rows import LaneRow, Step
+from tonnage.dashboard.wire.rows import LaneRow, PodStep
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import VolumeAttachment
-from tonnage.whatif.scheduler_memory import AssumedPod, HeldCapacity, SchedulerMemory
+from tonnage.whatif.scheduler_memory import AssumedPod, RememberedCapacity, SchedulerMemory
 
 MOST_LANES: Final = 500
 MOST_WAITING: Final = 1000
@@ -51,7 +51,7 @@ class Lanes:
         self._first_seen: dict[str, tuple[Pod, datetime]] = {}  # pods that came since the last take, and when
         self._changed: set[str] = set()
         self._memory = SchedulerMemory()
-        self._waiting: OrderedDict[str, list[tuple[Step, bool]]] = OrderedDict()
+        self._waiting: OrderedDict[str, list[tuple[PodStep, bool]]] = OrderedDict()
         """Steps of pods and claims that are not known yet, by uid, and whether an Event told them."""
         self._heard: OrderedDict[str, datetime] = OrderedDict()  # Events by uid, when they last happened
 
@@ -163,7 +163,7 @@ class Lanes:
             return  # a pod that ended long ago is cleaned up
         lane = self._lane(old, now)
         lane.state = "gone"
-        step = Step(at=now, kind="deleted", text="is gone", node=old.spec.node_name, source=lane_steps.API)
+        step = PodStep(at=now, kind="deleted", text="is gone", node=old.spec.node_name, source=lane_steps.API)
         lane.add(step)
         self._changed.add(old.uid)
 
@@ -182,10 +182,10 @@ class Lanes:
         if found is not None and key is not None:
             self._tell(key, lane_steps.attachment_steps(old, new, key, now), now, on=found.spec.node_name)
 
-    def _decision(self, sent: AssumedPod, now: datetime) -> Step:
+    def _decision(self, sent: AssumedPod, now: datetime) -> PodStep:
         """The scheduler has sent a pod to a node. It is asked now and then: what follows from it may be seen before."""
         at = self._before_what_follows(sent.uid, sent.node, now)
-        return Step(at=at, kind="decided", text=f"sent to {sent.node}", node=sent.node, source=lane_steps.SCHEDULER)
+        return PodStep(at=at, kind="decided", text=f"sent to {sent.node}", node=sent.node, source=lane_steps.SCHEDULER)
 
     def _before_what_follows(self, uid: str, node: str, at: datetime) -> datetime:
         """`at`, or when something was seen that follows from sending a pod to a node, whichever is earlier."""
@@ -197,7 +197,7 @@ class Lanes:
                 at = min(at, step.at)
         return at
 
-    def _held(self, held: HeldCapacity, step: Step, now: datetime) -> None:
+    def _held(self, held: RememberedCapacity, step: PodStep, now: datetime) -> None:
         pod = self._objects.pods.get(held.pod)
         if pod is not None and not pod.is_terminal:
             if step.kind == "reserved" and step.node:
@@ -205,9 +205,9 @@ class Lanes:
                 step = msgspec.structs.replace(step, at=at)
             self._add(pod, (step,), now)
 
-    def _promises(self, held: Iterable[HeldCapacity]) -> dict[tuple[object, ...], HeldCapacity]:
+    def _promises(self, held: Iterable[RememberedCapacity]) -> dict[tuple[object, ...], RememberedCapacity]:
         """What is kept back for whom and where, each once: a promise is charged to every object of the same pools."""
-        found: dict[tuple[object, ...], HeldCapacity] = {}
+        found: dict[tuple[object, ...], RememberedCapacity] = {}
         for each in sorted(held, key=lambda one: one.capacity):
             capacity = self._objects.capacities.get(each.capacity)
             where = reached(self._objects, capacity.node_topology) if capacity is not None else [each.capacity]
@@ -220,7 +220,9 @@ class Lanes:
 
     # -- lanes --------------------------------------------------------------------------------------------------------
 
-    def _tell(self, claim: Key, steps: Iterable[Step], now: datetime, *, on: str = "", is_heard: bool = False) -> None:
+    def _tell(
+        self, claim: Key, steps: Iterable[PodStep], now: datetime, *, on: str = "", is_heard: bool = False
+    ) -> None:
         """Add steps to the lanes of the pods that use a claim; `on` leaves out those on another node."""
         pods = [self._objects.pods[key] for key in sorted(self._objects.pods_of_claim[claim])]
         found = list(steps) if any(pod.uid not in self._first_seen for pod in pods) else []
@@ -236,7 +238,7 @@ class Lanes:
             if news:
                 self._add(pod, news, now, is_heard=is_heard)
 
-    def _add(self, pod: Pod, steps: Iterable[Step], now: datetime, *, is_heard: bool = False) -> None:
+    def _add(self, pod: Pod, steps: Iterable[PodStep], now: datetime, *, is_heard: bool = False) -> None:
         if pod.uid in self._first_seen:
             for step in steps:
                 self._keep(pod.uid, step, is_heard=is_heard)
@@ -261,7 +263,7 @@ class Lanes:
             self._changed.add(pod.uid)
         return lane
 
-    def _history(self, pod: Pod, now: datetime, seen_at: datetime | None) -> Iterator[tuple[Step, bool]]:
+    def _history(self, pod: Pod, now: datetime, seen_at: datetime | None) -> Iterator[tuple[PodStep, bool]]:
         yield from ((step, False) for step in lane_steps.pod_steps(None, pod, now, seen_at))
         created = pod.metadata.creation_timestamp
         for name in dict.fromkeys(pod.claim_names()):
@@ -273,7 +275,7 @@ class Lanes:
                 if created is None or step.at >= created:  # what was before is another pod's story
                     yield step, is_heard
 
-    def _claim_history(self, pod: Pod, claim: PersistentVolumeClaim, now: datetime) -> Iterator[Step]:
+    def _claim_history(self, pod: Pod, claim: PersistentVolumeClaim, now: datetime) -> Iterator[PodStep]:
         volume = volume_of(self._objects, claim)
         if volume is None or not claim.is_bound:
             yield from lane_steps.claim_steps(self._objects, None, claim, "", now)
@@ -288,7 +290,7 @@ class Lanes:
             if pod.spec.node_name == attachment.spec.node_name:
                 yield from lane_steps.attachment_steps(None, attachment, claim.key, now)
 
-    def _keep(self, uid: str, step: Step, *, is_heard: bool) -> None:
+    def _keep(self, uid: str, step: PodStep, *, is_heard: bool) -> None:
         self._waiting.setdefault(uid, []).append((step, is_heard))
         self._waiting.move_to_end(uid)
         del self._waiting[uid][:-MOST_STEPS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from tonnage.dashboard.model.driver_contents import Content, DriverContents, Place
+from tonnage.dashboard.model.driver_contents import Content, DriverContents, PoolPlace
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.model.volume_rows import key_of_volume, volume_of
 from tonnage.dashboard.wire.rows import AttachSlots, NodeRow, PoolRow
@@ -111,7 +111,7 @@ def _attached(objects: KnownObjects, name: str) -> Iterator[VolumeId]:
 
 def _pools(objects: KnownObjects, node: str, contents: DriverContents) -> Iterator[PoolRow]:
     for number, size in enumerate(contents.pools_of(node)):
-        place = Place(node, number)
+        place = PoolPlace(node, number)
         snapshots, unknown = contents.snapshots.get(place, 0), contents.unknown.get(place, 0)
         used = other = snapshots + unknown
         lying: list[Key] = []

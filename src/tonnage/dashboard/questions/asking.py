@@ -74,7 +74,7 @@ class TooManyAsk(TonnageError):
         )
 
 
-class Limit:
+class QuestionLimit:
     """Until when a question may take. Its thread asks; others may end it."""
 
     def __init__(self, most_s: float, stands_back_for: threading.Event | None = None) -> None:
@@ -129,7 +129,7 @@ class Asking:
         """What creates objects as the API server would; a new one for each question."""
         return Creation(self.gates)
 
-    async def answer(self, work: Callable[[Limit], T]) -> T:
+    async def answer(self, work: Callable[[QuestionLimit], T]) -> T:
         """Work in a thread when it is our turn. Raises TooManyAsk, and what the work raises, OutOfTime among it.
 
         A cancellation is told to the work, and waits for it to end: two never work at once.
@@ -140,18 +140,18 @@ class Asking:
         self._may_go_on.clear()
         try:
             async with self._turn:
-                return await _in_thread(work, Limit(self.most_s))
+                return await _in_thread(work, QuestionLimit(self.most_s))
         finally:
             self._waiting -= 1
             if not self._waiting:
                 self._may_go_on.set()
 
-    async def keep(self, work: Callable[[Limit], T]) -> T:
+    async def keep(self, work: Callable[[QuestionLimit], T]) -> T:
         """The same for what is kept up to date: it waits for no turn, and stands back for those who do."""
-        return await _in_thread(work, Limit(self.most_s, stands_back_for=self._may_go_on))
+        return await _in_thread(work, QuestionLimit(self.most_s, stands_back_for=self._may_go_on))
 
 
-async def _in_thread(work: Callable[[Limit], T], limit: Limit) -> T:
+async def _in_thread(work: Callable[[QuestionLimit], T], limit: QuestionLimit) -> T:
     thread = asyncio.ensure_future(asyncio.to_thread(work, limit))
     try:
         return await asyncio.shield(thread)

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.clock import Clock, rfc3339
-from tonnage.dashboard.questions.asking import AskedCluster, Asking, Limit
+from tonnage.dashboard.questions.asking import AskedCluster, Asking, QuestionLimit
 from tonnage.errors import TonnageError
 from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.interruptions import OutOfTime
@@ -99,7 +99,7 @@ class PendingAnswers:
     # -- in a thread --------------------------------------------------------------------------------------------------
 
     def _worked_out(
-        self, state: ClusterState, revision: int, tell: Callable[[dict[str, Any]], object] | None, limit: Limit
+        self, state: ClusterState, revision: int, tell: Callable[[dict[str, Any]], object] | None, limit: QuestionLimit
     ) -> dict[str, Any]:
         notes = [*self._asking.configuration.notes, *state.warnings, *state.notes]
         question = PendingQuestion(state, self._sequence(state, notes))
@@ -128,7 +128,7 @@ class PendingAnswers:
             question.try_changes(step)
         return told()
 
-    def _all_of(self, state: ClusterState, limit: Limit) -> bytes:
+    def _all_of(self, state: ClusterState, limit: QuestionLimit) -> bytes:
         question = PendingQuestion(state, self._sequence(state, []), explains_all=True)
         try:
             question.decide(limit.check)

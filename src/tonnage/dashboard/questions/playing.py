@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tonnage.dashboard.questions.asking import Asking, Limit
+from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.dashboard.questions.film import Film
 from tonnage.dashboard.questions.given_files import GivenFiles, captions
 from tonnage.durations import format_duration
@@ -42,7 +42,7 @@ class _IsFull(Exception):
     """The film takes no more frames."""
 
 
-def played(given: GivenFiles, asking: Asking, limit: Limit, *, seed: int = 0) -> dict[str, Any]:
+def played(given: GivenFiles, asking: Asking, limit: QuestionLimit, *, seed: int = 0) -> dict[str, Any]:
     """The frames of a replay or of a scenario, with what is to be said about them. Raises TonnageError."""
     configuration, notes = _configuration(given, asking), list[str]()
     notes += configuration.notes
@@ -181,7 +181,7 @@ def _simulate(
     configuration: Configuration,
     film: Film,
     notes: list[str],
-    limit: Limit,
+    limit: QuestionLimit,
     seed: int,
 ) -> None:
     assert given.scenario is not None

@@ -28,7 +28,7 @@ from tonnage.objects.meta import Condition, Key, split_key
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.explain.nearest_miss import amount
-from tonnage.whatif.scheduler_memory import HeldCapacity, SchedulerMemory
+from tonnage.whatif.scheduler_memory import RememberedCapacity, SchedulerMemory
 
 MOST_CLAIMS: Final = 16
 """Of how many claims the Events are asked for."""
@@ -124,11 +124,11 @@ def _told(pod: Pod, objects: KnownObjects, memory: SchedulerMemory) -> dict[str,
     }
 
 
-def _each_once(held: Iterable[HeldCapacity], objects: KnownObjects) -> list[HeldCapacity]:
+def _each_once(held: Iterable[RememberedCapacity], objects: KnownObjects) -> list[RememberedCapacity]:
     """What is kept back, of objects of the claims' own classes: those that share their pools are charged as well."""
     found = list(held)
 
-    def is_own(each: HeldCapacity) -> bool:
+    def is_own(each: RememberedCapacity) -> bool:
         capacity = objects.capacities.get(each.capacity)
         return capacity is None or capacity.storage_class_name in classes_of(objects, each)
 

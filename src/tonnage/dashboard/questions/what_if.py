@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tonnage.dashboard.questions.asking import Asking, Limit
+from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Object
 from tonnage.whatif.drain.preview import Preview, known_nodes
@@ -29,7 +29,7 @@ TEMPLATE: Final = "the template"
 
 
 def drained(
-    state: ClusterState, asking: Asking, limit: Limit, nodes: Sequence[str], *, is_one_by_one: bool
+    state: ClusterState, asking: Asking, limit: QuestionLimit, nodes: Sequence[str], *, is_one_by_one: bool
 ) -> dict[str, Any]:
     """What draining these nodes would do. Raises TonnageError for a node that is not there, or when time is over
     before anything is known.
@@ -58,7 +58,7 @@ def drained(
 def fits(
     state: ClusterState,
     asking: Asking,
-    limit: Limit,
+    limit: QuestionLimit,
     *,
     workload: str = "",
     template: str = "",

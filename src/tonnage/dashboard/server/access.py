@@ -35,7 +35,7 @@ ASKED_BY: Final = "X-Tonnage-Dashboard"
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not answered, with the code and the sentence for it, and when to ask again or otherwise how."""
 
     code: int
@@ -62,8 +62,8 @@ class Access:
         """Whether a request comes from where ours come from; `is_page` may be reached by a link. Raises Refused."""
         host, _ = _host_of(request)
         if host not in self._hosts:
-            raise Refused(421, f"{host or 'no host'} is not a name of this dashboard; ask for it by its address")
-        elsewhere = Refused(403, "a page from elsewhere may not ask")
+            raise RequestRefused(421, f"{host or 'no host'} is not a name of this dashboard; ask for it by its address")
+        elsewhere = RequestRefused(403, "a page from elsewhere may not ask")
         origin = request.headers.get("Origin")
         if origin is not None and origin.lower() != self._origin(request):
             raise elsewhere
@@ -76,7 +76,7 @@ class Access:
             if not (is_page and leads_here):
                 raise elsewhere
         if request.method not in ("GET", "HEAD") and ASKED_BY not in request.headers:
-            raise Refused(403, f"the header {ASKED_BY} is missing")
+            raise RequestRefused(403, f"the header {ASKED_BY} is missing")
 
     def _origin(self, request: web.BaseRequest) -> str:
         return f"{'https' if self._is_secure else 'http'}://{request.headers['Host'].lower()}"
@@ -90,7 +90,7 @@ class Access:
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(shown.strip()):
             return
-        raise Refused(401, "open the address that was printed, with its token, or show it as a bearer token")
+        raise RequestRefused(401, "open the address that was printed, with its token, or show it as a bearer token")
 
     def is_token(self, shown: str) -> bool:
         """Compares in a time that does not depend on where they differ. Raises Refused when too many were wrong.
@@ -101,7 +101,9 @@ class Access:
             return True
         wait_s = self._attempts.wait_s()
         if wait_s:
-            raise Refused(429, "too many wrong tokens were shown: wait a little", retry_after_s=math.ceil(wait_s))
+            raise RequestRefused(
+                429, "too many wrong tokens were shown: wait a little", retry_after_s=math.ceil(wait_s)
+            )
         self._attempts.failed()
         return False
 
@@ -142,7 +144,7 @@ def _host_of(request: web.BaseRequest) -> tuple[str, int | None]:
     """Name and port of the Host header. Raises Refused for one that is none."""
     asked = host_of(request)
     if asked is None:
-        raise Refused(400, "the Host header is none")
+        raise RequestRefused(400, "the Host header is none")
     return asked
 
 

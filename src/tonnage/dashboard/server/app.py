@@ -16,9 +16,9 @@ from aiohttp import web
 
 from tonnage import logs
 from tonnage.dashboard.questions.asking import TooManyAsk
-from tonnage.dashboard.server.access import Access, Refused
+from tonnage.dashboard.server.access import Access, RequestRefused
 from tonnage.dashboard.server.page_files import page_files
-from tonnage.dashboard.server.router import BEGUN, Asked, Router, json_answer
+from tonnage.dashboard.server.router import BEGUN, RoutedRequest, Router, json_answer
 from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
 from tonnage.errors import TonnageError
 from tonnage.http_connection import connection_of
@@ -47,7 +47,7 @@ class App:
         """Answer one request, whatever it is."""
         try:
             answer = await self._answer(request)
-        except Refused as exc:
+        except RequestRefused as exc:
             answer = _told(exc.message, status=exc.code)
             answer.headers.update(exc.headers)
             if exc.retry_after_s:
@@ -83,20 +83,22 @@ class App:
         self._access.check_token(request)
         connection = connection_of(request)
         if connection is not None and not connection.let_in():
-            raise Refused(503, "too many connections are open", retry_after_s=5)
+            raise RequestRefused(503, "too many connections are open", retry_after_s=5)
         answer, asked = self._router.find(request)
         return await answer(asked)
 
-    async def _login(self, asked: Asked) -> web.StreamResponse:
+    async def _login(self, asked: RoutedRequest) -> web.StreamResponse:
         shown = await asked.json(max_bytes=MAX_LOGIN_BYTES, within_s=LOGIN_S)
         token = shown.get("token") if isinstance(shown, dict) else None
         if not isinstance(token, str) or not self._access.is_token(token):
-            raise Refused(401, "this is not the token of this dashboard: open the address that it printed at its start")
+            raise RequestRefused(
+                401, "this is not the token of this dashboard: open the address that it printed at its start"
+            )
         answer = json_answer({"ok": True})
         self._access.let_in(asked.request, answer)
         return answer
 
-    async def _logout(self, asked: Asked) -> web.StreamResponse:
+    async def _logout(self, asked: RoutedRequest) -> web.StreamResponse:
         answer = json_answer({"ok": True})
         self._access.forget(asked.request, answer)
         return answer

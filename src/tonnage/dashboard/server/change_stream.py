@@ -22,10 +22,10 @@ from typing import Final
 
 from aiohttp import web
 
-from tonnage.dashboard.server.access import Refused
+from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.packed_state import takes_gzip
-from tonnage.dashboard.server.router import Answer, Asked
-from tonnage.dashboard.wire.collections import Collections, Follower
+from tonnage.dashboard.server.router import Answer, RoutedRequest
+from tonnage.dashboard.wire.collections import CollectionFollower, Collections
 
 GATHER_S: Final = 0.1
 """Between two messages to one browser: ten changes a second are as many as anybody sees."""
@@ -40,9 +40,9 @@ _ALIVE: Final = b"event: alive\ndata: {}\n\n"
 
 def change_stream(collections: Collections) -> Answer:
     """The handler of /api/v1/changes."""
-    open_streams: set[Follower] = set()
+    open_streams: set[CollectionFollower] = set()
 
-    async def answer(asked: Asked) -> web.StreamResponse:
+    async def answer(asked: RoutedRequest) -> web.StreamResponse:
         response = web.StreamResponse(
             headers={
                 "Content-Type": "text/event-stream; charset=utf-8",
@@ -57,7 +57,7 @@ def change_stream(collections: Collections) -> Answer:
         if asked.request.method == "HEAD":
             return response
         if len(open_streams) >= MAX_STREAMS:
-            raise Refused(503, f"{MAX_STREAMS} windows are open already: close one", retry_after_s=5)
+            raise RequestRefused(503, f"{MAX_STREAMS} windows are open already: close one", retry_after_s=5)
         since, heard = asked.query.get("since"), asked.request.headers.get("Last-Event-ID")
         follower = collections.follow(since=heard or since or "") if heard or since is not None else None
         if follower is None and (heard or since is None):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tonnage.client.config.connection import User
+from tonnage.client.config.connection import KubeconfigUser
 from tonnage.client.http import Client
 from tonnage.dashboard.follow.driver_records import following_pools
 from tonnage.dashboard.follow.followed_faults import following_faults
@@ -43,7 +43,7 @@ class DashboardSettings:
     port: int = 8080
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     scheduler: Endpoint | None = None
-    scheduler_user: User | None = None
+    scheduler_user: KubeconfigUser | None = None
     namespace: str = ""
     """Pods and claims of this one alone are read; empty for all."""
     data_dir: Path | None = None

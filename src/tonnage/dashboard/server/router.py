@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import ClientPayloadError, web
 
-from tonnage.dashboard.server.access import Refused
+from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
 from tonnage.http_connection import BadBody
 from tonnage.objects.texts.decode_budget import MAX_REQUEST_VALUES, Budget, BudgetExceeded, Limits
@@ -37,7 +37,7 @@ BEGUN: Final = web.RequestKey("tonnage.answer", web.StreamResponse)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RoutedRequest:
     """One request: `path` are the values of the braces in its route."""
 
     request: web.BaseRequest
@@ -55,11 +55,11 @@ class Asked:
                 async for chunk in self.request.content.iter_chunked(64 * 1024):
                     body += chunk
                     if len(body) > max_bytes:
-                        raise Refused(413, f"the body is larger than {max_bytes // 1024} KiB")
+                        raise RequestRefused(413, f"the body is larger than {max_bytes // 1024} KiB")
         except TimeoutError:
-            raise Refused(408, f"the body did not come within {within_s:g} s") from None
+            raise RequestRefused(408, f"the body did not come within {within_s:g} s") from None
         except (BadBody, web.RequestPayloadError, ClientPayloadError) as exc:
-            raise Refused(400, "the body breaks off") from exc
+            raise RequestRefused(400, "the body breaks off") from exc
         return _read(bytes(body)) if len(body) < _AT_ONCE_BYTES else await asyncio.to_thread(_read, bytes(body))
 
     async def prepare(self, answer: web.StreamResponse) -> None:
@@ -73,12 +73,12 @@ def _read(body: bytes) -> Any:
     try:
         return read_json(body, Budget(_LIMITS))
     except BudgetExceeded as exc:
-        raise Refused(400 if exc.is_depth else 413, f"the body is not read: {exc.message}") from exc
+        raise RequestRefused(400 if exc.is_depth else 413, f"the body is not read: {exc.message}") from exc
     except (msgspec.DecodeError, ValueError, RecursionError) as exc:
-        raise Refused(400, f"the body is no JSON: {exc}") from exc
+        raise RequestRefused(400, f"the body is no JSON: {exc}") from exc
 
 
-Answer = Callable[[Asked], Awaitable[web.StreamResponse]]
+Answer = Callable[[RoutedRequest], Awaitable[web.StreamResponse]]
 
 
 class Router:
@@ -100,7 +100,7 @@ class Router:
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(path))
         self._routes.append((method, re.compile(pattern), answer))
 
-    def find(self, request: web.BaseRequest) -> tuple[Answer, Asked]:
+    def find(self, request: web.BaseRequest) -> tuple[Answer, RoutedRequest]:
         """Who answers. Raises Refused for a path or a method that there is not."""
         raw = request.rel_url.raw_path
         methods = set()
@@ -109,12 +109,14 @@ class Router:
             if found is None:
                 continue
             if method == request.method or (request.method == "HEAD" and method == "GET"):
-                return answer, Asked(request, {name: unquote(value) for name, value in found.groupdict().items()})
+                return answer, RoutedRequest(
+                    request, {name: unquote(value) for name, value in found.groupdict().items()}
+                )
             methods.add(method)
         if methods:
             allowed = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
-            raise Refused(405, f"{request.method} {raw}: only {allowed} is answered", headers={"Allow": allowed})
-        raise Refused(404, f"there is nothing at {raw}")
+            raise RequestRefused(405, f"{request.method} {raw}: only {allowed} is answered", headers={"Allow": allowed})
+        raise RequestRefused(404, f"there is nothing at {raw}")
 
 
 def json_answer(document: Any, *, status: int = 200) -> web.Response:

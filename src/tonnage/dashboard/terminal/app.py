@@ -28,7 +28,7 @@ from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.terminal.amounts import count_text
 from tonnage.dashboard.terminal.flow_page import flow_lines, lane_lines
 from tonnage.dashboard.terminal.help_page import help_lines
-from tonnage.dashboard.terminal.lines import Line, plain
+from tonnage.dashboard.terminal.lines import ScreenLine, plain
 from tonnage.dashboard.terminal.lines_view import LinesView
 from tonnage.dashboard.terminal.map_page import SORTS, map_lines, node_lines
 from tonnage.dashboard.terminal.pending_page import explanation_lines, pending_lines
@@ -86,7 +86,7 @@ class Top(App[None]):
         self._search = ""
         self._sort = SORTS[0]
         self._pending: PendingAnswer | None = None
-        self._explained: list[Line] = []
+        self._explained: list[ScreenLine] = []
         self._drawn: tuple[object, ...] = ()
         self._helps = False
         self._rests_until = 0.0
@@ -151,12 +151,12 @@ class Top(App[None]):
     def _shown(self, text: str) -> str:
         return in_ascii(printable(text)) if self.is_ascii_alone else printable(text)
 
-    def _lines(self, width: int) -> list[Line]:
+    def _lines(self, width: int) -> list[ScreenLine]:
         if self._helps:
             return help_lines()
         rows = self._cluster.collections
         if self._opened:
-            opened: dict[str, Callable[[], list[Line]]] = {
+            opened: dict[str, Callable[[], list[ScreenLine]]] = {
                 "map": lambda: node_lines(rows, self._opened, now=self._cluster.clock.now()),
                 "pending": lambda: self._explained or [plain("working it out", "dim")],
                 "flow": lambda: lane_lines(rows, self._opened),

@@ -9,13 +9,13 @@ from functools import partial
 
 from rich.text import Text
 
-from tonnage.dashboard.terminal.lines import Line, cell, heading, local_time, matches, name_width, plain, row
+from tonnage.dashboard.terminal.lines import ScreenLine, cell, heading, local_time, matches, name_width, plain, row
 from tonnage.dashboard.wire.collections import Collections
-from tonnage.dashboard.wire.rows import LaneRow, Step
+from tonnage.dashboard.wire.rows import LaneRow, PodStep
 from tonnage.whatif.html.amounts import time_text
 
 
-def flow_lines(collections: Collections, *, width: int, search: str = "") -> list[Line]:
+def flow_lines(collections: Collections, *, width: int, search: str = "") -> list[ScreenLine]:
     lanes = collections.of(LaneRow)
     found = [
         (uid, lane)
@@ -26,7 +26,7 @@ def flow_lines(collections: Collections, *, width: int, search: str = "") -> lis
     if not found:
         return [plain("nothing has happened yet" if not search else f"nothing is called {search}", "dim")]
     longest = name_width((lane.pod for _, lane in found), width // 2)
-    return [Line(partial(_lane, lane, width, longest), uid) for uid, lane in found]
+    return [ScreenLine(partial(_lane, lane, width, longest), uid) for uid, lane in found]
 
 
 def _lane(lane: LaneRow, width: int, name_width: int) -> Text:
@@ -34,7 +34,7 @@ def _lane(lane: LaneRow, width: int, name_width: int) -> Text:
     return row(cell(local_time(lane.steps[-1].at), 8), cell(lane.pod, name_width, "bold"), told)
 
 
-def _steps(steps: tuple[Step, ...]) -> str:
+def _steps(steps: tuple[PodStep, ...]) -> str:
     """The steps in words with the time between them, the last first: that is what is cut last."""
     parts = []
     for number in range(len(steps) - 1, -1, -1):
@@ -45,7 +45,7 @@ def _steps(steps: tuple[Step, ...]) -> str:
     return " ← ".join(parts)
 
 
-def lane_lines(collections: Collections, uid: str) -> list[Line]:
+def lane_lines(collections: Collections, uid: str) -> list[ScreenLine]:
     """Every step of one pod."""
     lane = collections.of(LaneRow).get(uid)
     if lane is None:
@@ -55,11 +55,13 @@ def lane_lines(collections: Collections, uid: str) -> list[Line]:
         gap = (step.at - lane.steps[number - 1].at).total_seconds() if number else 0.0
         after = f"+{time_text(max(gap, 0))}" if number else ""
         found.append(
-            Line(row(cell(local_time(step.at), 8), cell(after, 8, "dim"), cell(step.kind, 12, "bold"), _told(step)))
+            ScreenLine(
+                row(cell(local_time(step.at), 8), cell(after, 8, "dim"), cell(step.kind, 12, "bold"), _told(step))
+            )
         )
     return found
 
 
-def _told(step: Step) -> Text:
+def _told(step: PodStep) -> Text:
     source = f" ({step.source})" if step.source else ""
     return plain(f"{step.text}{source}").text

@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.text import Text
 
-from tonnage.dashboard.terminal.lines import Line, cell, heading, plain, row
+from tonnage.dashboard.terminal.lines import ScreenLine, cell, heading, plain, row
 from tonnage.dashboard.terminal.map_page import FREE, PROMISED, USED
 
 _KEYS: Final = (
@@ -28,11 +28,11 @@ _SIGNS: Final = (
 )
 
 
-def help_lines() -> list[Line]:
+def help_lines() -> list[ScreenLine]:
     found = [heading("keys")]
-    found += [Line(row(cell("", 1), cell(keys, 16, "bold"), Text(words))) for keys, words in _KEYS]
+    found += [ScreenLine(row(cell("", 1), cell(keys, 16, "bold"), Text(words))) for keys, words in _KEYS]
     found += [plain(""), heading("on the map")]
-    found += [Line(row(cell("", 1), cell(sign, 16), Text(words))) for sign, words in _SIGNS]
+    found += [ScreenLine(row(cell("", 1), cell(sign, 16), Text(words))) for sign, words in _SIGNS]
     found += [plain(""), heading("pending and flow")]
     words = "Pods that wait stand below what they wait for, with the nearest miss and what would help."
     return [

@@ -18,7 +18,7 @@ from tonnage.printable import printable
 MORE: Final = "…"
 
 
-class Line:
+class ScreenLine:
     """One line; `key` is what Enter opens, empty for a heading. Its text is made when it is seen: of thousands of
     lines a screen shows a few."""
 
@@ -39,12 +39,12 @@ class Line:
         return bool(self.key)
 
 
-def heading(content: str) -> Line:
-    return Line(Text(printable(content), style="bold"))
+def heading(content: str) -> ScreenLine:
+    return ScreenLine(Text(printable(content), style="bold"))
 
 
-def plain(content: str, style: str = "") -> Line:
-    return Line(Text(printable(content), style=style))
+def plain(content: str, style: str = "") -> ScreenLine:
+    return ScreenLine(Text(printable(content), style=style))
 
 
 def cell(content: str, width: int, style: str = "") -> Text:

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tonnage.dashboard.terminal.lines import Line
+from tonnage.dashboard.terminal.lines import ScreenLine
 from tonnage.dashboard.terminal.plain_characters import in_ascii
 
 
@@ -43,7 +43,7 @@ class LinesView(ScrollView, can_focus=True):
     def __init__(self, *, is_ascii_alone: bool = False) -> None:
         super().__init__()
         self.is_ascii_alone = is_ascii_alone
-        self._lines: Sequence[Line] = ()
+        self._lines: Sequence[ScreenLine] = ()
         self.cursor = 0
 
     @property
@@ -51,7 +51,7 @@ class LinesView(ScrollView, can_focus=True):
         """What the cursor is on; empty for a heading."""
         return self._lines[self.cursor].key if self._lines else ""
 
-    def show(self, lines: Sequence[Line], *, from_top: bool = False, at: str = "") -> None:
+    def show(self, lines: Sequence[ScreenLine], *, from_top: bool = False, at: str = "") -> None:
         """Show these lines instead; with `from_top` as a new page, with the cursor on `at` if that is among them."""
         before = self.key
         self._lines = lines

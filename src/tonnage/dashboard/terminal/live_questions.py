@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from tonnage.dashboard.questions.asking import AskedCluster, Asking, Limit
+from tonnage.dashboard.questions.asking import AskedCluster, Asking, QuestionLimit
 from tonnage.objects.meta import Key
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.decision_sequence import DecisionSequence
@@ -34,7 +34,7 @@ class LiveQuestions:
         state = await self._cluster.state()
         return await self._asking.answer(lambda limit: self._explanation(state, pod))
 
-    def _pending(self, state: ClusterState, limit: Limit) -> PendingAnswer:
+    def _pending(self, state: ClusterState, limit: QuestionLimit) -> PendingAnswer:
         sequence = DecisionSequence(
             state,
             self._asking.configuration,

@@ -14,7 +14,7 @@ from typing import Final
 from rich.text import Text
 
 from tonnage.dashboard.terminal.amounts import bytes_text, count_text, percent_text
-from tonnage.dashboard.terminal.lines import Line, cell, heading, local_time, matches, name_width, plain, row
+from tonnage.dashboard.terminal.lines import ScreenLine, cell, heading, local_time, matches, name_width, plain, row
 from tonnage.dashboard.terminal.storage_of_nodes import NodeStorage, Shared, storage_of_nodes
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import CapacityRow, VolumeRow
@@ -45,7 +45,7 @@ def _share(part: int, whole: int, width: int) -> int:
     return max(round(part * width / whole), 1) if part > 0 else 0
 
 
-def map_lines(collections: Collections, *, width: int, search: str = "", sort: str = "name") -> list[Line]:
+def map_lines(collections: Collections, *, width: int, search: str = "", sort: str = "name") -> list[ScreenLine]:
     """The map of all nodes."""
     nodes, shared = storage_of_nodes(collections)
     if not nodes:
@@ -56,7 +56,7 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
             by_zone.setdefault(each.node.zone, []).append(each)
     if not by_zone:
         return [plain(f"nothing is called {search}", "dim")]
-    found: list[Line] = []
+    found: list[ScreenLine] = []
     longest = name_width((each.node.name for members in by_zone.values() for each in members), max(width // 3, 10))
     for zone in sorted(by_zone):
         members = sorted(by_zone[zone], key=lambda each: _rank(each, sort))
@@ -68,7 +68,7 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
                 f"{bytes_text(free)} free of {bytes_text(size)}"
             )
         )
-        found += [Line(partial(_node_text, each, width, longest), each.node.name) for each in members]
+        found += [ScreenLine(partial(_node_text, each, width, longest), each.node.name) for each in members]
     found += _shared_lines(shared, search)
     return found
 
@@ -121,7 +121,7 @@ def _node_text(each: NodeStorage, width: int, name_width: int) -> Text:
     return row(*parts)
 
 
-def _shared_lines(shared: Sequence[Shared], search: str) -> Iterator[Line]:
+def _shared_lines(shared: Sequence[Shared], search: str) -> Iterator[ScreenLine]:
     wanted = [each for each in shared if matches(search, each.key, each.capacity.storage_class)]
     if not wanted:
         return
@@ -132,7 +132,7 @@ def _shared_lines(shared: Sequence[Shared], search: str) -> Iterator[Line]:
         yield plain(f"{capacity.storage_class}   {bytes_text(sum(capacity.pools))} free   {reach}   {each.key}")
 
 
-def node_lines(collections: Collections, name: str, *, now: datetime) -> list[Line]:
+def node_lines(collections: Collections, name: str, *, now: datetime) -> list[ScreenLine]:
     """One node: pools, claims, slots, and what is kept back for whom."""
     nodes, _ = storage_of_nodes(collections)
     each = nodes.get(name)
@@ -149,7 +149,7 @@ def node_lines(collections: Collections, name: str, *, now: datetime) -> list[Li
     for number, pool in enumerate(node.pools):
         used = pool.size - pool.free
         told = f"  {bytes_text(pool.free)} free of {bytes_text(pool.size)}"
-        found.append(Line(row(cell(f"pool {number}", 8), bar(used, 0, pool.free, 30), Text(told))))
+        found.append(ScreenLine(row(cell(f"pool {number}", 8), bar(used, 0, pool.free, 30), Text(told))))
     for key in each.capacities:
         found += _capacity_lines(key, collections, now)
     for slot in node.slots:
@@ -164,7 +164,7 @@ def node_lines(collections: Collections, name: str, *, now: datetime) -> list[Li
     return found
 
 
-def _capacity_lines(key: str, collections: Collections, now: datetime) -> Iterator[Line]:
+def _capacity_lines(key: str, collections: Collections, now: datetime) -> Iterator[ScreenLine]:
     capacities = collections.of(CapacityRow)
     capacity = capacities[key]
     pools = ", ".join(bytes_text(each) for each in capacity.pools) or "nothing told"
@@ -175,7 +175,7 @@ def _capacity_lines(key: str, collections: Collections, now: datetime) -> Iterat
         yield plain(f"  {amount} kept back for {held.pod} since {local_time(held.since)}: {held.why}", "yellow")
 
 
-def _volume_line(volume: VolumeRow, key: str) -> Line:
+def _volume_line(volume: VolumeRow, key: str) -> ScreenLine:
     state = volume.state
     if state == "moving":
         state = "arrived" if volume.node == volume.target else f"moving to {volume.target}"
@@ -184,4 +184,4 @@ def _volume_line(volume: VolumeRow, key: str) -> Line:
     cells = (cell(key, 34), cell(bytes_text(volume.bytes), 8), cell(pool, 7), cell(state, 18), Text())
     text = row(*cells[:4])
     text.append_text(cell(" " + pods, 40))
-    return Line(text)
+    return ScreenLine(text)

@@ -10,35 +10,35 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from tonnage.dashboard.terminal.lines import Line, cell, heading, matches, plain, row
+from tonnage.dashboard.terminal.lines import ScreenLine, cell, heading, matches, plain, row
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import PodRow
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.explain_report import print_explanation
-from tonnage.whatif.page import Page
-from tonnage.whatif.pending.pending import Group, PendingAnswer
+from tonnage.whatif.page import TextPage
+from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup
 from tonnage.whatif.pending.pending_report import nearest_misses
 
 
-class PageOfLines(Page):
+class PageOfLines(TextPage):
     """A page that keeps its lines."""
 
     def __init__(self, width: int) -> None:
         super().__init__(io.StringIO())
         self._columns = width
-        self.lines: list[Line] = []
+        self.lines: list[ScreenLine] = []
 
     @property
     def width(self) -> int:
         return self._columns
 
     def write(self, line: Text) -> None:
-        self.lines.append(Line(line))
+        self.lines.append(ScreenLine(line))
 
 
 def pending_lines(
     answer: PendingAnswer | None, collections: Collections, *, width: int, search: str = ""
-) -> list[Line]:
+) -> list[ScreenLine]:
     """Who waits for what. Before there is an answer, who waits at all, in the scheduler's own words."""
     if answer is None:
         return _waiting_lines(collections, search)
@@ -55,7 +55,7 @@ def pending_lines(
     return found
 
 
-def _group_lines(group: Group, width: int, search: str) -> list[Line]:
+def _group_lines(group: PendingGroup, width: int, search: str) -> list[ScreenLine]:
     wanted = [each for each in group.pods if matches(search, each.key, each.workload, group.message)]
     if not wanted:
         return []
@@ -68,11 +68,11 @@ def _group_lines(group: Group, width: int, search: str) -> list[Line]:
     found = page.lines
     for pod in wanted:
         told = f"→ {pod.node}" if pod.node else pod.workload
-        found.append(Line(row(Text(" "), cell(pod.key, 40), cell(told, max(width - 44, 0), "dim")), pod.key))
+        found.append(ScreenLine(row(Text(" "), cell(pod.key, 40), cell(told, max(width - 44, 0), "dim")), pod.key))
     return found
 
 
-def _waiting_lines(collections: Collections, search: str) -> list[Line]:
+def _waiting_lines(collections: Collections, search: str) -> list[ScreenLine]:
     waiting: Mapping[str, PodRow] = {
         key: pod
         for key, pod in sorted(collections.of(PodRow).items())
@@ -82,11 +82,11 @@ def _waiting_lines(collections: Collections, search: str) -> list[Line]:
         return [plain("no pod is pending", "green")]
     found = [heading(f"{len(waiting):,} pod{' waits' if len(waiting) == 1 else 's wait'}; working out why")]
     for key, pod in waiting.items():
-        found.append(Line(row(cell(key, 34), plain(pod.message, "dim").text), key))
+        found.append(ScreenLine(row(cell(key, 34), plain(pod.message, "dim").text), key))
     return found
 
 
-def explanation_lines(explanation: Explanation, weights: Mapping[str, int], *, width: int) -> list[Line]:
+def explanation_lines(explanation: Explanation, weights: Mapping[str, int], *, width: int) -> list[ScreenLine]:
     """As `tonnage explain --pod` writes it."""
     page = PageOfLines(width)
     print_explanation(explanation, weights, page)

@@ -42,7 +42,7 @@ class Collections:
         self.revision = 0
         self._rows: dict[str, dict[str, Row]] = {name: {} for name in COLLECTIONS}
         self._encoded: dict[str, dict[str, msgspec.Raw]] = {name: {} for name in COLLECTIONS}
-        self._followers: set[Follower] = set()
+        self._followers: set[CollectionFollower] = set()
         self._start = secrets.token_hex(4)
         self._changed_at: dict[tuple[str, str], int] = {}  # those that changed last are last
         self._forgotten = 0  # changes up to this revision are not remembered any more
@@ -83,17 +83,17 @@ class Collections:
         )
 
     @overload
-    def follow(self) -> Follower: ...
+    def follow(self) -> CollectionFollower: ...
 
     @overload
-    def follow(self, *, since: str) -> Follower | None: ...
+    def follow(self, *, since: str) -> CollectionFollower | None: ...
 
-    def follow(self, *, since: str | None = None) -> Follower | None:
-        """Somebody who is told from now on, or of what changed since then; `Follower.close` ends it.
+    def follow(self, *, since: str | None = None) -> CollectionFollower | None:
+        """Somebody who is told from now on, or of what changed since then; `CollectionFollower.close` ends it.
 
         None when it is not known any more what changed since then.
         """
-        follower = Follower(self)
+        follower = CollectionFollower(self)
         if since is not None:
             changed = self._changed_since(since)
             if changed is None:
@@ -116,7 +116,7 @@ class Collections:
             found.append(changed)
         return found
 
-    def leave(self, follower: Follower) -> None:
+    def leave(self, follower: CollectionFollower) -> None:
         self._followers.discard(follower)
 
     def _tell(self, collection: str, key: str) -> None:
@@ -130,7 +130,7 @@ class Collections:
             follower.note(collection, key)
 
 
-class Follower:
+class CollectionFollower:
     """Somebody who is told what changed. Nothing is lost, and nothing is told twice."""
 
     def __init__(self, collections: Collections) -> None:

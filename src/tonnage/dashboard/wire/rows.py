@@ -176,7 +176,7 @@ class ClassRow(Row):
     is_default: bool = False
 
 
-class Step(Row):
+class PodStep(Row):
     """One thing that happened to a pod."""
 
     at: datetime
@@ -196,7 +196,7 @@ class LaneRow(Row):
     """What happened to a pod, in order; the newest 60 steps."""
 
     pod: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PodStep, ...] = ()
     done: bool = False
     """It runs, has ended or is gone: nothing more is under way."""
 

@@ -33,7 +33,7 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AccessDecision:
     """Yes or no, and which rule said so, or why none could be asked."""
 
     allowed: bool
@@ -44,11 +44,11 @@ class Decision:
 class Authorizer(Protocol):
     """Whoever says yes or no."""
 
-    def authorize(self, attributes: Attributes) -> Decision: ...
+    def authorize(self, attributes: Attributes) -> AccessDecision: ...
 
 
 class AllowAll:
     """Everybody may do everything: a server without rules."""
 
-    def authorize(self, attributes: Attributes) -> Decision:
-        return Decision(True)
+    def authorize(self, attributes: Attributes) -> AccessDecision:
+        return AccessDecision(True)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from tonnage.documents.access.attributes import Attributes, Decision
+from tonnage.documents.access.attributes import AccessDecision, Attributes
 from tonnage.documents.access.bindings import Binding, RoleRef, binding_of
 from tonnage.documents.access.rules import Rule, RuleIndex, rules_of
 from tonnage.documents.go_text import quoted
@@ -32,7 +32,7 @@ _MAX_KEPT_ROLES: Final = 200_000
 _MAX_TOLD: Final = 16
 """Roles that are not there which one answer names. Anybody may bind thousands that never were."""
 
-_Answer = tuple[tuple[RuleIndex | None, Decision], ...]
+_Answer = tuple[tuple[RuleIndex | None, AccessDecision], ...]
 """In order: the answer, and the rules that have to be asked for the object's name first, if any."""
 
 
@@ -60,13 +60,13 @@ class Sheet:
         self._bindings = list(roles.values())
         self.missing = missing
         self._answers: dict[tuple[str, ...], _Answer] = {}
-        self.denied = Decision(False, f"RBAC: {told}" if (told := aggregated(missing)) else "")
+        self.denied = AccessDecision(False, f"RBAC: {told}" if (told := aggregated(missing)) else "")
 
     @property
     def rules(self) -> Iterator[Rule]:
         return (rule for rules in self.roles for rule in rules.rules)
 
-    def decide(self, attributes: Attributes) -> Decision:
+    def decide(self, attributes: Attributes) -> AccessDecision:
         verb, group, resource = attributes.verb, attributes.group, attributes.resource_path
         about = (verb, group, resource) if attributes.is_resource_request else (verb, attributes.path)
         answer = self._answers.get(about)
@@ -81,18 +81,18 @@ class Sheet:
                 return decision
         return self.denied
 
-    def _answer(self, about: tuple[str, ...]) -> Iterator[tuple[RuleIndex | None, Decision]]:
+    def _answer(self, about: tuple[str, ...]) -> Iterator[tuple[RuleIndex | None, AccessDecision]]:
         """The roles that say something about a resource or a path, up to the first that no name limits."""
         for rules, (binding, position) in zip(self.roles, self._bindings, strict=True):
             if not (rules.allows_path(*about) if len(about) == 2 else rules.allows_some(*about)):
                 continue
             is_limited = len(about) == 3 and not rules.allows(*about)
-            yield rules if is_limited else None, Decision(True, binding.reason(position))
+            yield rules if is_limited else None, AccessDecision(True, binding.reason(position))
             if not is_limited:
                 return
 
 
-class Policy:
+class AccessPolicy:
     """The roles and bindings there are now."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Policy:
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
-    def authorize(self, attributes: Attributes) -> Decision:
+    def authorize(self, attributes: Attributes) -> AccessDecision:
         return self.sheet(attributes.user, attributes.namespace).decide(attributes)
 
     def sheet(self, user: User, namespace: str) -> Sheet:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import astuple
 
-from tonnage.documents.access.attributes import Attributes, Decision
+from tonnage.documents.access.attributes import AccessDecision, Attributes
 from tonnage.documents.access.rules import Rule
 from tonnage.documents.validation.internal_form import internal
 from tonnage.objects import names
@@ -189,7 +189,7 @@ def _failures(reads: list[Callable[[], object]]) -> tuple[int, int]:
 # -- the answer -------------------------------------------------------------------------------------------------------
 
 
-def status_of(decision: Decision, spec: Doc) -> Doc:
+def status_of(decision: AccessDecision, spec: Doc) -> Doc:
     """A SubjectAccessReviewStatus."""
     status: Doc = {"allowed": decision.allowed}
     if decision.reason:

@@ -43,7 +43,7 @@ class InvalidToken(Exception):
     """Why a token proves nothing, in upstream's words."""
 
 
-class Reference(msgspec.Struct, frozen=True, omit_defaults=True):
+class BoundObject(msgspec.Struct, frozen=True, omit_defaults=True):
     """One object, and which one of its name."""
 
     name: str = ""
@@ -54,10 +54,10 @@ class Kubernetes(msgspec.Struct, frozen=True, omit_defaults=True):
     """The claims that are Kubernetes' own, in upstream's order."""
 
     namespace: str = ""
-    node: Reference | None = None
-    pod: Reference | None = None
-    secret: Reference | None = None
-    serviceaccount: Reference = Reference()
+    node: BoundObject | None = None
+    pod: BoundObject | None = None
+    secret: BoundObject | None = None
+    serviceaccount: BoundObject = BoundObject()
     warnafter: int | float | None = None
 
 
@@ -82,9 +82,9 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
 class Bound:
     """What a token is bound to beside its account: one of these, or a pod and its node."""
 
-    pod: Reference | None = None
-    secret: Reference | None = None
-    node: Reference | None = None
+    pod: BoundObject | None = None
+    secret: BoundObject | None = None
+    node: BoundObject | None = None
 
 
 def claims_of(
@@ -111,7 +111,7 @@ def claims_of(
             node=bound.node,
             pod=bound.pod,
             secret=bound.secret,
-            serviceaccount=Reference(account["name"], account["uid"]),
+            serviceaccount=BoundObject(account["name"], account["uid"]),
             warnafter=at + warn_after_s if warn_after_s else None,
         ),
         nbf=at,
@@ -156,7 +156,7 @@ def check_time(claims: Claims, now: datetime) -> None:
         raise InvalidToken("service account token is issued in the future")
 
 
-def _check_bound(found: Doc | None, wanted: Reference, now: datetime, told: str) -> None:
+def _check_bound(found: Doc | None, wanted: BoundObject, now: datetime, told: str) -> None:
     if found is None:
         raise InvalidToken("service account token has been invalidated")
     if found["uid"] != wanted.uid:

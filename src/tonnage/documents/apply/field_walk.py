@@ -110,7 +110,7 @@ def _empty(kind: Type) -> Any:
     return [] if isinstance(kind, ListOf) else {}
 
 
-class Comparison(NamedTuple):
+class FieldChanges(NamedTuple):
     """How a document became another. No path is in two of the sets."""
 
     added: FieldSet
@@ -123,7 +123,7 @@ def field_set_of(struct: Struct, doc: Doc) -> FieldSet:
     return FieldSet(shape_of(struct).leaves(doc))
 
 
-def compare(struct: Struct, old: Doc, new: Doc) -> Comparison:
+def compare(struct: Struct, old: Doc, new: Doc) -> FieldChanges:
     """What was added, modified and removed between two documents; the order of list items does not count.
 
     Raises UnnamedItem.
@@ -132,7 +132,7 @@ def compare(struct: Struct, old: Doc, new: Doc) -> Comparison:
     modified: Tree = {}
     removed: Tree = {}
     shape_of(struct).compare(old, new, added, modified, removed)
-    return Comparison(FieldSet(added), FieldSet(modified), FieldSet(removed))
+    return FieldChanges(FieldSet(added), FieldSet(modified), FieldSet(removed))
 
 
 def remove_items(struct: Struct, doc: Doc, fields: FieldSet) -> Doc:

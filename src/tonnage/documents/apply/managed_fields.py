@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from tonnage.documents.apply.field_set import FieldSet, OrderedTree
 from tonnage.documents.apply.field_shapes import UnnamedItem
-from tonnage.documents.apply.field_walk import Comparison, compare
+from tonnage.documents.apply.field_walk import FieldChanges, compare
 from tonnage.documents.apply.new_fields import new_fields
 from tonnage.documents.schema import ShapedResource, Struct
 from tonnage.objects.document import Doc, dig, same
@@ -54,7 +54,7 @@ NEVER_OWNED = FieldSet.of(
 )
 
 
-class Owner(NamedTuple):
+class FieldOwner(NamedTuple):
     """What tells entries apart. An applier is the same one in every version, so its `version` is empty."""
 
     manager: str
@@ -72,15 +72,15 @@ class Owned:
     time: str = ""
 
 
-Managed = dict[Owner, Owned]
+Managed = dict[FieldOwner, Owned]
 
 
-def updater(manager: str, api_version: str, subresource: str = "") -> Owner:
-    return Owner(manager or "unknown", "Update", api_version, subresource)
+def updater(manager: str, api_version: str, subresource: str = "") -> FieldOwner:
+    return FieldOwner(manager or "unknown", "Update", api_version, subresource)
 
 
-def applier(manager: str, subresource: str = "") -> Owner:
-    return Owner(manager or "unknown", "Apply", "", subresource)
+def applier(manager: str, subresource: str = "") -> FieldOwner:
+    return FieldOwner(manager or "unknown", "Apply", "", subresource)
 
 
 def reset_fields_of(resource: Resource, subresource: str = "") -> FieldSet:
@@ -161,7 +161,7 @@ def record_update(
     *,
     old: Doc,
     new: Doc,
-    owner: Owner,
+    owner: FieldOwner,
     now: str,
     reset_fields: FieldSet,
     api_versions: Collection[str] = (),
@@ -170,7 +170,7 @@ def record_update(
 
     Raises UnnamedItem.
     """
-    difference = compare(struct, old, new) if old else Comparison(new_fields(struct, new), NOTHING, NOTHING)
+    difference = compare(struct, old, new) if old else FieldChanges(new_fields(struct, new), NOTHING, NOTHING)
     changed = difference.added.union(difference.modified).without(reset_fields).difference(NEVER_OWNED)
     removed = difference.removed.without(reset_fields)
     take_away(managed, changed.union(removed), api_versions=api_versions or (owner.version,))
@@ -180,7 +180,9 @@ def record_update(
         managed[owner] = Owned(fields, owner.version, now)
 
 
-def take_away(managed: Managed, fields: FieldSet, *, api_versions: Collection[str], spare: Owner | None = None) -> None:
+def take_away(
+    managed: Managed, fields: FieldSet, *, api_versions: Collection[str], spare: FieldOwner | None = None
+) -> None:
     """Nobody but `spare` owns these fields any more, and who owns nothing is no owner.
 
     Entries of other versions are dropped: the object has none of them. Between the two kinds of Event upstream drops
@@ -200,8 +202,8 @@ def fold_old_updates(managed: Managed) -> None:
     excess = len(updates) - MAX_UPDATE_MANAGERS
     if excess <= 0:
         return
-    first_of: dict[str, Owner] = {}
-    folded: dict[Owner, list[FieldSet]] = {}
+    first_of: dict[str, FieldOwner] = {}
+    folded: dict[FieldOwner, list[FieldSet]] = {}
     for owner in sorted(updates, key=lambda owner: (managed[owner].time, owner)):
         if excess <= 0:
             break
@@ -242,7 +244,7 @@ def read_entries(entries: Iterable[Doc]) -> Managed:
     managed: Managed = {}
     for entry in entries:
         operation, version = entry["operation"], entry["apiVersion"]
-        owner = Owner(
+        owner = FieldOwner(
             entry.get("manager", ""), operation, version if operation == "Update" else "", entry.get("subresource", "")
         )
         tree = entry.get("fieldsV1")  # in the order in which it was written
@@ -285,7 +287,7 @@ def write_entries(doc: Doc, managed: Managed) -> None:
         doc["metadata"].pop("managedFields", None)
 
 
-def _entry_order(item: tuple[Owner, Owned]) -> tuple[str, ...]:
+def _entry_order(item: tuple[FieldOwner, Owned]) -> tuple[str, ...]:
     owner, owned = item
     return owner.operation, owned.time, owner.manager, owned.api_version, owner.subresource
 

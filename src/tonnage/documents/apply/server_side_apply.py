@@ -23,9 +23,9 @@ from tonnage.documents.apply.field_walk import compare, field_set_of, remove_ite
 from tonnage.documents.apply.managed_fields import (
     NEVER_OWNED,
     NOTHING,
+    FieldOwner,
     Managed,
     Owned,
-    Owner,
     applier,
     read_entries,
     record_update,
@@ -121,7 +121,7 @@ def _kind_told(doc: Doc) -> str:
     return f"{group}/{version}, Kind={doc.get('kind') or ''}"
 
 
-def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: Owner, now: str, reset_fields: FieldSet) -> None:
+def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: FieldOwner, now: str, reset_fields: FieldSet) -> None:
     """Record all an untracked object holds as one owner's."""
     try:
         record_update(struct, managed, old={}, new=doc, owner=owner, now=now, reset_fields=reset_fields)
@@ -133,7 +133,7 @@ def _adopt(struct: Struct, managed: Managed, doc: Doc, owner: Owner, now: str, r
         ) from exc
 
 
-def _settle(managed: Managed, owner: Owner, now: str | None) -> None:
+def _settle(managed: Managed, owner: FieldOwner, now: str | None) -> None:
     """Leave the applier what it may own at all, or no entry; its time moves only when the object changed."""
     owned = managed.pop(owner, None)
     fields = owned.fields.difference(NEVER_OWNED) if owned else NOTHING
@@ -169,8 +169,8 @@ def _prune(struct: Struct, merged: Doc, owned: FieldSet, last: FieldSet) -> Doc:
 
 
 def _conflicts(
-    managed: Managed, changed: FieldSet, applying: Owner, api_versions: Collection[str]
-) -> list[tuple[Owner, Path]]:
+    managed: Managed, changed: FieldSet, applying: FieldOwner, api_versions: Collection[str]
+) -> list[tuple[FieldOwner, Path]]:
     return [
         (owner, path)
         for owner, owned in sorted(managed.items(), key=lambda item: item[0])
@@ -179,7 +179,7 @@ def _conflicts(
     ]
 
 
-def _conflict_error(conflicts: list[tuple[Owner, Path]]) -> Conflict:
+def _conflict_error(conflicts: list[tuple[FieldOwner, Path]]) -> Conflict:
     """The first conflicts in words, and how many more there are: a path may be long, and is told for each field."""
     causes: list[Cause] = []
     told_bytes = 0
@@ -192,7 +192,7 @@ def _conflict_error(conflicts: list[tuple[Owner, Path]]) -> Conflict:
     if len(conflicts) == 1:
         return Conflict(f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}", causes=tuple(causes))
     lines: list[str] = []
-    last: Owner | None = None
+    last: FieldOwner | None = None
     for (owner, _), cause in zip(conflicts, causes, strict=False):  # they come owner by owner
         if owner != last:
             lines.append(f"conflicts with {_owner_text(owner)}:")
@@ -203,7 +203,7 @@ def _conflict_error(conflicts: list[tuple[Owner, Path]]) -> Conflict:
     return Conflict(f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines), causes=tuple(causes))
 
 
-def _owner_text(owner: Owner) -> str:
+def _owner_text(owner: FieldOwner) -> str:
     text = f'"{owner.manager}"'
     if owner.subresource:
         text += f' with subresource "{owner.subresource}"'

@@ -28,7 +28,7 @@ class TooManyTries(Exception):
     """Alternatives times values are more than anybody waits for."""
 
 
-class Outcome:
+class SchemaOutcome:
     """What is wrong, and how much was looked at and found right: the measure for the best of several alternatives.
 
     `work` is shared by all outcomes of one document: how much may still be tried.
@@ -47,12 +47,12 @@ class Outcome:
         if self.work[0] < 0:
             raise TooManyTries
 
-    def merge(self, other: Outcome) -> None:
+    def merge(self, other: SchemaOutcome) -> None:
         self.errors += other.errors
         self.matches += other.matches
 
 
-Check = Callable[[Any, Any, str, str, Outcome], None]
+Check = Callable[[Any, Any, str, str, SchemaOutcome], None]
 """(value, old value, its path, the base of all paths, where to note what is wrong)."""
 
 
@@ -106,7 +106,7 @@ def format_of(schema: Doc, types: tuple[str, ...]) -> str:
 
 
 def null_check(types: tuple[str, ...], nullable: bool) -> Check:
-    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         if nullable or not types:
             outcome.matches += 1
         else:
@@ -123,7 +123,7 @@ def type_check(types: tuple[str, ...], word: str) -> Check:
     is_wide = "number" in types or "integer" not in types
     taken = {_PYTHON_TYPES[each] for each in types} | ({int} if "number" in types else set())
 
-    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         outcome.matches += 1
         if type(value) in taken and (is_wide or type(value) is not int or -_INT64 <= value < _INT64):
             outcome.matches += 1
@@ -149,7 +149,7 @@ def enum_check(choices: list[Any]) -> Check:
     told = [choice if isinstance(choice, str) else go_value(choice) for choice in choices]
     known = {_identity(choice) for choice in choices}
 
-    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         if value is None or _identity(value) not in known:
             outcome.errors.append(unsupported(at(base, path), value, told))
 
@@ -173,7 +173,7 @@ def string_check(schema: Doc) -> Check:
     text: str = schema.get("pattern") or ""
     pattern: GoRegexp | None = compile_go(text) if text else None
 
-    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         if longest is not None and len(value) > longest:
             outcome.errors.append(too_long(at(base, path), longest))
             return
@@ -191,7 +191,7 @@ def string_check(schema: Doc) -> Check:
 
 
 def text_format_check(word: str, matches: Callable[[str], bool]) -> Check:
-    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         outcome.matches += 1
         if not matches(value):
             told = f"{path} in body must be of type {word}: {go_value(value)}"
@@ -211,7 +211,7 @@ def number_check(schema: Doc, types: tuple[str, ...]) -> Check:
     above, below = bool(schema.get("exclusiveMinimum")), bool(schema.get("exclusiveMaximum"))
     factor_text, low_text, high_text = ("" if each is None else _number(each) for each in (factor, low, high))
 
-    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         if limit is not None and not (-limit <= value < limit and value == int(value)):
             named = f"with format {word}" if word else "(default format)"
             told = f"Checked value must be of type {kind} {named} in {path}"

@@ -2,7 +2,7 @@
 
 Order and wording are those of upstream's validator (kube-openapi), because clients show the sentences as they are:
 `spec.size in body must be of type integer: "string"`. Errors of `anyOf` and `oneOf` are those of the alternative that
-came furthest, which is counted as upstream counts it (`Outcome.matches`), and stand at no field: `<nil>`.
+came furthest, which is counted as upstream counts it (`SchemaOutcome.matches`), and stand at no field: `<nil>`.
 
 Values that did not change in an update are not looked at.
 """
@@ -18,7 +18,7 @@ from tonnage.documents.custom.scalar_rules import (
     MAX_TRIES,
     NOWHERE,
     Check,
-    Outcome,
+    SchemaOutcome,
     TooManyTries,
     at,
     enum_check,
@@ -49,7 +49,7 @@ class Rules:
 
     def errors(self, value: Any, old: Any = ABSENT, base: str = "") -> Errors:
         """What is wrong with a value, paths told from `base`. With an old value, only where it changed."""
-        outcome = Outcome([MAX_TRIES])
+        outcome = SchemaOutcome([MAX_TRIES])
         try:
             self.check(value, old, "", base, outcome)
         except TooManyTries:
@@ -57,7 +57,7 @@ class Rules:
             return [*outcome.errors, invalid(base or NOWHERE, "", told)]
         return outcome.errors
 
-    def check(self, value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+    def check(self, value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         if old is not ABSENT and _same(value, old):
             return
         matches, checks = (self._checks or self._compiled())[type(value)]
@@ -124,7 +124,7 @@ def _list_check(schema: Doc) -> Check:
     items = Rules(schema["items"]) if isinstance(schema.get("items"), dict) else None
     keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if _list_type(schema) == "map" else ()
 
-    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         if items is not None:
             earlier = _by_keys(old, keys)
             for index, item in enumerate(value):
@@ -162,7 +162,7 @@ def _object_check(schema: Doc) -> Check:
     others = Rules(additional) if isinstance(additional, dict) else None
     needed: list[str] = schema.get("required") or []
 
-    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         before = old if isinstance(old, dict) else {}
         if fewest is not None and len(value) < fewest:
             told = f"{path} in body should have at least {fewest} properties"
@@ -191,10 +191,10 @@ def _combination_check(schema: Doc) -> Check:
     any_of, one_of, all_of = ([Rules(each) for each in schema.get(word) or ()] for word in ("anyOf", "oneOf", "allOf"))
     negated = Rules(schema["not"]) if isinstance(schema.get("not"), dict) else None
 
-    def check(value: Any, old: Any, path: str, base: str, outcome: Outcome) -> None:
-        def tried(rules: Rules) -> Outcome:
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
+        def tried(rules: Rules) -> SchemaOutcome:
             outcome.tries()
-            found = Outcome(outcome.work)
+            found = SchemaOutcome(outcome.work)
             rules.check(value, old, path, base, found)
             return found
 
@@ -218,8 +218,8 @@ def _combination_check(schema: Doc) -> Check:
     return check
 
 
-def _any_of(tries: Any, outcome: Outcome, composite: Callable[[str], FieldError]) -> None:
-    best: Outcome | None = None
+def _any_of(tries: Any, outcome: SchemaOutcome, composite: Callable[[str], FieldError]) -> None:
+    best: SchemaOutcome | None = None
     for found in tries:
         if not found.errors:
             outcome.merge(found)
@@ -231,9 +231,9 @@ def _any_of(tries: Any, outcome: Outcome, composite: Callable[[str], FieldError]
         outcome.merge(best)
 
 
-def _one_of(tries: Any, outcome: Outcome, composite: Callable[[str], FieldError]) -> None:
-    best: Outcome | None = None
-    valid: list[Outcome] = []
+def _one_of(tries: Any, outcome: SchemaOutcome, composite: Callable[[str], FieldError]) -> None:
+    best: SchemaOutcome | None = None
+    valid: list[SchemaOutcome] = []
     for found in tries:
         if not found.errors:
             valid.append(found)

@@ -36,7 +36,7 @@ from tonnage.objects.node_selectors import NodeSelector
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AffinityChange:
     """What is to be written, why, and what people are told. `affinity` None unsets it, `home` None the annotation."""
 
     affinity: Doc | None
@@ -49,7 +49,9 @@ class Change:
         return {"metadata": {"annotations": {VOLUME_HOME: self.home}}, "spec": {"nodeAffinity": self.affinity}}
 
 
-def change_for(volume: PersistentVolume, home: str, node: Node | None, placed_elsewhere: str = "") -> Change | None:
+def change_for(
+    volume: PersistentVolume, home: str, node: Node | None, placed_elsewhere: str = ""
+) -> AffinityChange | None:
     """What has to change about a volume that lives on `home`; None if it is as it should be.
 
     `node` is the home's Node, None if it is gone; `placed_elsewhere` names the pod that was sent to another node.
@@ -59,10 +61,10 @@ def change_for(volume: PersistentVolume, home: str, node: Node | None, placed_el
     if node is None or why_free:
         if required is None and volume.home == home:
             return None
-        return Change(None, home, "AffinityUnset", f"{why_free}; the volume may be rebuilt elsewhere")
+        return AffinityChange(None, home, "AffinityUnset", f"{why_free}; the volume may be rebuilt elsewhere")
     if required is not None and _admits(required, node):
         return None
-    return Change(
+    return AffinityChange(
         confined_to(home), None, "AffinitySet", f'The volume is on node "{home}", and pods that use it go there'
     )
 

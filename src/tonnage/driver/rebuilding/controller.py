@@ -28,7 +28,7 @@ from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock
 from tonnage.driver.driver import Driver
 from tonnage.driver.rebuild_hooks import RebuildHooks
-from tonnage.driver.rebuilding.affinity import Change, change_for, pod_elsewhere
+from tonnage.driver.rebuilding.affinity import AffinityChange, change_for, pod_elsewhere
 from tonnage.errors import Invalid, NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.core_v1.references import ObjectReference
@@ -204,7 +204,7 @@ class RebuildController:
                 return None
         return claim if claim.selected_node not in ("", home) else None
 
-    async def _write(self, volume: PersistentVolume, change: Change) -> float | None:
+    async def _write(self, volume: PersistentVolume, change: AffinityChange) -> float | None:
         patch = change.patch
         patch["metadata"] |= {"uid": volume.uid, "resourceVersion": volume.metadata.resource_version}
         try:

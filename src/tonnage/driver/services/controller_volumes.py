@@ -10,7 +10,7 @@ from tonnage.driver.driver import Driver
 from tonnage.driver.errors import StatusError
 from tonnage.driver.services.request_fields import common_access_type, read_capability, required
 from tonnage.driver.services.responses import condition_response, page, volume_response
-from tonnage.driver.state.records import Source, VolumeRecord
+from tonnage.driver.state.records import VolumeOrigin, VolumeRecord
 from tonnage.driver.volumes.create_delete import VolumeRequest
 from tonnage.driver.volumes.parameters import driver_parameters, read_mutable_parameters
 from tonnage.driver.volumes.publish import require_access
@@ -119,12 +119,14 @@ class VolumeCalls(rpc.ControllerServicer):
         return record.node in self._nodes or (self._nodes == self._driver.nodes)
 
 
-def _source(request: csi.CreateVolumeRequest) -> Source | None:
+def _source(request: csi.CreateVolumeRequest) -> VolumeOrigin | None:
     if not request.HasField("volume_content_source"):
         return None
     asked = request.volume_content_source
     if asked.HasField("snapshot"):
-        return Source("snapshot", required(asked.snapshot.snapshot_id, "volume_content_source.snapshot.snapshot_id"))
+        return VolumeOrigin(
+            "snapshot", required(asked.snapshot.snapshot_id, "volume_content_source.snapshot.snapshot_id")
+        )
     if asked.HasField("volume"):
-        return Source("volume", required(asked.volume.volume_id, "volume_content_source.volume.volume_id"))
+        return VolumeOrigin("volume", required(asked.volume.volume_id, "volume_content_source.volume.volume_id"))
     raise StatusError(Code.INVALID_ARGUMENT, "volume_content_source: a snapshot or a volume is required")

@@ -15,7 +15,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.errors import StatusError
-from tonnage.driver.state.records import SnapshotRecord, Source, VolumeRecord
+from tonnage.driver.state.records import SnapshotRecord, VolumeOrigin, VolumeRecord
 from tonnage.driver.volumes.topology import topology_of
 
 R = TypeVar("R", VolumeRecord, SnapshotRecord)
@@ -72,7 +72,7 @@ def page(records: Iterable[R], max_entries: int, starting_token: str) -> tuple[S
     return shown, str(shown[-1].order) if len(shown) < len(left) else ""
 
 
-def _source_response(source: Source | None) -> csi.VolumeContentSource | None:
+def _source_response(source: VolumeOrigin | None) -> csi.VolumeContentSource | None:
     if source is None:
         return None
     if source.kind == "snapshot":

@@ -50,7 +50,7 @@ class Target(msgspec.Struct, frozen=True):
     readonly: bool = False
 
 
-class Source(msgspec.Struct, frozen=True):
+class VolumeOrigin(msgspec.Struct, frozen=True):
     """What a volume was filled from."""
 
     kind: Literal["snapshot", "volume"]
@@ -70,7 +70,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, str] = {}
     mutable_parameters: dict[str, str] = {}
     """What a VolumeAttributesClass asked for last."""
-    source: Source | None = None
+    source: VolumeOrigin | None = None
     published: dict[str, Publication] = {}
     staged: dict[str, Staging] = {}
     targets: tuple[Target, ...] = ()

@@ -19,7 +19,7 @@ from tonnage.driver.core import Core
 from tonnage.driver.errors import StatusError
 from tonnage.driver.pool_choice import PoolId, choose, largest_bytes
 from tonnage.driver.state import contents
-from tonnage.driver.state.records import AccessType, Source, VolumeRecord, volume_id_of
+from tonnage.driver.state.records import AccessType, VolumeOrigin, VolumeRecord, volume_id_of
 from tonnage.driver.volumes.parameters import driver_parameters, read_parameters
 from tonnage.driver.volumes.rebuild import Rebuilder
 from tonnage.driver.volumes.sizes import in_words, lies_within, volume_bytes
@@ -37,7 +37,7 @@ class VolumeRequest:
     limit_bytes: int = 0
     parameters: dict[str, str] = field(default_factory=dict)
     mutable_parameters: dict[str, str] = field(default_factory=dict)
-    source: Source | None = None
+    source: VolumeOrigin | None = None
     requirement: csi.TopologyRequirement = field(default_factory=csi.TopologyRequirement)
 
 

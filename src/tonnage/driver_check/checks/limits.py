@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tonnage.csi.errors import Code
-from tonnage.driver_check.answers import NodeInfo, Refused, Volume
+from tonnage.driver_check.answers import CallRefused, CheckedVolume, NodeInfo
 from tonnage.driver_check.contracts import limits as contract
 from tonnage.driver_check.contracts import volumes as publishing
-from tonnage.driver_check.controller_calls import Node, tried
+from tonnage.driver_check.controller_calls import CheckedNode, tried
 from tonnage.driver_check.conversation import Conversation
 from tonnage.driver_check.results import Results
-from tonnage.driver_check.verdicts import Verdict, failed, skipped
+from tonnage.driver_check.verdicts import CheckVerdict, failed, skipped
 
 _USED = ("limit-is-a-total", "publish-idempotent", "publish-unknown", "limit-enforced")
 _ALL = ("limit-sane", "limit-stable", *_USED)
@@ -30,14 +30,14 @@ async def check(talk: Conversation, results: Results) -> None:
     await _enforced(talk, results, home)
 
 
-async def _info(node: Node) -> NodeInfo | Refused:
+async def _info(node: CheckedNode) -> NodeInfo | CallRefused:
     answer = await tried(node.client.node_info())
-    return answer if isinstance(answer, Refused) else NodeInfo.of(answer)
+    return answer if isinstance(answer, CallRefused) else NodeInfo.of(answer)
 
 
-async def _one_volume(talk: Conversation, results: Results, node: Node) -> None:
+async def _one_volume(talk: Conversation, results: Results, node: CheckedNode) -> None:
     made = await talk.create(talk.settings.size_bytes, talk.home)
-    if isinstance(made, Refused):
+    if isinstance(made, CallRefused):
         results.skip(_USED, f"no volume could be made: {made}")
         return
     refused = await talk.use(made.volume_id, node)
@@ -57,7 +57,7 @@ async def _one_volume(talk: Conversation, results: Results, node: Node) -> None:
     await talk.discard([made.volume_id])
 
 
-async def _enforced(talk: Conversation, results: Results, node: Node) -> None:
+async def _enforced(talk: Conversation, results: Results, node: CheckedNode) -> None:
     if results.outcome_of("limit-enforced") is not None:
         return
     limit, before = node.info.limit, await talk.attached_to(node.info.node_id)
@@ -73,13 +73,13 @@ async def _enforced(talk: Conversation, results: Results, node: Node) -> None:
     await talk.discard(talk.made.volume_ids)
 
 
-async def _until_refused(talk: Conversation, node: Node, limit: int, before: int) -> Verdict:
-    answers: list[Refused | None] = []
+async def _until_refused(talk: Conversation, node: CheckedNode, limit: int, before: int) -> CheckVerdict:
+    answers: list[CallRefused | None] = []
     for _ in range(limit + 1 - before):
         made = await talk.create(talk.settings.size_bytes, talk.home)
-        if not isinstance(made, Volume):
+        if not isinstance(made, CheckedVolume):
             return skipped(f"there is no room for {limit + 1 - before} volumes ({made}): say a smaller --size")
         answers.append(await talk.use(made.volume_id, node))
         if answers[-1] is not None:
             break
-    return contract.enforced(limit, before, answers or [Refused(Code.RESOURCE_EXHAUSTED)])
+    return contract.enforced(limit, before, answers or [CallRefused(Code.RESOURCE_EXHAUSTED)])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from tonnage.driver_check.answers import Capacity, Refused, Volume
+from tonnage.driver_check.answers import CallRefused, Capacity, CheckedVolume
 from tonnage.driver_check.contracts import capacity as figures
 from tonnage.driver_check.contracts import rebuilding as contract
-from tonnage.driver_check.controller_calls import Node
+from tonnage.driver_check.controller_calls import CheckedNode
 from tonnage.driver_check.conversation import Conversation
 from tonnage.driver_check.results import Results
-from tonnage.driver_check.verdicts import Outcome, Verdict, failed, skipped
+from tonnage.driver_check.verdicts import CheckOutcome, CheckVerdict, failed, skipped
 
 _MOVED = ("rebuild-topology", "rebuild-contents", "rebuild-capacity")
 _ALL = ("publish-elsewhere", "rebuild-moves", *_MOVED, "rebuild-without-room")
@@ -25,7 +25,7 @@ async def check(talk: Conversation, results: Results) -> None:
         results.skip(_ALL, talk.cannot_use or "the driver does not claim CREATE_DELETE_VOLUME")
         return
     made = await talk.create(talk.settings.size_bytes, talk.home)
-    if isinstance(made, Refused):
+    if isinstance(made, CallRefused):
         results.skip(_ALL, f"no volume could be made: {made}")
         return
     other = next((each for each in talk.nodes if each is not home and not made.reaches(each.info.topology)), None)
@@ -38,7 +38,9 @@ async def check(talk: Conversation, results: Results) -> None:
         await _without_room(talk, results, other)
 
 
-async def _elsewhere(talk: Conversation, results: Results, made: Volume, home: Node, other: Node) -> None:
+async def _elsewhere(
+    talk: Conversation, results: Results, made: CheckedVolume, home: CheckedNode, other: CheckedNode
+) -> None:
     written = await _write(talk, made, home)
     before = [await talk.figures(each.info.topology) for each in (home, other)]
     answer = await talk.use(made.volume_id, other)
@@ -53,12 +55,14 @@ async def _elsewhere(talk: Conversation, results: Results, made: Volume, home: N
     results.tell("rebuild-capacity", await _counted(talk, made, (home, other), before))
 
 
-async def _counted(talk: Conversation, made: Volume, nodes: tuple[Node, Node], before: list[Capacity]) -> Verdict:
+async def _counted(
+    talk: Conversation, made: CheckedVolume, nodes: tuple[CheckedNode, CheckedNode], before: list[Capacity]
+) -> CheckVerdict:
     if not talk.can.get_capacity:
         return skipped("the driver does not claim GET_CAPACITY")
     size = max(made.size_bytes, talk.settings.size_bytes)
 
-    async def follows() -> Verdict:
+    async def follows() -> CheckVerdict:
         old, new = [await talk.figures(each.info.topology) for each in nodes]
         is_one_place = nodes[0].info.topology == nodes[1].info.topology
         return figures.moved((before[0], old), (before[1], new), size, is_one_place=is_one_place)
@@ -69,7 +73,7 @@ async def _counted(talk: Conversation, made: Volume, nodes: tuple[Node, Node], b
 # -- contents ---------------------------------------------------------------------------------------------------------
 
 
-async def _write(talk: Conversation, made: Volume, home: Node) -> bytes | str:
+async def _write(talk: Conversation, made: CheckedVolume, home: CheckedNode) -> bytes | str:
     """Write something into the volume on its own node; why it could not be done, in words."""
     refused = await talk.use(made.volume_id, home)
     if refused is not None:
@@ -77,7 +81,7 @@ async def _write(talk: Conversation, made: Volume, home: Node) -> bytes | str:
     shown = await talk.show(made.volume_id, home)
     contents = secrets.token_bytes(32)
     why = ""
-    if isinstance(shown, Refused):
+    if isinstance(shown, CallRefused):
         why = f"it could not be shown on its own node: {shown}"
     else:
         try:
@@ -91,11 +95,11 @@ async def _write(talk: Conversation, made: Volume, home: Node) -> bytes | str:
     return why or contents
 
 
-async def _kept(talk: Conversation, made: Volume, other: Node, written: bytes | str) -> Verdict:
+async def _kept(talk: Conversation, made: CheckedVolume, other: CheckedNode, written: bytes | str) -> CheckVerdict:
     if isinstance(written, str):
         return skipped(written)
     shown = await talk.show(made.volume_id, other)
-    if isinstance(shown, Refused):
+    if isinstance(shown, CallRefused):
         return failed(f"it could not be shown on its new node: {shown}")
     try:
         read: bytes | str = _place(shown).read_bytes()
@@ -111,9 +115,9 @@ def _place(shown: Path) -> Path:
 # -- no room ----------------------------------------------------------------------------------------------------------
 
 
-async def _without_room(talk: Conversation, results: Results, other: Node) -> None:
+async def _without_room(talk: Conversation, results: Results, other: CheckedNode) -> None:
     name = "rebuild-without-room"
-    if results.outcome_of("rebuild-moves") is not Outcome.PASSED:
+    if results.outcome_of("rebuild-moves") is not CheckOutcome.PASSED:
         results.tell(name, skipped("the driver did not rebuild a volume"))
         return
     if not talk.settings.fills or not talk.can.get_capacity:
@@ -127,12 +131,12 @@ async def _without_room(talk: Conversation, results: Results, other: Node) -> No
         if largest < talk.settings.size_bytes:
             break
         filler = await talk.create(largest, other.info.topology)
-        if isinstance(filler, Refused):
+        if isinstance(filler, CallRefused):
             break
         filled.append(filler.volume_id)
     left = (await talk.figures(other.info.topology)).largest_bytes
-    if isinstance(made, Refused) or left >= talk.settings.size_bytes:
+    if isinstance(made, CallRefused) or left >= talk.settings.size_bytes:
         results.tell(name, skipped("the other node could not be filled"))
     else:
         results.tell(name, contract.refused_without_room(await talk.use(made.volume_id, other)))
-    await talk.discard([*filled, *([made.volume_id] if isinstance(made, Volume) else [])])
+    await talk.discard([*filled, *([made.volume_id] if isinstance(made, CheckedVolume) else [])])

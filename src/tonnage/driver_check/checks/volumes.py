@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tonnage.driver_check.answers import Refused, Volume
+from tonnage.driver_check.answers import CallRefused, CheckedVolume
 from tonnage.driver_check.checks.capacity import NOT_CLAIMED
 from tonnage.driver_check.contracts import capacity as figures
 from tonnage.driver_check.contracts import volumes as contract
 from tonnage.driver_check.contracts.capacity import amount
 from tonnage.driver_check.conversation import Conversation
 from tonnage.driver_check.results import Results
-from tonnage.driver_check.verdicts import Verdict, failed, skipped
+from tonnage.driver_check.verdicts import CheckVerdict, failed, skipped
 
 _MADE = (
     "create-idempotent",
@@ -36,7 +36,7 @@ async def _one_volume(talk: Conversation, results: Results) -> None:
     size, where = talk.settings.size_bytes, talk.home
     before = await talk.figures(where)
     made = await talk.create(size, where)
-    if isinstance(made, Refused):
+    if isinstance(made, CallRefused):
         results.tell("create-size", failed(f"a volume of {amount(size)} was refused: {made}; try another --size"))
         results.skip(_MADE, "no volume could be made")
         return
@@ -47,10 +47,10 @@ async def _one_volume(talk: Conversation, results: Results) -> None:
     asked = max(made.size_bytes, size) * 2
     results.tell("create-incompatible", contract.incompatible(await talk.create(asked, where, name), asked))
 
-    async def follows() -> Verdict:
+    async def follows() -> CheckVerdict:
         return figures.shrank(before, await talk.figures(where), max(made.size_bytes, size))
 
-    async def comes_back() -> Verdict:
+    async def comes_back() -> CheckVerdict:
         return figures.came_back(before, await talk.figures(where))
 
     if talk.can.get_capacity:
@@ -73,7 +73,7 @@ async def _too_large(talk: Conversation, results: Results) -> None:
     )
     answer = await talk.create(asked, talk.home)
     results.tell("create-too-large", contract.too_large(answer, asked))
-    if isinstance(answer, Volume):
+    if isinstance(answer, CheckedVolume):
         await talk.discard([answer.volume_id])
 
 
@@ -86,6 +86,6 @@ async def _largest(talk: Conversation, results: Results) -> None:
         results.tell("capacity-is-true", skipped("no room is said to be free"))
         return
     answer = await talk.create(largest, talk.home)
-    results.tell("capacity-is-true", figures.is_true(largest, answer if isinstance(answer, Refused) else largest))
-    if isinstance(answer, Volume):
+    results.tell("capacity-is-true", figures.is_true(largest, answer if isinstance(answer, CallRefused) else largest))
+    if isinstance(answer, CheckedVolume):
         await talk.discard([answer.volume_id])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tonnage.driver_check.answers import Capacity, Refused
-from tonnage.driver_check.verdicts import PASSED, Verdict, failed, passed, skipped
+from tonnage.driver_check.answers import CallRefused, Capacity
+from tonnage.driver_check.verdicts import PASSED, CheckVerdict, failed, passed, skipped
 from tonnage.quantity import Quantity
 
 
@@ -18,10 +18,10 @@ def amounts(numbers: Sequence[int]) -> str:
     return ", ".join(map(amount, numbers)) or "none"
 
 
-def answers(found: Sequence[tuple[str, Capacity | Refused]]) -> Verdict:
+def answers(found: Sequence[tuple[str, Capacity | CallRefused]]) -> CheckVerdict:
     """Each segment's figures, with the segment in words."""
     for where, each in found:
-        if isinstance(each, Refused):
+        if isinstance(each, CallRefused):
             return failed(f"GetCapacity for {where} was refused: {each}")
         figures = [each.available, *each.pools, *([] if each.maximum is None else [each.maximum])]
         if min(figures) < 0:
@@ -29,13 +29,13 @@ def answers(found: Sequence[tuple[str, Capacity | Refused]]) -> Verdict:
     return passed(f"{len(found)} segment(s)") if found else skipped("no segment is known: say --topology")
 
 
-def lists_pools(found: Capacity) -> Verdict:
+def lists_pools(found: Capacity) -> CheckVerdict:
     if found.pools:
         return passed(f"pools {amounts(found.pools)}")
     return skipped("available_capacities is empty: schedulers see one number for each segment")
 
 
-def sums_up(found: Capacity) -> Verdict:
+def sums_up(found: Capacity) -> CheckVerdict:
     if not found.pools:
         return skipped("no pools are listed")
     if sum(found.pools) == found.available:
@@ -46,7 +46,7 @@ def sums_up(found: Capacity) -> Verdict:
     )
 
 
-def maximum_fits(found: Capacity) -> Verdict:
+def maximum_fits(found: Capacity) -> CheckVerdict:
     if found.maximum is None:
         return skipped("maximum_volume_size is not said")
     most, what = (max(found.pools), "the largest pool") if found.pools else (found.available, "available_capacity")
@@ -55,7 +55,7 @@ def maximum_fits(found: Capacity) -> Verdict:
     return failed(f"maximum_volume_size is {amount(found.maximum)}, and {what} is {amount(most)}")
 
 
-def stays_in_order(first: Capacity, second: Capacity) -> Verdict:
+def stays_in_order(first: Capacity, second: Capacity) -> CheckVerdict:
     if first == second:
         return PASSED
     if sorted(first.pools) == sorted(second.pools) and first.pools != second.pools:
@@ -66,16 +66,16 @@ def stays_in_order(first: Capacity, second: Capacity) -> Verdict:
     )
 
 
-def knows_its_segments(everywhere: Capacity, nowhere: Capacity | Refused) -> Verdict:
+def knows_its_segments(everywhere: Capacity, nowhere: Capacity | CallRefused) -> CheckVerdict:
     """`nowhere` is the answer for a segment that does not exist."""
-    if isinstance(nowhere, Refused) or nowhere.free_bytes <= 0:
+    if isinstance(nowhere, CallRefused) or nowhere.free_bytes <= 0:
         return PASSED
     if everywhere.free_bytes <= 0:
         return skipped("there is no capacity anywhere")
     return failed(f"a segment that does not exist has {_told(nowhere)}")
 
 
-def shrank(before: Capacity, after: Capacity, size_bytes: int) -> Verdict:
+def shrank(before: Capacity, after: Capacity, size_bytes: int) -> CheckVerdict:
     """A volume of this size was made in between."""
     if not before.pools or not after.pools:
         less = before.available - after.available
@@ -98,23 +98,23 @@ def shrank(before: Capacity, after: Capacity, size_bytes: int) -> Verdict:
     return PASSED if less >= size_bytes else failed(f"{told}: its pool has {amount(less)} less")
 
 
-def came_back(before: Capacity, after: Capacity) -> Verdict:
+def came_back(before: Capacity, after: Capacity) -> CheckVerdict:
     """The volume was deleted."""
     if (sorted(before.pools), before.available) == (sorted(after.pools), after.available):
         return PASSED
     return failed(f"before the volume was made: {_told(before)}; after it was deleted: {_told(after)}")
 
 
-def is_true(largest_bytes: int, made: int | Refused) -> Verdict:
+def is_true(largest_bytes: int, made: int | CallRefused) -> CheckVerdict:
     """A volume of the largest pool's size was asked for; `made` is what came of it."""
-    if isinstance(made, Refused):
+    if isinstance(made, CallRefused):
         return failed(f"a volume of {amount(largest_bytes)}, as large as the figures say, was refused: {made}")
     return PASSED
 
 
 def moved(
     old: tuple[Capacity, Capacity], new: tuple[Capacity, Capacity], size_bytes: int, *, is_one_place: bool
-) -> Verdict:
+) -> CheckVerdict:
     """A volume went from one segment to another: figures of both, before and after it."""
     if is_one_place:
         return skipped("both nodes draw from the same storage")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tonnage.csi.errors import Code
-from tonnage.driver_check.answers import NodeInfo, Refused
-from tonnage.driver_check.verdicts import PASSED, Verdict, failed, passed
+from tonnage.driver_check.answers import CallRefused, NodeInfo
+from tonnage.driver_check.verdicts import PASSED, CheckVerdict, failed, passed
 
 
-def sane(found: NodeInfo | Refused, *, has_topology: bool) -> Verdict:
-    if isinstance(found, Refused):
+def sane(found: NodeInfo | CallRefused, *, has_topology: bool) -> CheckVerdict:
+    if isinstance(found, CallRefused):
         return failed(f"NodeGetInfo was refused: {found}")
     if not found.node_id:
         return failed("NodeGetInfo has no node_id")
@@ -21,22 +21,22 @@ def sane(found: NodeInfo | Refused, *, has_topology: bool) -> Verdict:
     return passed(f"{found.limit} volumes" if found.limit else "no limit")
 
 
-def stable(first: NodeInfo, second: NodeInfo | Refused) -> Verdict:
+def stable(first: NodeInfo, second: NodeInfo | CallRefused) -> CheckVerdict:
     if first == second:
         return PASSED
     return failed(f"NodeGetInfo said {_told(first)}, then {_told(second)}")
 
 
-def is_a_total(before: NodeInfo, after: NodeInfo | Refused) -> Verdict:
+def is_a_total(before: NodeInfo, after: NodeInfo | CallRefused) -> CheckVerdict:
     """A volume was attached in between."""
-    if isinstance(after, Refused):
+    if isinstance(after, CallRefused):
         return failed(f"NodeGetInfo was refused: {after}")
     if before.limit == after.limit:
         return PASSED
     return failed(f"max_volumes_per_node went from {before.limit} to {after.limit} when a volume was attached")
 
 
-def enforced(limit: int, before: int, answers: Sequence[Refused | None]) -> Verdict:
+def enforced(limit: int, before: int, answers: Sequence[CallRefused | None]) -> CheckVerdict:
     """So many volumes were attached `before`; then one after the other until one was refused, or past the limit."""
     taken = sum(each is None for each in answers)
     last = answers[-1] if answers else None
@@ -49,7 +49,7 @@ def enforced(limit: int, before: int, answers: Sequence[Refused | None]) -> Verd
     return passed(f"{limit} were attached, the next refused")
 
 
-def _told(found: NodeInfo | Refused) -> str:
-    if isinstance(found, Refused):
+def _told(found: NodeInfo | CallRefused) -> str:
+    if isinstance(found, CallRefused):
         return str(found)
     return f"node_id {found.node_id}, {found.limit} volumes, topology {dict(found.topology)}"

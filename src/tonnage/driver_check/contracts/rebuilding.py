@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tonnage.csi.errors import Code
-from tonnage.driver_check.answers import Refused, Segments, Volume
+from tonnage.driver_check.answers import CallRefused, CheckedVolume, Segments
 from tonnage.driver_check.contracts.volumes import segments_told, topology_told
-from tonnage.driver_check.verdicts import PASSED, Verdict, failed, passed, skipped
+from tonnage.driver_check.verdicts import PASSED, CheckVerdict, failed, passed, skipped
 
 
-def refused_rightly(answer: Refused | None) -> Verdict:
+def refused_rightly(answer: CallRefused | None) -> CheckVerdict:
     """A volume was published on a node that its topology does not admit."""
     if answer is None:
         return passed("it was brought there")
@@ -17,7 +17,7 @@ def refused_rightly(answer: Refused | None) -> Verdict:
     return passed(f"refused: {answer}")
 
 
-def moves(answer: Refused | None, *, is_out_of_use: bool) -> Verdict:
+def moves(answer: CallRefused | None, *, is_out_of_use: bool) -> CheckVerdict:
     """`is_out_of_use`: the volume's node is said to be cordoned or gone."""
     if answer is None:
         return PASSED
@@ -27,11 +27,11 @@ def moves(answer: Refused | None, *, is_out_of_use: bool) -> Verdict:
     return skipped(f"it was not moved ({answer}); {told}")
 
 
-def is_there(found: Volume | Refused | None, node: Segments) -> Verdict:
+def is_there(found: CheckedVolume | CallRefused | None, node: Segments) -> CheckVerdict:
     """What the driver tells of the volume after it was published on a node of this topology."""
     if found is None:
         return skipped("the driver claims neither GET_VOLUME nor LIST_VOLUMES")
-    if isinstance(found, Refused):
+    if isinstance(found, CallRefused):
         return failed(f"the volume cannot be looked up: {found}")
     if not node:
         return skipped("the new node has no topology")
@@ -42,14 +42,14 @@ def is_there(found: Volume | Refused | None, node: Segments) -> Verdict:
     return failed(f"published on {segments_told(node)}, it is said to be reachable from {topology_told(found)}")
 
 
-def kept_contents(written: bytes, read: bytes | str) -> Verdict:
+def kept_contents(written: bytes, read: bytes | str) -> CheckVerdict:
     """Bytes that were written on the old node, and what was read on the new one, or why nothing could be."""
     if isinstance(read, str):
         return failed(f"what was written on the old node cannot be read on the new one: {read}")
     return PASSED if written == read else failed("the contents are others than were written on the old node")
 
 
-def refused_without_room(answer: Refused | None) -> Verdict:
+def refused_without_room(answer: CallRefused | None) -> CheckVerdict:
     """Nothing was free on the node that it was published on."""
     if answer is None:
         return failed("it was published on a node without room for it")

@@ -23,7 +23,7 @@ from tonnage.deadline import within
 from tonnage.errors import Invalid, TonnageError
 from tonnage.node.csinode.attach_refusals import AttachRefusals
 from tonnage.node.csinode.update_period import update_period_s
-from tonnage.node.drivers import Driver, Drivers
+from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.metrics import NodeMetrics, Trigger
 from tonnage.objects.storage_v1 import CSIDriver
 
@@ -32,7 +32,7 @@ _ASK_S: Final = 120.0
 _TRIES: Final = 5
 _FIRST_PAUSE_S, _JITTER = 0.1, 0.5
 
-Write = Callable[[Driver], Awaitable[bool]]
+Write = Callable[[InstalledDriver], Awaitable[bool]]
 """Writes `driver.info` into the driver's CSINode entry."""
 
 _log = logs.logger(__name__)

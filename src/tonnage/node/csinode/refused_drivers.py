@@ -14,7 +14,7 @@ from tonnage import logs
 from tonnage.backoff import KeyedBackoff
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
-from tonnage.node.drivers import Driver
+from tonnage.node.drivers import InstalledDriver
 
 _FIRST_S, _MAX_S = 1.0, 300.0
 
@@ -29,11 +29,11 @@ class RefusedDrivers:
         self._backoff = KeyedBackoff(clock=clock, rng=rng, first_s=_FIRST_S, max_s=_MAX_S)
         self._told: dict[str, str] = {}
 
-    def left_s(self, driver: Driver) -> float:
+    def left_s(self, driver: InstalledDriver) -> float:
         """How long a driver has to wait before it is tried again; 0 for one that says something else than before."""
         return self._backoff.left_s(driver.name, _said(driver))
 
-    def refused(self, driver: Driver, failure: TonnageError) -> None:
+    def refused(self, driver: InstalledDriver, failure: TonnageError) -> None:
         """Its registration failed: note when it is tried again, and tell people if they do not know."""
         pause_s = self._backoff.failed(driver.name, _said(driver))
         if self._told.get(driver.name) != failure.message:
@@ -53,5 +53,5 @@ class RefusedDrivers:
         self._told.pop(name, None)
 
 
-def _said(driver: Driver) -> Hashable:
+def _said(driver: InstalledDriver) -> Hashable:
     return driver.socket, driver.info.SerializeToString(deterministic=True)

@@ -18,7 +18,7 @@ from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.errors import AlreadyExists, Conflict, NotFound
 from tonnage.node.csinode import driver_entry
-from tonnage.node.drivers import Driver
+from tonnage.node.drivers import InstalledDriver
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import CSINode
@@ -39,7 +39,7 @@ class CsiNodeWriter:
         self._count_may_change = count_may_change
         self._lock = asyncio.Lock()
 
-    async def put(self, node: Node, driver: Driver) -> bool:
+    async def put(self, node: Node, driver: InstalledDriver) -> bool:
         """Make the driver's entry say what it last said of itself; True when that took a write.
 
         Raises ApiError: Invalid when the driver changed what may not change, its node id or topology keys.
@@ -64,7 +64,7 @@ class CsiNodeWriter:
         if shown is None or not any(owner.uid == node.uid for owner in shown.metadata.owner_references):
             await self._change(node, lambda doc: None)
 
-    async def register(self, node: Node, shown: CSINode | None, driver: Driver) -> None:
+    async def register(self, node: Node, shown: CSINode | None, driver: InstalledDriver) -> None:
         """Write the entry of a driver that was found, or whose entry is missing or wrong. Raises as `put` does.
 
         The count is written when the driver is found. After that it is left as it is, whoever changed it: correcting it
@@ -78,7 +78,7 @@ class CsiNodeWriter:
         with suppress(NotFound):
             await self._client.delete(CSINode, self._node)
 
-    def _has(self, shown: CSINode, driver: Driver, *, with_count: bool) -> bool:
+    def _has(self, shown: CSINode, driver: InstalledDriver, *, with_count: bool) -> bool:
         found = shown.driver(driver.name)
         entry = driver_entry.entry_of(driver.name, driver.info)
         return (

@@ -45,7 +45,7 @@ class NoController(TonnageError):
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedPods:
+class ExpectedCounts:
     """How many pods are meant to be there and how many must be well; `unmanaged` pods have no controller to ask."""
 
     pods: int
@@ -53,20 +53,22 @@ class ExpectedPods:
     unmanaged: tuple[str, ...] = ()
 
 
-def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: Scale) -> ExpectedPods:
+def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: Scale) -> ExpectedCounts:
     """Count by the budget's limit: a number asks for nothing, a share for the size of the workloads behind the pods.
 
     Raises NoController, and ValueError for a limit that is neither number nor percentage.
     """
     if spec.max_unavailable is not None:
         count, unmanaged = _expected_scale(pods, scale_of)
-        return ExpectedPods(count, max(0, count - scaled_value(spec.max_unavailable, count, round_up=True)), unmanaged)
+        return ExpectedCounts(
+            count, max(0, count - scaled_value(spec.max_unavailable, count, round_up=True)), unmanaged
+        )
     if spec.min_available is None:
-        return ExpectedPods(0, 0)
+        return ExpectedCounts(0, 0)
     if isinstance(spec.min_available, int):
-        return ExpectedPods(len(pods), spec.min_available)
+        return ExpectedCounts(len(pods), spec.min_available)
     count, unmanaged = _expected_scale(pods, scale_of)
-    return ExpectedPods(count, scaled_value(spec.min_available, count, round_up=True), unmanaged)
+    return ExpectedCounts(count, scaled_value(spec.min_available, count, round_up=True), unmanaged)
 
 
 Sized = Deployment | ReplicaSet | StatefulSet | ReplicationController
@@ -142,7 +144,7 @@ def disrupted_pods(noted: Mapping[str, datetime], pods: Iterable[Pod], now: date
 def status_of(
     budget: PodDisruptionBudget,
     pods: Iterable[Pod],
-    wanted: ExpectedPods,
+    wanted: ExpectedCounts,
     waiting: Mapping[str, datetime],
     now: datetime,
 ) -> PodDisruptionBudgetStatus:

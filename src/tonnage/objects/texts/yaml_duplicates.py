@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.objects.texts.yaml_text import Entries, ExcessiveYaml, InvalidYaml, first_document
+from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, YamlEntries, first_document
 
 _MAX_CHARS: Final = 128 * 1024
 """Longer texts are not looked at: reading them again would take longer than all the rest."""
@@ -29,7 +29,7 @@ def duplicate_keys(text: str, value: Any) -> list[str]:
     pending: list[Any] = [found]
     while pending:
         item = pending.pop()
-        if isinstance(item, Entries):
+        if isinstance(item, YamlEntries):
             seen: set[str] = set()
             for key, _, line in item:
                 if key in seen:

@@ -5,9 +5,10 @@ kubectl turns YAML into JSON before anything else looks at it, and so do we, wit
 - Scalars mean what they mean to Go's YAML: `y` and `on` are true, `1e3`, `08` and `0o17` are numbers, `1:30` and dates
   are text. `yaml_scalars` has that rule.
 - Keys are text, whatever they look like: `8080: web` is the key "8080".
-- Of a key that stands twice in a map the last value counts. kubectl says nothing of it; we do (`Document.repeated`).
+- Of a key that stands twice in a map the last value counts. kubectl says nothing of it; we do
+  (`YamlDocument.repeated`).
 
-`documents` reads manifests and request bodies. `first_document` reads a configuration file: maps come as `Entries`,
+`documents` reads manifests and request bodies. `first_document` reads a configuration file: maps come as `YamlEntries`,
 before it is settled what a repeated key means, and with the line of each key.
 
 Aliases multiply: each stands for all that its anchor holds. What a text expands to is charged to a `Budget` before it
@@ -77,14 +78,14 @@ class NestedTooDeeply(ExcessiveYaml):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument:
     """One document of a text: its value, and the keys that stand in it more than once, as (key, line of the last)."""
 
     value: Any
     repeated: tuple[tuple[str, int], ...] = ()
 
 
-def documents(text: str, budget: Budget | None = None) -> Iterator[Document]:
+def documents(text: str, budget: Budget | None = None) -> Iterator[YamlDocument]:
     """The documents of a text, in order; an empty one has the value None. Raises InvalidYaml, ExcessiveYaml."""
     with _parser(_Parser, text) as get_event:
         yield from _Builder(get_event, budget or _file_budget(text)).documents()
@@ -94,7 +95,7 @@ def _file_budget(text: str) -> Budget:
     return Budget(file_limits(text_size(text)))
 
 
-class Entry(NamedTuple):
+class YamlEntry(NamedTuple):
     """One key of a map, and where it stands; `line` counts from 1 and is 0 when unknown."""
 
     key: str
@@ -102,12 +103,12 @@ class Entry(NamedTuple):
     line: int = 0
 
 
-class Entries(list[Entry]):
+class YamlEntries(list[YamlEntry]):
     """A map with its keys in order, before it is settled that each stands there once; merged ones (`<<`) count."""
 
 
 def first_document(text: str) -> tuple[Any, bool]:
-    """The first document of a text, its maps as `Entries`, and whether anything follows it. Raises InvalidYaml.
+    """The first document of a text, its maps as `YamlEntries`, and whether anything follows it. Raises InvalidYaml.
 
     What follows may be broken; it is not looked at.
     """
@@ -155,7 +156,7 @@ class _Builder:
         self._repeated: list[tuple[str, int]] = []
         self._deepest = 0
 
-    def documents(self) -> Iterator[Document]:
+    def documents(self) -> Iterator[YamlDocument]:
         while True:
             event = self._get()
             kind = type(event)
@@ -165,7 +166,7 @@ class _Builder:
                 self._anchors, self._repeated = {}, []
                 value = self._value(self._get())
                 self._get()  # the document's end
-                yield Document(value, tuple(self._repeated))
+                yield YamlDocument(value, tuple(self._repeated))
             elif kind is events.StreamEndEvent:
                 return
 
@@ -274,24 +275,24 @@ class _Builder:
 
 
 class _EntriesBuilder(_Builder):
-    """Maps as `Entries`, in the words of configuration files. Nobody changes entries, so that aliases share them."""
+    """Maps as `YamlEntries`, in the words of configuration files. Nobody changes them, so that aliases share them."""
 
     undefined_alias = "found undefined alias '{}'"
     recursive_alias = "an anchor's value contains itself"
     no_key = "a field's name is text"
 
     def _map(self) -> Any:
-        found = Entries()
+        found = YamlEntries()
         while type(event := self._get()) is not events.MappingEndEvent:
             key = self._value(event)
             if type(key) is not str:
                 key = self._spelled(key, event)
             self._budget.values -= 1
             if key == "<<" and _is_merge(event):
-                for merged in _maps(self._value(self._get()), Entries, event):
+                for merged in _maps(self._value(self._get()), YamlEntries, event):
                     found += merged
                 continue
-            found.append(Entry(key, self._value(self._get()), event.start_mark.line + 1))
+            found.append(YamlEntry(key, self._value(self._get()), event.start_mark.line + 1))
         return found
 
     def _copy(self, value: Any) -> Any:

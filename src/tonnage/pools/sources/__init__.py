@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from tonnage.pools.class_pools import Source
+from tonnage.pools.class_pools import PoolSource
 from tonnage.pools.sources.openebs_lvm import OpenEbsLvm
 from tonnage.pools.sources.openebs_zfs import OpenEbsZfs
 from tonnage.pools.sources.topolvm import TopoLvm
 
-OF_DRIVERS: Final[tuple[Source, ...]] = (OpenEbsLvm(), OpenEbsZfs(), TopoLvm())
+OF_DRIVERS: Final[tuple[PoolSource, ...]] = (OpenEbsLvm(), OpenEbsZfs(), TopoLvm())
 """Sources that need nothing to be said: they know their driver."""
 
 
-def source_of(driver: str) -> Source | None:
+def source_of(driver: str) -> PoolSource | None:
     """The source for a driver of this name, where one is made for it."""
     return next((source for source in OF_DRIVERS if driver in source.drivers), None)

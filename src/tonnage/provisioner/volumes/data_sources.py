@@ -17,7 +17,7 @@ from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes.provisioning_state import NotProvisioned, ProvisioningState
 from tonnage.quantity import Quantity
 
@@ -152,7 +152,7 @@ def snapshot_source(
 class DataSources:
     """Finds what claims are filled from."""
 
-    def __init__(self, client: Client, claims: Cache[PersistentVolumeClaim], options: Options) -> None:
+    def __init__(self, client: Client, claims: Cache[PersistentVolumeClaim], options: ProvisionerOptions) -> None:
         self._client = client
         self._claims = claims
         self._options = options

@@ -27,7 +27,7 @@ from tonnage.provisioner.volumes.provisioning_state import NotProvisioned
 _log = logs.logger("tonnage.provisioner")
 
 
-class Owner(Enum):
+class ClaimOwner(Enum):
     """Whose a claim is."""
 
     OURS = "ours"
@@ -36,8 +36,8 @@ class Owner(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    owner: Owner
+class ClaimDecision:
+    owner: ClaimOwner
     again_s: float | None = None
     """When to ask again about a claim that is nobody's yet; None: when something changes."""
 
@@ -70,29 +70,29 @@ class Ownership:
         self._rng = context.rng
         self._attempts: dict[str, _Attempt] = {}
 
-    async def decide(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Decision:
+    async def decide(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> ClaimDecision:
         """Whose the claim is; of one that may become ours, after its delay, we try to become the owner."""
         if claim.selected_node:
             self.forget(claim.uid)
             is_ours = claim.selected_node == self._deployment.node_name
-            return Decision(Owner.OURS if is_ours else Owner.ANOTHERS)
+            return ClaimDecision(ClaimOwner.OURS if is_ours else ClaimOwner.ANOTHERS)
         if storage_class.waits_for_consumer or not self._deployment.immediate_binding:
-            return Decision(Owner.NOBODYS)
+            return ClaimDecision(ClaimOwner.NOBODYS)
         if storage_class.allowed_topologies and self._has_topology:
             try:
                 await self._preparation.accessibility_requirements(claim, storage_class, self._deployment.node_name)
             except NotProvisioned:
-                return Decision(Owner.ANOTHERS)  # the class does not allow this node
+                return ClaimDecision(ClaimOwner.ANOTHERS)  # the class does not allow this node
         attempt = self._attempts.get(claim.uid)
         if attempt is None:
-            return Decision(Owner.NOBODYS, self._wait(claim.uid, 0))
+            return ClaimDecision(ClaimOwner.NOBODYS, self._wait(claim.uid, 0))
         left_s = attempt.due_at_s - self._clock.monotonic()
         if left_s > 0:
-            return Decision(Owner.NOBODYS, left_s)
+            return ClaimDecision(ClaimOwner.NOBODYS, left_s)
         if await self._has_room(claim, storage_class) and await self._take(claim):
             self.forget(claim.uid)
-            return Decision(Owner.NOBODYS)  # our own write comes back as an event, and then it is ours
-        return Decision(Owner.NOBODYS, self._wait(claim.uid, attempt.tries + 1))
+            return ClaimDecision(ClaimOwner.NOBODYS)  # our own write comes back as an event, and then it is ours
+        return ClaimDecision(ClaimOwner.NOBODYS, self._wait(claim.uid, attempt.tries + 1))
 
     def forget(self, uid: str) -> None:
         self._attempts.pop(uid, None)

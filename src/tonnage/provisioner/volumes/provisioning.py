@@ -27,7 +27,7 @@ from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.volumes.claim_protection import BINDER_S, ClaimProtection, is_protected
 from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
 from tonnage.provisioner.volumes.create_volume import VolumeCreator
-from tonnage.provisioner.volumes.node_deployment import Owner, Ownership
+from tonnage.provisioner.volumes.node_deployment import ClaimOwner, Ownership
 from tonnage.provisioner.volumes.preparation import Preparation
 from tonnage.provisioner.volumes.provisioning_state import (
     NotProvisioned,
@@ -161,7 +161,7 @@ class ProvisionController:
             return None
         if self._ownership is not None:
             decision = await self._ownership.decide(claim, storage_class)
-            if decision.owner is not Owner.OURS:
+            if decision.owner is not ClaimOwner.OURS:
                 return decision.again_s
         attempt_key = self._attempt_key(claim, storage_class)
         return self._backoff.left_s(uid, attempt_key) or await self._try(claim, storage_class, attempt_key)

@@ -28,7 +28,7 @@ from tonnage.objects.core_v1 import (
 )
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.options import Options
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes import parameters, topology
 from tonnage.quantity import Quantity
 
@@ -87,7 +87,7 @@ def prepared(
     claim: PersistentVolumeClaim,
     storage_class: StorageClass,
     driver_info: DriverInfo,
-    options: Options,
+    options: ProvisionerOptions,
     *,
     content: csi.VolumeContentSource | None = None,
     accessibility_requirements: csi.TopologyRequirement | None = None,
@@ -146,7 +146,7 @@ def made_bytes(request: csi.CreateVolumeRequest, made: csi.Volume) -> int:
 
 
 def persistent_volume(
-    asked: Prepared, made: csi.Volume, driver_info: DriverInfo, options: Options, *, identity: str
+    asked: Prepared, made: csi.Volume, driver_info: DriverInfo, options: ProvisionerOptions, *, identity: str
 ) -> PersistentVolume:
     """The volume that a driver made, for its claim."""
     claim, storage_class = asked.claim, asked.storage_class

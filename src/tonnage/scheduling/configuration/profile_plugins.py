@@ -35,7 +35,7 @@ EVERY = "*"
 _MAX_TOTAL = 2**63 - 1
 
 
-class Plugin(Section):
+class ListedPlugin(Section):
     """A plugin's name in a list; a weight of 0 means that none is given."""
 
     name: str = ""
@@ -45,8 +45,8 @@ class Plugin(Section):
 class PluginSet(Section):
     """What is added at a point, and what of the default set is not wanted there."""
 
-    enabled: tuple[Plugin, ...] = ()
-    disabled: tuple[Plugin, ...] = ()
+    enabled: tuple[ListedPlugin, ...] = ()
+    disabled: tuple[ListedPlugin, ...] = ()
 
     @property
     def disabled_names(self) -> frozenset[str]:
@@ -95,7 +95,7 @@ Points = Mapping[str, tuple[PluginWeight, ...]]
 
 DEFAULT_SET = Plugins(
     multi_point=PluginSet(
-        enabled=tuple(Plugin(name=name, weight=DEFAULT_WEIGHTS.get(name, 0)) for name in DEFAULT_PLUGINS)
+        enabled=tuple(ListedPlugin(name=name, weight=DEFAULT_WEIGHTS.get(name, 0)) for name in DEFAULT_PLUGINS)
     )
 )
 
@@ -116,7 +116,7 @@ def _merged_set(default: PluginSet, custom: PluginSet) -> PluginSet:
     # Of a name that stands there twice the last replaces the default; the others follow and are refused later.
     places = {plugin.name: idx for idx, plugin in enumerate(custom.enabled)}
     replaced: set[int] = set()
-    enabled: list[Plugin] = []
+    enabled: list[ListedPlugin] = []
     for plugin in default.enabled if EVERY not in disabled else ():
         if plugin.name in disabled:
             continue
@@ -125,7 +125,7 @@ def _merged_set(default: PluginSet, custom: PluginSet) -> PluginSet:
             plugin = custom.enabled[places[plugin.name]]
         enabled.append(plugin)
     enabled += (plugin for idx, plugin in enumerate(custom.enabled) if idx not in replaced)
-    return PluginSet(enabled=tuple(enabled), disabled=tuple(Plugin(name=each.name) for each in custom.disabled))
+    return PluginSet(enabled=tuple(enabled), disabled=tuple(ListedPlugin(name=each.name) for each in custom.disabled))
 
 
 def expanded(

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from tonnage.objects.texts.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
 from tonnage.objects.texts.json_text import measure
-from tonnage.objects.texts.yaml_text import Entries, Entry, ExcessiveYaml, InvalidYaml, first_document
+from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, YamlEntries, YamlEntry, first_document
 from tonnage.scheduling.configuration.errors import Problem, Problems
 
 _MAX_DIGITS = 100
@@ -40,7 +40,7 @@ def document_of(text: str, problems: Problems, notes: list[str]) -> Any:
 
 def _settled(value: Any, path: str, problems: Problems) -> Any:
     """The same with entries as dicts; the last of several values of one field stands."""
-    if isinstance(value, Entries):
+    if isinstance(value, YamlEntries):
         first_at: dict[str, int] = {}
         settled: dict[str, Any] = {}
         for name, item, line in value:
@@ -67,8 +67,8 @@ def _from_json(text: str) -> Any:
     def constant(name: str) -> NoReturn:
         raise json.JSONDecodeError(f"{name} is not JSON", text, max(text.find(name), 0))
 
-    def entries(pairs: list[tuple[str, Any]]) -> Entries:
-        return Entries(Entry(key, value) for key, value in pairs)
+    def entries(pairs: list[tuple[str, Any]]) -> YamlEntries:
+        return YamlEntries(YamlEntry(key, value) for key, value in pairs)
 
     def integer(digits: str) -> int:
         if len(digits) > _MAX_DIGITS:

@@ -60,7 +60,7 @@ class NodeOnlyAnswer:
         self.total = None if self.total is None else grown(self.total, capacity)
 
 
-class Answer:
+class RowAnswers:
     """What all row-local plugins said to pods with the same signature."""
 
     def __init__(self, cluster: Cluster, node_answer: NodeOnlyAnswer, judged_by: Filters) -> None:
@@ -134,11 +134,11 @@ class AnswerCache:
         self._row_scores = _Heard([each for each in scores if each[0].row_local and not _is_node_only(each[0])])
         self._cluster: Cluster | None = None
         self._node_answers: _Latest[NodeOnlyAnswer] = _Latest()
-        self._answers: _Latest[Answer] = _Latest()
+        self._answers: _Latest[RowAnswers] = _Latest()
 
     # -- filters ------------------------------------------------------------------------------------------------------
 
-    def answer_for(self, cycle: Cycle) -> Answer:
+    def answer_for(self, cycle: Cycle) -> RowAnswers:
         """The answer to this cycle's pod, true for every row now."""
         cluster = cycle.cluster
         if cluster is not self._cluster:  # another cluster's rows mean nothing here
@@ -148,7 +148,7 @@ class AnswerCache:
         judged_by = self._row_filters.by(cycle.skip_filter, cycle.unshared)
         answer = self._answers.get(cycle.signature)
         if answer is None or answer.node_answer is not node_answer or answer.judged_by != judged_by:
-            answer = Answer(cluster, node_answer, judged_by)
+            answer = RowAnswers(cluster, node_answer, judged_by)
             self._judge_rows(cycle, answer, cluster.all_rows)
             self._answers.put(cycle.signature, answer)
         elif answer.judged_at != cluster.changes.tick:
@@ -176,7 +176,7 @@ class AnswerCache:
         node_answer.judged_at = cluster.node_changes.tick
         return node_answer
 
-    def _judge_rows(self, cycle: Cycle, answer: Answer, rows: Rows) -> None:
+    def _judge_rows(self, cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
         """Ask the plugins that look at more than the node about rows that hold their node_answer's results."""
         cluster = cycle.cluster
         is_known = answer.judged_at >= 0
@@ -195,7 +195,7 @@ class AnswerCache:
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
-    def score(self, cycle: Cycle, answer: Answer) -> None:
+    def score(self, cycle: Cycle, answer: RowAnswers) -> None:
         """Bring an answer that was just looked up to the scores of now. PreScore has run."""
         cluster = cycle.cluster
         self._score_node_answer(cycle, answer.node_answer)
@@ -225,7 +225,7 @@ class AnswerCache:
             answer.best.forget()
         answer.scored_by, answer.scored_at = scored_by, cluster.changes.tick
 
-    def _total_at(self, cycle: Cycle, answer: Answer, row: int) -> int:
+    def _total_at(self, cycle: Cycle, answer: RowAnswers, row: int) -> int:
         """What one row's total is now."""
         if not answer.passes.item(row):
             return UNFIT

@@ -23,7 +23,7 @@ from tonnage import logs
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.answer_cache import UNFIT, Answer, AnswerCache
+from tonnage.scheduling.decision.answer_cache import UNFIT, AnswerCache, RowAnswers
 from tonnage.scheduling.decision.best_rows import Preference, Prefers
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
@@ -218,7 +218,7 @@ class Decider:
     def _diagnose(
         self,
         cycle: Cycle,
-        answer: Answer,
+        answer: RowAnswers,
         cross_filters: Sequence[tuple[int, FilterPlugin]],
         narrowed: dict[str, frozenset[int]],
         held: dict[int, list[PodInfo]],
@@ -310,7 +310,7 @@ class Decider:
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 
-    def _best(self, cycle: Cycle, answer: Answer, found: int) -> int:
+    def _best(self, cycle: Cycle, answer: RowAnswers, found: int) -> int:
         """The feasible row with the highest sum, ties by lot. PreScore has run.
 
         The sum of row-local scores lies ready, with rows that do not pass far below all others, so that mostly the

@@ -26,7 +26,7 @@ def broken(plugin: str, pod: PodInfo) -> Status:
     return BROKEN
 
 
-class Stage(Enum):
+class AttemptStage(Enum):
     """How far an attempt came before it was refused."""
 
     DECIDE = "PreFilter to Score"
@@ -53,7 +53,7 @@ class Attempt:
 
     pod: PodInfo
     profile: Assembled
-    stage: Stage = Stage.DECIDE
+    stage: AttemptStage = AttemptStage.DECIDE
     decision: Decision | None = None
     """None when a plugin raised."""
     placement: Placement | None = None

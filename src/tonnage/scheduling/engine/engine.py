@@ -33,7 +33,7 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation, explanation_of
 from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.assumed_pods import AssumedPods
-from tonnage.scheduling.engine.attempt import Attempt, Placement, PostFilterOutcome, Stage, broken
+from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, Placement, PostFilterOutcome, broken
 from tonnage.scheduling.engine.event_handlers import EventHandlers
 from tonnage.scheduling.engine.expected_nodes import ExpectedNodes
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
@@ -197,7 +197,9 @@ class Engine:
         attempt = self._place(self._as_nominated(queued), queued.info, profile, expected, explains=explains)
         attempt.queued = queued
         queued.refused_on = self.nominations.refused_on(attempt)
-        is_refused = attempt.stage is Stage.DECIDE and attempt.decision is not None and attempt.decision.error is None
+        is_refused = (
+            attempt.stage is AttemptStage.DECIDE and attempt.decision is not None and attempt.decision.error is None
+        )
         queued.is_like_others = is_refused and attempt.exception is None and attempt.placement is None
         if (placement := attempt.placement) is not None:
             placement.queued, queued.tried_on = queued, placement.node
@@ -251,13 +253,13 @@ class Engine:
             attempt.status = decision.error or attempt.status
             return attempt
         placement = Placement(assumed_as, profile, decision.cycle, decision.node)
-        attempt.stage = Stage.RESERVE
+        attempt.stage = AttemptStage.RESERVE
         attempt.status = reserve(attempt, placement)
         if attempt.status.is_success and not self.assumed.assume(assumed_as, decision.node):
             unreserve(placement)
             attempt.status = Status(Code.ERROR, (f"pod is on node {self.cluster.node_of(assumed_as.uid)} already",))
         elif attempt.status.is_success:
-            attempt.placement, attempt.stage = placement, Stage.PLACED
+            attempt.placement, attempt.stage = placement, AttemptStage.PLACED
         return attempt
 
     def _as_nominated(self, queued: QueuedPod) -> PodInfo:
@@ -275,7 +277,7 @@ class Engine:
         if not status.is_success:
             unreserve(placement)
             self.assumed.forget(placement.pod.uid)
-            attempt.placement, attempt.stage, attempt.status = None, Stage.PERMIT, status
+            attempt.placement, attempt.stage, attempt.status = None, AttemptStage.PERMIT, status
 
     def post_filter(self, attempt: Attempt) -> PostFilterOutcome | None:
         """For an attempt that found no node: can room be made? None when nothing is known about why it fits nowhere."""

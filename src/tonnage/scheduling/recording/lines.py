@@ -72,7 +72,7 @@ class Header(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=
     """Of a flag, not of the configuration; older recordings do not say it."""
 
 
-class Line(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+class RecordedLine(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, omit_defaults=True):
     """One thing that was done to the engine, and for decisions what came of it."""
 
     op: str
@@ -93,15 +93,15 @@ class Line(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=Tr
 
 
 _ENCODER: Final = msgspec.json.Encoder()
-_LINES: Final = msgspec.json.Decoder(Line)
+_LINES: Final = msgspec.json.Decoder(RecordedLine)
 _HEADERS: Final = msgspec.json.Decoder(Header)
 
 
-def encoded(line: Line | Header) -> bytes:
+def encoded(line: RecordedLine | Header) -> bytes:
     return _ENCODER.encode(line) + b"\n"
 
 
-def read_line(text: bytes) -> Line:
+def read_line(text: bytes) -> RecordedLine:
     """Raises msgspec.MsgspecError for what is no line of a recording."""
     found = _LINES.decode(text)
     if found.op not in OPERATIONS:

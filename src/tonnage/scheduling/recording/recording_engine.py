@@ -23,7 +23,7 @@ from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.framework import PostFilterPlugin
 from tonnage.scheduling.plugins.volume_binding import assumed_in
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
-from tonnage.scheduling.recording.lines import NOTHING, VERSION, Header, Line, encoded, microseconds, raw
+from tonnage.scheduling.recording.lines import NOTHING, VERSION, Header, RecordedLine, encoded, microseconds, raw
 
 Sink = Callable[[bytes], object]
 """Takes a line; must be quick, and must not raise."""
@@ -111,7 +111,7 @@ class RecordingEngine(Engine):
             try:
                 yield told
             finally:
-                line = Line(op=op, at=self._latch.monotonic(), now_us=microseconds(self._latch.now()), **told)
+                line = RecordedLine(op=op, at=self._latch.monotonic(), now_us=microseconds(self._latch.now()), **told)
                 self._sink(encoded(line))
 
     # -- objects in ---------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.plugins.volume_binding import assumed_in
 from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
-from tonnage.scheduling.recording.lines import Header, Line, instant, read_object
+from tonnage.scheduling.recording.lines import Header, RecordedLine, instant, read_object
 
 
 class BrokenRecording(TonnageError):
@@ -51,7 +51,7 @@ class RecordedClock:
     async def sleep(self, seconds: float) -> None:
         raise RuntimeError("nobody sleeps in a repetition")
 
-    def set(self, line: Line) -> None:
+    def set(self, line: RecordedLine) -> None:
         self._at, self._now = line.at, instant(line.now_us)
 
 
@@ -61,7 +61,7 @@ class RecordedObjects:
     def __init__(self) -> None:
         self._known: dict[tuple[str, Key], Object] = {}
 
-    def take(self, line: Line) -> tuple[Object | None, Object | None]:
+    def take(self, line: RecordedLine) -> tuple[Object | None, Object | None]:
         """(before, now) of an add, update or delete. Raises BrokenRecording."""
         if line.op == "delete":
             found = self._known.pop((line.kind, line.key), None)
@@ -132,7 +132,7 @@ class Repetition:
         self._placements: dict[str, Placement] = {}
         self._finished: set[str] = set()  # pods whose binding the API has accepted
 
-    def repeat(self, line: Line) -> Difference | None:
+    def repeat(self, line: RecordedLine) -> Difference | None:
         """Do what a line says. Raises BrokenRecording for one that cannot be done."""
         self.clock.set(line)
         if line.op in ("add", "update", "delete"):
@@ -153,7 +153,7 @@ class Repetition:
             self.engine.tick(line.at)
         return None
 
-    def _changed(self, line: Line) -> None:
+    def _changed(self, line: RecordedLine) -> None:
         old, new = self.objects.take(line)
         if new is None:
             if old is not None:
@@ -172,7 +172,7 @@ class Repetition:
             self._placements.pop(uid, None)
             self._queued.pop(uid, None)
 
-    def _decided(self, line: Line) -> Difference | None:
+    def _decided(self, line: RecordedLine) -> Difference | None:
         if line.op == "pop":
             queued = self.engine.pop()
             if (queued.uid if queued is not None else "") != line.uid:
@@ -188,7 +188,7 @@ class Repetition:
         node = outcome.result.nominated_node if outcome is not None else ""
         return None if node == line.node else self._apart(line, line.node, node)
 
-    def _attempted(self, line: Line) -> Difference | None:
+    def _attempted(self, line: RecordedLine) -> Difference | None:
         self.decisions += 1
         explains = self.decisions == self._explained_decision
         attempt = self.engine.attempt(_known(self._queued, line, "popped"), explains=explains)
@@ -201,10 +201,12 @@ class Repetition:
             return None
         return self._apart(line, line.node, node, attempt.explanation)
 
-    def _apart(self, line: Line, recorded: str, repeated: str, explained: Explanation | None = None) -> Difference:
+    def _apart(
+        self, line: RecordedLine, recorded: str, repeated: str, explained: Explanation | None = None
+    ) -> Difference:
         return Difference(line.op, line.key, recorded, repeated, self.clock.now(), explained)
 
-    def _came_back(self, line: Line) -> None:
+    def _came_back(self, line: RecordedLine) -> None:
         queued = _known(self._queued, line, "popped")
         if line.op == "done":
             self.engine.done(queued.pod)
@@ -214,7 +216,7 @@ class Repetition:
             newest = self.objects.pod(line.key) if line.flag else None
             self.engine.requeue(queued, newest, plugins=line.plugins, nomination=line.nomination)
 
-    def _bound(self, line: Line) -> None:
+    def _bound(self, line: RecordedLine) -> None:
         if line.op == "overdueBinding" and line.uid not in self._placements:
             return  # its word, or its end, came first
         placement = _known(self._placements, line, "placed")
@@ -234,7 +236,7 @@ class Repetition:
             self.engine.withdraw(placement)
             del self._placements[line.uid]
 
-    def _preemption(self, line: Line) -> None:
+    def _preemption(self, line: RecordedLine) -> None:
         queued = _known(self._queued, line, "popped")
         profile = self.engine.profile_of(queued.pod)
         named = [each for each in profile.plugins if each.name in line.plugins] if profile is not None else []
@@ -247,7 +249,7 @@ class Repetition:
             self.engine.preemption_ends(plugin, queued.info, succeeded=line.flag)
 
 
-def _known(kept: dict[str, Any], line: Line, done: str) -> Any:
+def _known(kept: dict[str, Any], line: RecordedLine, done: str) -> Any:
     found = kept.get(line.uid)
     if found is None:
         raise BrokenRecording(f'"{line.op}" of pod {line.key or line.uid}, which was not {done} before')

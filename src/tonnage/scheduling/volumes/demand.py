@@ -28,7 +28,7 @@ from tonnage.scheduling.volumes.rebuilds import Rebuild, rebuilds_of
 _NOTHING = Quantity.from_int(0)
 
 
-class Group(NamedTuple):
+class ClaimGroup(NamedTuple):
     """Claims of one class, or of several that share their pools (`joint_name`), whose volumes are to be made together:
     `sizes` in bytes, descending."""
 

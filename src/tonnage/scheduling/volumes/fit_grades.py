@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.columns import Ints
-from tonnage.scheduling.volumes.demand import Demand, Group
+from tonnage.scheduling.volumes.demand import ClaimGroup, Demand
 from tonnage.scheduling.volumes.packing import Grade
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 
@@ -20,7 +20,7 @@ def may_differ(fit: VolumeFit, provisioning: ProvisioningDemand) -> bool:
     return any(has_grades(fit, unit) for unit in provisioning.units)
 
 
-def has_grades(fit: VolumeFit, unit: Group) -> bool:
+def has_grades(fit: VolumeFit, unit: ClaimGroup) -> bool:
     """Not a claim alone, which goes wherever it fits, nor what is made of single pools: they fit, or they do not."""
     objects = fit.index.of(unit.class_name)
     return objects.leaves_choices(fit.policy) and (len(unit.sizes) > 1 or objects.has_promises(fit.policy))

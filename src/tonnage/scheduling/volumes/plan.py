@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.volumes.demand import Group
+from tonnage.scheduling.volumes.demand import ClaimGroup
 
 
 class BoundVolume(NamedTuple):
@@ -48,7 +48,7 @@ class ClaimSequence:
     Which of them is next says `claim_sequences.py`.
     """
 
-    unit: Group
+    unit: ClaimGroup
     row: int
     unsent: dict[Key, int]
     """Bytes by claim."""

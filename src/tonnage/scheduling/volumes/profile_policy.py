@@ -23,16 +23,18 @@ from tonnage.scheduling.volumes.capacity.joint_capacity import (
     room_of_members,
 )
 from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
-from tonnage.scheduling.volumes.capacity.reading import Policy
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy
 from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 
 
-def profile_policy(cluster: Cluster, args: StorageCapacityArgs, reservation: Reservation, *, is_joint: bool) -> Policy:
+def profile_policy(
+    cluster: Cluster, args: StorageCapacityArgs, reservation: Reservation, *, is_joint: bool
+) -> CapacityPolicy:
     """The policy of a profile, on one cluster; without the gate (`is_joint`) that of kube-scheduler 1.36."""
     if not is_joint:
-        return Policy(room_without_gate, lambda each: scored_capacity(each, with_pools=False))
+        return CapacityPolicy(room_without_gate, lambda each: scored_capacity(each, with_pools=False))
     legacy, index = args.legacy_pools, cluster.index(CapacityIndex)
     timeout_s = float(args.reservation_timeout_seconds)
     is_reserved: Callable[[CSIStorageCapacity, Collection[Key]], bool] | None = None
@@ -58,7 +60,7 @@ def profile_policy(cluster: Cluster, args: StorageCapacityArgs, reservation: Res
             promises = promised_of_members(capacity, lambda each: ledger.promises(identity(each)))
             return descending(size for key, size in promises.items() if key not in own)
 
-    return Policy(
+    return CapacityPolicy(
         lambda joined: room_of_members(joined, lambda each: room_of(each, legacy)),
         lambda joined: min(scored_capacity(each, with_pools=True) for each in members_of(joined)),
         is_reserved,

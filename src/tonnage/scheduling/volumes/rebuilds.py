@@ -53,7 +53,7 @@ class Rebuild(NamedTuple):
     row: int
 
 
-class Progress(Enum):
+class RebuildProgress(Enum):
     """How far the rebuild of a volume on a node has come, by its node affinity."""
 
     UNDER_WAY = "unset: it has not arrived"
@@ -101,15 +101,15 @@ def is_on_its_way(claim: PersistentVolumeClaim, volume: PersistentVolume) -> boo
     return is_marked and volume.spec.node_affinity.required is None
 
 
-def progress_of(cluster: Cluster, volume: PersistentVolume, node_name: str) -> Progress:
+def progress_of(cluster: Cluster, volume: PersistentVolume, node_name: str) -> RebuildProgress:
     """How far a rebuild on a node has come. Where the node is gone, an affinity that is set counts as arrival."""
     required = volume.spec.node_affinity.required
     if required is None:
-        return Progress.UNDER_WAY
+        return RebuildProgress.UNDER_WAY
     row = cluster.row_of.get(node_name)
     node = cluster.nodes[row] if row is not None else None
     is_there = node is None or required.matches(node.name, node.metadata.labels)
-    return Progress.ARRIVED if is_there else Progress.ELSEWHERE
+    return RebuildProgress.ARRIVED if is_there else RebuildProgress.ELSEWHERE
 
 
 def _home_row(cluster: Cluster, claim: PersistentVolumeClaim, volume: PersistentVolume) -> int:

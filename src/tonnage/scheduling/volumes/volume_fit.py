@@ -36,8 +36,8 @@ from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.groups import GroupName
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.joint_capacity import JoinedCapacity, joint_name, member_of
-from tonnage.scheduling.volumes.capacity.reading import Policy
-from tonnage.scheduling.volumes.demand import Demand, Group, by_size, counted_bytes
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy
+from tonnage.scheduling.volumes.demand import ClaimGroup, Demand, by_size, counted_bytes
 from tonnage.scheduling.volumes.migrated_affinity import reachable
 from tonnage.scheduling.volumes.packing import descending
 from tonnage.scheduling.volumes.plan import BoundVolume, Provision, StaticBinding, VolumePlan
@@ -65,7 +65,7 @@ class ProvisioningDemand(NamedTuple):
     """In upstream's order: those already selected for the node, then by size."""
     places: tuple[int, ...]
     """For each claim its place in `units`; -1 for one whose room nobody keeps count of."""
-    units: tuple[Group, ...]
+    units: tuple[ClaimGroup, ...]
     """What is looked for in one capacity object: all claims of a class or of a group of classes, or without the gate
     each claim."""
     topologies: tuple[tuple[TopologySelectorTerm, ...], ...]
@@ -80,7 +80,7 @@ class ProvisioningDemand(NamedTuple):
 class VolumeFit:
     """Judges one cluster by one profile's rules."""
 
-    def __init__(self, cluster: Cluster, policy: Policy, *, is_joint: bool) -> None:
+    def __init__(self, cluster: Cluster, policy: CapacityPolicy, *, is_joint: bool) -> None:
         self.cluster = cluster
         self.policy = policy
         self.is_joint = is_joint
@@ -136,7 +136,7 @@ class VolumeFit:
                 order.append((name, places[-1], of_class.allowed_topologies if of_class is not None else ()))
         units = tuple(
             [
-                Group(joint_name(each), descending(of), self.index.policy_of(each))
+                ClaimGroup(joint_name(each), descending(of), self.index.policy_of(each))
                 for each, of in zip(names, sizes, strict=True)
             ]
         )
@@ -187,7 +187,7 @@ class VolumeFit:
         return bits
 
     def _tell_undecided(
-        self, unit: Group, own: Sequence[Key], rows: Rows, places: npt.NDArray[np.intp], bits: Bits
+        self, unit: ClaimGroup, own: Sequence[Key], rows: Rows, places: npt.NDArray[np.intp], bits: Bits
     ) -> None:
         """Of the rows that do not hold a group, tell those apart of which that is not known."""
         objects, search, known = self.index.of(unit.class_name), self.index.search, {}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tonnage.whatif.doctor.facts import Access, Answer, Facts
+from tonnage.whatif.doctor.facts import FactAnswer, Facts, GrantedAccess
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named
 
 
 def access_findings(facts: Facts) -> Iterator[Finding]:
-    lacking: dict[tuple[str, str, str, bool], list[Access]] = {}
+    lacking: dict[tuple[str, str, str, bool], list[GrantedAccess]] = {}
     for each in facts.access:
         asked = each.permission
-        if each.is_allowed is Answer.NO:
+        if each.is_allowed is FactAnswer.NO:
             lacking.setdefault((asked.qualified, asked.namespace, asked.name, asked.is_needed), []).append(each)
     for (resource, namespace, name, is_needed), found in lacking.items():
         verbs = [each.permission.verb for each in found]
@@ -29,7 +29,7 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
             + (f" in namespace {namespace}" if namespace else "")
             + " to the role that Tonnage's scheduler runs with (deploy/ has all of them)",
         )
-    unknown = [each for each in facts.access if each.is_allowed is Answer.UNKNOWN]
+    unknown = [each for each in facts.access if each.is_allowed is FactAnswer.UNKNOWN]
     if unknown:
         yield CATALOGUE["permission-unknown"].about(
             f"Server {facts.source}",

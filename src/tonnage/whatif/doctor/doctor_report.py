@@ -11,7 +11,7 @@ from typing import Final, TextIO
 from tonnage.printable import assembled, text
 from tonnage.whatif.doctor.examination import Examination
 from tonnage.whatif.doctor.findings import WORST_FIRST, Finding, Severity
-from tonnage.whatif.page import Page
+from tonnage.whatif.page import TextPage
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 _HEADS: Final = {Severity.ERROR: "ERRORS", Severity.WARNING: "WARNINGS", Severity.INFO: "GOOD TO KNOW"}
@@ -20,7 +20,7 @@ _EXAMPLES: Final = 3
 
 
 def show(found: Examination, out: TextIO) -> None:
-    page = Page(out)
+    page = TextPage(out)
     _head(page, found)
     for severity in WORST_FIRST:
         of_severity = [each for each in found.findings if each.severity is severity]
@@ -41,7 +41,7 @@ def show(found: Examination, out: TextIO) -> None:
         page.say(text(line), indent=2)
 
 
-def _head(page: Page, found: Examination) -> None:
+def _head(page: TextPage, found: Examination) -> None:
     version = found.facts.server.version if found.facts.server is not None else ""
     counts = found.counts
     told = ", ".join(
@@ -81,7 +81,7 @@ def _folded(findings: Iterable[Finding]) -> list[Sequence[Finding]]:
     return list(found)
 
 
-def _finding(page: Page, alike: Sequence[Finding], style: str) -> None:
+def _finding(page: TextPage, alike: Sequence[Finding], style: str) -> None:
     first = alike[0]
     if len(alike) == 1:
         page.say(assembled((first.name, style), "  ", (first.object, "bold")), indent=2)

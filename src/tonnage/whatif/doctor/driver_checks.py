@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, StorageClass
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
-from tonnage.whatif.doctor.facts import Answer, Facts
-from tonnage.whatif.doctor.figures import DriverFigures, Layout
+from tonnage.whatif.doctor.facts import FactAnswer, Facts
+from tonnage.whatif.doctor.figures import CapacityLayout, DriverFigures
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named
 
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _LAYOUTS = {
-    Layout.NONE: "no capacity objects that reach a node",
-    Layout.NODE: "capacity per node",
-    Layout.SHARED: "capacity shared by several nodes (zones)",
-    Layout.CLUSTER: "one capacity for all nodes",
-    Layout.MIXED: "capacity for nodes and for groups of nodes",
+    CapacityLayout.NONE: "no capacity objects that reach a node",
+    CapacityLayout.NODE: "capacity per node",
+    CapacityLayout.SHARED: "capacity shared by several nodes (zones)",
+    CapacityLayout.CLUSTER: "one capacity for all nodes",
+    CapacityLayout.MIXED: "capacity for nodes and for groups of nodes",
 }
 
 
@@ -85,7 +85,7 @@ def _registration(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
 
 
 def _rebuilding(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
-    if rebuilds_volumes(driver) and facts.is_on("MutablePVNodeAffinity") is Answer.NO:
+    if rebuilds_volumes(driver) and facts.is_on("MutablePVNodeAffinity") is FactAnswer.NO:
         yield CATALOGUE["rebuilding-needs-gate"].about(
             driver,
             "it rebuilds volumes, and the API server lets no volume's node affinity change: none can leave its node",

@@ -23,7 +23,7 @@ from tonnage.whatif.doctor.pending_checks import pending_findings
 from tonnage.whatif.doctor.recommendation import Recommendation, configuration_finding, recommendation_of
 from tonnage.whatif.doctor.server_checks import server_findings
 from tonnage.whatif.doctor.switch import (
-    Comparison,
+    SwitchComparison,
     compare_running,
     compare_waiting,
     pods_with_claims,
@@ -109,7 +109,7 @@ def examine(
     if facts.nodes:
         sequence = DecisionSequence(state, configuration, is_default=True, foreign=foreign)
         disks = disks_of_objects(state.objects, sequence.replay.engine.held)
-        question, comparison = PendingQuestion(state, sequence), Comparison()
+        question, comparison = PendingQuestion(state, sequence), SwitchComparison()
         try:
             question.decide(step)
             if waiting := question.answer().pods:

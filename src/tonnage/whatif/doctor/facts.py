@@ -26,7 +26,7 @@ from tonnage.whatif.sources import ClusterState
 T = TypeVar("T", bound=Object)
 
 
-class Answer(StrEnum):
+class FactAnswer(StrEnum):
     """A question that may have got no answer."""
 
     YES = "yes"
@@ -38,11 +38,11 @@ class Answer(StrEnum):
 class GateSign:
     """What is known of a feature gate of the server, and by what."""
 
-    is_on: Answer
+    is_on: FactAnswer
     by: str
 
     def document(self) -> dict[str, Any]:
-        state = {Answer.YES: "on", Answer.NO: "off"}.get(self.is_on, "unknown")
+        state = {FactAnswer.YES: "on", FactAnswer.NO: "off"}.get(self.is_on, "unknown")
         return {"state": state, "by": self.by}
 
 
@@ -58,11 +58,11 @@ class ServerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class GrantedAccess:
     """One permission, and whether this user has it."""
 
     permission: Permission
-    is_allowed: Answer
+    is_allowed: FactAnswer
     why: str = ""
 
 
@@ -78,11 +78,16 @@ class Facts:
     """Kinds that could not be listed, and why."""
     server: ServerFacts | None = None
     """None for files."""
-    access: Sequence[Access] = ()
+    access: Sequence[GrantedAccess] = ()
 
     @classmethod
     def of_state(
-        cls, state: ClusterState, *, is_live: bool, server: ServerFacts | None = None, access: Sequence[Access] = ()
+        cls,
+        state: ClusterState,
+        *,
+        is_live: bool,
+        server: ServerFacts | None = None,
+        access: Sequence[GrantedAccess] = (),
     ) -> Facts:
         """What was read, as checks look at it."""
         return cls(
@@ -101,9 +106,9 @@ class Facts:
             return cls.__name__ not in self.unlisted
         return bool(self._by_kind.get(cls))
 
-    def is_on(self, gate: str) -> Answer:
+    def is_on(self, gate: str) -> FactAnswer:
         sign = self.server.gates.get(gate) if self.server is not None else None
-        return sign.is_on if sign is not None else Answer.UNKNOWN
+        return sign.is_on if sign is not None else FactAnswer.UNKNOWN
 
     # -- objects ------------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ class Provisioning(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Layout(StrEnum):
+class CapacityLayout(StrEnum):
     """Whom a driver's capacity objects are for."""
 
     NONE = "none"
@@ -66,17 +66,17 @@ class DriverFigures:
     """By the key of an object, the volumes that count in it: of its class, on its nodes alone."""
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> CapacityLayout:
         reached = [self.facts.reach[each.key] for each in self.objects]
         found = {self._layout_of(len(nodes)) for nodes in reached if nodes}
         if not found:
-            return Layout.NONE
-        return found.pop() if len(found) == 1 else Layout.MIXED
+            return CapacityLayout.NONE
+        return found.pop() if len(found) == 1 else CapacityLayout.MIXED
 
-    def _layout_of(self, nodes: int) -> Layout:
+    def _layout_of(self, nodes: int) -> CapacityLayout:
         if nodes == 1:  # of a single node, too
-            return Layout.NODE
-        return Layout.CLUSTER if nodes == len(self.facts.nodes) else Layout.SHARED
+            return CapacityLayout.NODE
+        return CapacityLayout.CLUSTER if nodes == len(self.facts.nodes) else CapacityLayout.SHARED
 
     @cached_property
     def most_pools(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named
 from tonnage.whatif.pending import causes
-from tonnage.whatif.pending.pending import Group, PendingAnswer
+from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup
 
 _MEANT = (causes.GATED, causes.FOREIGN)
 """Pods that somebody holds back on purpose, or that are another's."""
@@ -21,7 +21,7 @@ def pending_findings(answer: PendingAnswer) -> Iterator[Finding]:
             )
 
 
-def _remedy(group: Group) -> str:
+def _remedy(group: PendingGroup) -> str:
     if not group.helps:
         return "`tonnage explain --pending` shows every node; no single change that was tried lets them in"
     best = group.helps[0]

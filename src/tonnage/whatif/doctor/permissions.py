@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tonnage.client.config.connection import Connection
-from tonnage.roles.role_files import Rule, rules_of
+from tonnage.client.config.connection import ServerConnection
+from tonnage.roles.role_files import RoleRule, rules_of
 from tonnage.scheduling.configuration.file import LeaderElection
 
 LEASE_NAMESPACE: Final = LeaderElection().resource_namespace
@@ -55,7 +55,7 @@ def scheduler_permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission,
     return tuple(dict.fromkeys(found))
 
 
-def _of_rule(rule: Rule) -> Iterator[Permission]:
+def _of_rule(rule: RoleRule) -> Iterator[Permission]:
     purpose = rule.reason.rstrip(".")
     for group in rule.groups:
         for resource in rule.resources:
@@ -65,7 +65,7 @@ def _of_rule(rule: Rule) -> Iterator[Permission]:
                     yield Permission(verb, group, plural, subresource, rule.namespace, purpose, rule.is_needed, name)
 
 
-def home_of(connection: Connection) -> str:
+def home_of(connection: ServerConnection) -> str:
     """The namespace of the ServiceAccount that a connection speaks as; the lease's default one for everybody else."""
     user = connection.user
     if user.impersonation.user:

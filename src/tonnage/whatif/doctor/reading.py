@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.client.config.connection import Connection
+from tonnage.client.config.connection import ServerConnection
 from tonnage.client.http import Client
 from tonnage.errors import TonnageError
 from tonnage.gates import Gate, Gates
@@ -25,7 +25,7 @@ from tonnage.objects.api_verbs import ACCESS_REVIEWS
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
-from tonnage.whatif.doctor.facts import Access, Answer, GateSign, ServerFacts
+from tonnage.whatif.doctor.facts import FactAnswer, GateSign, GrantedAccess, ServerFacts
 from tonnage.whatif.doctor.permissions import Permission, home_of, scheduler_permissions
 
 _STORAGE_SCHEMA: Final = "/openapi/v3/apis/storage.k8s.io/v1"
@@ -43,8 +43,8 @@ _PATIENCE_S: Final = 15.0
 
 
 async def read_server(
-    connection: Connection, objects: Iterable[Object], *, user_agent: str
-) -> tuple[ServerFacts, list[Access]]:
+    connection: ServerConnection, objects: Iterable[Object], *, user_agent: str
+) -> tuple[ServerFacts, list[GrantedAccess]]:
     """Ask a server about itself and about us. What it does not answer is not known, and no failure."""
     async with Client.connect(connection, user_agent=user_agent) as client:
         version = await _read_json(client, "/version")
@@ -94,19 +94,19 @@ def gate_signs(
             continue
         fields = _FIELDS.get(name, ())
         if name in told:
-            sign = GateSign(Answer.YES if told[name] else Answer.NO, "the server's metrics")
+            sign = GateSign(FactAnswer.YES if told[name] else FactAnswer.NO, "the server's metrics")
         elif name == "ClearingNominatedNodeNameAfterBinding" and "nominatedNodeName" in kept:
-            sign = GateSign(Answer.NO, "pods that are bound keep status.nominatedNodeName")
+            sign = GateSign(FactAnswer.NO, "pods that are bound keep status.nominatedNodeName")
         elif any(field in kept for _, field in fields):
-            sign = GateSign(Answer.YES, f"it keeps {next(field for _, field in fields if field in kept)}")
+            sign = GateSign(FactAnswer.YES, f"it keeps {next(field for _, field in fields if field in kept)}")
         elif schemas and fields and not all(_has_field(schemas, kind, field) for kind, field in fields):
-            sign = GateSign(Answer.NO, f"it does not know {', '.join(field for _, field in fields)}")
+            sign = GateSign(FactAnswer.NO, f"it does not know {', '.join(field for _, field in fields)}")
         elif told:
-            sign = GateSign(Answer.NO, "the server's metrics do not name it")
+            sign = GateSign(FactAnswer.NO, "the server's metrics do not name it")
         elif (0, 0) < release < _since(gate):
-            sign = GateSign(Answer.NO, f"Kubernetes {release[0]}.{release[1]} does not have it")
+            sign = GateSign(FactAnswer.NO, f"Kubernetes {release[0]}.{release[1]} does not have it")
         else:
-            sign = GateSign(Answer.UNKNOWN, "neither its metrics nor its objects show it")
+            sign = GateSign(FactAnswer.UNKNOWN, "neither its metrics nor its objects show it")
         found[name] = sign
     return found
 
@@ -149,17 +149,17 @@ def _kept_fields(objects: Iterable[Object]) -> set[str]:
 # -- permissions ------------------------------------------------------------------------------------------------------
 
 
-async def _access(client: Client, permissions: Iterable[Permission]) -> list[Access]:
+async def _access(client: Client, permissions: Iterable[Permission]) -> list[GrantedAccess]:
     slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
-    async def asked(permission: Permission) -> Access:
+    async def asked(permission: Permission) -> GrantedAccess:
         async with slots:
             return await _may(client, permission)
 
     return list(await asyncio.gather(*(asked(each) for each in permissions)))
 
 
-async def _may(client: Client, permission: Permission) -> Access:
+async def _may(client: Client, permission: Permission) -> GrantedAccess:
     attributes = {
         "verb": permission.verb,
         "group": permission.group,
@@ -178,11 +178,11 @@ async def _may(client: Client, permission: Permission) -> Access:
             body = await client.raw("POST", ACCESS_REVIEWS.path(), msgspec.json.encode(review))
         answer = msgspec.json.decode(body)
         status = answer["status"]
-        is_allowed = Answer.YES if status["allowed"] else Answer.NO
-        return Access(permission, is_allowed, str(status.get("reason", "")))
+        is_allowed = FactAnswer.YES if status["allowed"] else FactAnswer.NO
+        return GrantedAccess(permission, is_allowed, str(status.get("reason", "")))
     except TonnageError as exc:
-        return Access(permission, Answer.UNKNOWN, exc.message)
+        return GrantedAccess(permission, FactAnswer.UNKNOWN, exc.message)
     except TimeoutError:
-        return Access(permission, Answer.UNKNOWN, f"no answer within {_PATIENCE_S:.0f} s")
+        return GrantedAccess(permission, FactAnswer.UNKNOWN, f"no answer within {_PATIENCE_S:.0f} s")
     except (msgspec.DecodeError, KeyError, TypeError):
-        return Access(permission, Answer.UNKNOWN, "the answer is no SelfSubjectAccessReview")
+        return GrantedAccess(permission, FactAnswer.UNKNOWN, "the answer is no SelfSubjectAccessReview")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tonnage.gates import Gates
-from tonnage.whatif.doctor.facts import Answer, Facts
+from tonnage.whatif.doctor.facts import FactAnswer, Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 
 _OLDEST = (1, 24)
 """The first with storage.k8s.io/v1 CSIStorageCapacity."""
-_WORDS = {Answer.YES: "on", Answer.NO: "off", Answer.UNKNOWN: "unknown"}
+_WORDS = {FactAnswer.YES: "on", FactAnswer.NO: "off", FactAnswer.UNKNOWN: "unknown"}
 
 
 def server_findings(facts: Facts) -> Iterator[Finding]:
@@ -45,12 +45,12 @@ def _version(facts: Facts) -> Iterator[Finding]:
 def _gates(facts: Facts) -> Finding:
     server = facts.server
     gates = server.gates if server is not None else {}
-    by_state: dict[Answer, list[str]] = {}
+    by_state: dict[FactAnswer, list[str]] = {}
     for name, sign in sorted(gates.items()):
         by_state.setdefault(sign.is_on, []).append(name)
     told = "; ".join(f"{_WORDS[state]}: {', '.join(names)}" for state, names in sorted(by_state.items(), reverse=True))
     remedy = "nothing has to be done: what the server drops, Tonnage keeps in annotations"
-    if facts.is_on("MutablePVNodeAffinity") is not Answer.YES:
+    if facts.is_on("MutablePVNodeAffinity") is not FactAnswer.YES:
         remedy += "; volumes are rebuilt elsewhere only with MutablePVNodeAffinity=true on the API server"
     return CATALOGUE["feature-gates"].about(f"Server {facts.source}", told, remedy)
 

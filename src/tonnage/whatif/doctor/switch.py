@@ -43,7 +43,7 @@ Step = Callable[[float], object]
 
 
 @dataclass(slots=True)
-class Comparison:
+class SwitchComparison:
     """Pods by what a switch would mean to them."""
 
     waiting: int = 0
@@ -77,7 +77,7 @@ def pods_with_claims(facts: Facts) -> Sequence[Pod]:
     ]
 
 
-def compare_waiting(state: ClusterState, decided: Iterable[PendingPod], found: Comparison, step: Step) -> None:
+def compare_waiting(state: ClusterState, decided: Iterable[PendingPod], found: SwitchComparison, step: Step) -> None:
     """Hold what Tonnage decides about pods that wait against what the other would, in the same order."""
     theirs = DecisionSequence(dataclasses.replace(state, memory=None), their_rules(), is_default=True)
     for each in decided:
@@ -130,7 +130,11 @@ class _Rules:
 
 
 def compare_running(
-    facts: Facts, ours: Sequence[ResolvedProfile], found: Comparison, step: Step, foreign: ForeignPlugins | None = None
+    facts: Facts,
+    ours: Sequence[ResolvedProfile],
+    found: SwitchComparison,
+    step: Step,
+    foreign: ForeignPlugins | None = None,
 ) -> None:
     """Ask whether pods that run would be let in again; the other is asked about those that Tonnage would not."""
     running = pods_with_claims(facts)
@@ -152,7 +156,7 @@ def compare_running(
 # -- told -------------------------------------------------------------------------------------------------------------
 
 
-def switch_findings(found: Comparison) -> Iterable[Finding]:
+def switch_findings(found: SwitchComparison) -> Iterable[Finding]:
     if found.stops_waiting:
         count = len(found.stops_waiting)
         yield CATALOGUE["pods-would-stop-pending"].about(

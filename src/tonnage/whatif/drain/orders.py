@@ -13,7 +13,7 @@ from itertools import permutations
 from typing import Any, Final
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.whatif.drain.outcome import Outcome
+from tonnage.whatif.drain.outcome import DrainOutcome
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
 
 ALL_UP_TO: Final = 5
@@ -57,7 +57,7 @@ def trials(count: int) -> int:
     return count * (count + 1) // 2 if count <= GREEDY_UP_TO else 3
 
 
-def search(scene: Scene, given: Outcome, found: OrderSearch, step: Step = lambda amount: None) -> None:
+def search(scene: Scene, given: DrainOutcome, found: OrderSearch, step: Step = lambda amount: None) -> None:
     """Look for an order that is better than the given one; `found` has the best at any time."""
     nodes = given.drained
     if found.cost == (0, 0) or len(nodes) < 2:

@@ -108,7 +108,7 @@ class LostPod:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftBehind:
+class DataLeftBehind:
     """Data that stays on a node: where it is, what holds it, and who uses it."""
 
     node: str
@@ -143,7 +143,7 @@ class LostData:
 
 
 @dataclass(slots=True)
-class Outcome:
+class DrainOutcome:
     """All that happened. Lists are in the order of the nodes that were drained, then of the pods' names."""
 
     drained: tuple[str, ...]
@@ -155,7 +155,7 @@ class Outcome:
     lost: list[LostPod] = field(default_factory=list)
     daemons: list[tuple[str, str]] = field(default_factory=list)
     """(pod, node) of those that stay: of DaemonSets, and static ones."""
-    left_behind: list[LeftBehind] = field(default_factory=list)
+    left_behind: list[DataLeftBehind] = field(default_factory=list)
     lost_data: list[LostData] = field(default_factory=list)
     waiting_before: list[str] = field(default_factory=list)
     """Pods that had no node before anything was drained."""

@@ -19,7 +19,7 @@ _MADE_BY_OTHERS: Final[dict[str, type[Object]]] = {"ReplicaSet": ReplicaSet, "Jo
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PodPlace:
     """A pod before a drain: the volumes of its claims by the claims' names, and the data that ends when it goes."""
 
     pod: Pod
@@ -36,7 +36,7 @@ class Places:
     """Everybody before a drain of `nodes`: those that are on them first, in the nodes' order, then by name."""
 
     nodes: tuple[str, ...]
-    places: list[Place]
+    places: list[PodPlace]
     homes: dict[str, str]
     """By volume: which of the nodes that are drained or out of use has its contents."""
     told: set[str] = field(default_factory=set)
@@ -52,7 +52,7 @@ def places_of(world: World, events: NodeEvents, nodes: Sequence[str]) -> Places:
         if pod.spec.node_name and not pod.is_terminal and not pod.metadata.is_terminating:
             is_concerned = pod.spec.node_name in order
             lost = tuple(lost_data(world, pod)) if is_concerned else ()
-            found.append(Place(pod, tuple(_volumes(world, pod)), lost))
+            found.append(PodPlace(pod, tuple(_volumes(world, pod)), lost))
     found.sort(key=lambda each: (order.get(each.node, len(order)), each.pod.key))
     return Places(tuple(nodes), found, homes)
 

@@ -17,7 +17,7 @@ from tonnage.suggestions import closest
 from tonnage.whatif.drain import one_more, orders
 from tonnage.whatif.drain.one_more import OneMore
 from tonnage.whatif.drain.orders import OrderSearch
-from tonnage.whatif.drain.outcome import Outcome
+from tonnage.whatif.drain.outcome import DrainOutcome
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
 
 Step = Callable[[float], object]
@@ -44,7 +44,7 @@ class Preview:
         self.scene = scene
         self.nodes = tuple(nodes)
         self.is_one_by_one = is_one_by_one
-        self.outcome = Outcome(self.nodes)
+        self.outcome = DrainOutcome(self.nodes)
         self.order: OrderSearch | None = None
         self.one_more = OneMore()
         self.disks_before: list[dict[str, Any]] = []

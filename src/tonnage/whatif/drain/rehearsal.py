@@ -19,8 +19,8 @@ from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.disk_documents import disk_documents
 from tonnage.whatif.drain.adoption import as_in_a_cluster
 from tonnage.whatif.drain.lineages import Lineages
-from tonnage.whatif.drain.outcome import BlockingBudget, LostPod, Move, Outcome, Stuck, VolumeMove
-from tonnage.whatif.drain.places import Place, Places, places_of, workload_of
+from tonnage.whatif.drain.outcome import BlockingBudget, DrainOutcome, LostPod, Move, Stuck, VolumeMove
+from tonnage.whatif.drain.places import Places, PodPlace, places_of, workload_of
 from tonnage.whatif.drain.tied_data import left_behind
 from tonnage.whatif.evictions import guards
 from tonnage.whatif.simulate.node_events import NodeEvents, stays
@@ -60,7 +60,7 @@ class Rehearsal:
     """One cluster, and what is done to it. `explains` finds out which nodes were equally good, at some cost."""
 
     def __init__(self, scene: Scene, *, explains: bool = False) -> None:
-        self.outcome = Outcome(())
+        self.outcome = DrainOutcome(())
         self._lineages = Lineages()
         self._stuck_pods: list[Pod] = []
         """The pods of `outcome.stuck`, as they were before."""
@@ -101,14 +101,14 @@ class Rehearsal:
 
     # -- what is done -------------------------------------------------------------------------------------------------
 
-    def drain_together(self, nodes: Sequence[str]) -> Outcome:
+    def drain_together(self, nodes: Sequence[str]) -> DrainOutcome:
         self.outcome.drained = (*self.outcome.drained, *nodes)
         self._read(self._drain(nodes), "")
         return self.outcome
 
     def drain_one_by_one(
-        self, nodes: Sequence[str], *, gives_up: Callable[[Outcome], bool] = lambda outcome: False
-    ) -> Outcome:
+        self, nodes: Sequence[str], *, gives_up: Callable[[DrainOutcome], bool] = lambda outcome: False
+    ) -> DrainOutcome:
         """Each node is drained, comes back when all is quiet, and then it is the next one's turn."""
         for name in nodes:
             self.drain_next(name)
@@ -176,7 +176,7 @@ class Rehearsal:
         self._read_budgets(before)
 
     def _read_gone(
-        self, before: Places, place: Place, step: str, by_uid: dict[str, Pod], *, is_preempted: bool
+        self, before: Places, place: PodPlace, step: str, by_uid: dict[str, Pod], *, is_preempted: bool
     ) -> None:
         outcome = self.outcome
         outcome.lost_data += place.lost_data
@@ -191,7 +191,7 @@ class Rehearsal:
         move = self._move(before, place, last, step)
         (outcome.preempted if is_preempted else outcome.moves).append(move)
 
-    def _move(self, before: Places, place: Place, last: Pod, step: str) -> Move:
+    def _move(self, before: Places, place: PodPlace, last: Pod, step: str) -> Move:
         target, volumes = last.spec.node_name, []
         for claim, volume in place.volumes:
             home = before.homes.get(volume.name, "")
@@ -205,11 +205,11 @@ class Rehearsal:
         workload, others = workload_of(self.world, place.pod), self._lineages.equally_good(last)
         return Move(place.pod.key, workload, place.node, target, tuple(volumes), others, step)
 
-    def _add_stuck(self, before: Places, place: Place, message: str, step: str, *, is_evicted: bool) -> None:
+    def _add_stuck(self, before: Places, place: PodPlace, message: str, step: str, *, is_evicted: bool) -> None:
         self._stuck_pods.append(place.pod)
         self.outcome.stuck.append(self._stuck(before, place, message, step, is_evicted=is_evicted))
 
-    def _stuck(self, before: Places, place: Place, message: str, step: str, *, is_evicted: bool) -> Stuck:
+    def _stuck(self, before: Places, place: PodPlace, message: str, step: str, *, is_evicted: bool) -> Stuck:
         volumes = tuple(
             VolumeMove(claim, "stays", volume.size.value(), before.homes.get(volume.name, ""))
             for claim, volume in place.volumes

@@ -13,15 +13,15 @@ from rich.text import Text
 
 from tonnage.printable import assembled, text
 from tonnage.quantity import Quantity
-from tonnage.whatif.drain.outcome import Move, Outcome, Stuck, VolumeMove
+from tonnage.whatif.drain.outcome import DrainOutcome, Move, Stuck, VolumeMove
 from tonnage.whatif.drain.preview import Preview
-from tonnage.whatif.page import Column, FittedTable, Page, named
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
 
 MAX_ROWS: Final = 50
 
 
 def show(preview: Preview, out: TextIO) -> None:
-    page, outcome = Page(out), preview.outcome
+    page, outcome = TextPage(out), preview.outcome
     for line in _headline(preview):
         page.say(line)
     _moves("MOVES", outcome.moves, page, is_one_by_one=preview.is_one_by_one)
@@ -78,22 +78,22 @@ def _target(move: Move) -> str:
     return f"{move.target} (or {named(move.equally_good)})" if move.equally_good else move.target
 
 
-def _moves(head: str, moves: Sequence[Move], page: Page, *, is_one_by_one: bool) -> None:
+def _moves(head: str, moves: Sequence[Move], page: TextPage, *, is_one_by_one: bool) -> None:
     if not moves:
         return
     groups: dict[tuple[str, ...], int] = {}
     for each in moves:
         row = (_label(each.pod, each.workload), each.source, _target(each), _volumes(each.volumes), each.step)
         groups[row] = groups.get(row, 0) + 1
-    during = [Column("DURING")] if is_one_by_one else []
-    table = FittedTable([*during, Column(head), Column("FROM"), Column("TO"), Column("VOLUMES")])
+    during = [TableColumn("DURING")] if is_one_by_one else []
+    table = FittedTable([*during, TableColumn(head), TableColumn("FROM"), TableColumn("TO"), TableColumn("VOLUMES")])
     for (label, source, target, volumes, step), number in list(groups.items())[:MAX_ROWS]:
         cells = [label if number == 1 else f"{label} ×{number}", source, target, volumes]
         table.add(*([step] if is_one_by_one else []), *cells)
     _print(table, len(groups), page)
 
 
-def _stuck(stuck: Sequence[Stuck], page: Page, *, is_one_by_one: bool) -> None:
+def _stuck(stuck: Sequence[Stuck], page: TextPage, *, is_one_by_one: bool) -> None:
     if not stuck:
         return
     groups: dict[tuple[str, ...], int] = {}
@@ -101,39 +101,54 @@ def _stuck(stuck: Sequence[Stuck], page: Page, *, is_one_by_one: bool) -> None:
         why = f"{each.message}; it runs again when {each.step} is back" if each.comes_back else each.message
         row = (_label(each.pod, each.workload), each.source, why, _volumes(each.volumes), each.step)
         groups[row] = groups.get(row, 0) + 1
-    during = [Column("DURING")] if is_one_by_one else []
-    table = FittedTable([*during, Column("STUCK"), Column("FROM"), Column("WHY"), Column("VOLUMES")])
+    during = [TableColumn("DURING")] if is_one_by_one else []
+    table = FittedTable(
+        [*during, TableColumn("STUCK"), TableColumn("FROM"), TableColumn("WHY"), TableColumn("VOLUMES")]
+    )
     for (label, source, why, volumes, step), number in list(groups.items())[:MAX_ROWS]:
         cells: list[str | Text] = [label if number == 1 else f"{label} ×{number}", source, text(why, "red"), volumes]
         table.add(*([step] if is_one_by_one else []), *cells)
     _print(table, len(groups), page)
 
 
-def _budgets(outcome: Outcome, page: Page) -> None:
+def _budgets(outcome: DrainOutcome, page: TextPage) -> None:
     if not outcome.budgets:
         return
-    table = FittedTable([Column("BUDGET"), Column("KEEPS"), Column("WHY")])
+    table = FittedTable([TableColumn("BUDGET"), TableColumn("KEEPS"), TableColumn("WHY")])
     for each in outcome.budgets[:MAX_ROWS]:
         table.add(each.name, named(each.pods), each.why)
     _print(table, len(outcome.budgets), page)
 
 
-def _rebuilt(outcome: Outcome, page: Page) -> None:
+def _rebuilt(outcome: DrainOutcome, page: TextPage) -> None:
     found = outcome.rebuilt()
     if not found:
         return
     table = FittedTable(
-        [Column("REBUILT", is_number=True), Column("FROM"), Column("TO"), Column("VOLUMES", is_number=True)]
+        [
+            TableColumn("REBUILT", is_number=True),
+            TableColumn("FROM"),
+            TableColumn("TO"),
+            TableColumn("VOLUMES", is_number=True),
+        ]
     )
     for source, target, size_bytes, volumes in found[:MAX_ROWS]:
         table.add(size(size_bytes), source, target, f"{volumes:,}")
     _print(table, len(found), page)
 
 
-def _left_behind(outcome: Outcome, page: Page) -> None:
+def _left_behind(outcome: DrainOutcome, page: TextPage) -> None:
     if not outcome.left_behind:
         return
-    table = FittedTable([Column("STAYS BEHIND"), Column("ON"), Column("SIZE"), Column("WHAT"), Column("USED BY")])
+    table = FittedTable(
+        [
+            TableColumn("STAYS BEHIND"),
+            TableColumn("ON"),
+            TableColumn("SIZE"),
+            TableColumn("WHAT"),
+            TableColumn("USED BY"),
+        ]
+    )
     for each in outcome.left_behind[:MAX_ROWS]:
         name = each.claim or each.volume or "-"
         told = size(each.size_bytes) if each.size_bytes is not None else "-"
@@ -141,14 +156,14 @@ def _left_behind(outcome: Outcome, page: Page) -> None:
     _print(table, len(outcome.left_behind), page)
 
 
-def _print(table: FittedTable, rows: int, page: Page) -> None:
+def _print(table: FittedTable, rows: int, page: TextPage) -> None:
     page.blank()
     page.table(table)
     if rows > MAX_ROWS:
         page.say(text(f"… and {rows - MAX_ROWS:,} more (-o json has all)", style="dim"))
 
 
-def _notes(outcome: Outcome) -> Iterable[Text]:
+def _notes(outcome: DrainOutcome) -> Iterable[Text]:
     for each in outcome.lost[:MAX_ROWS]:
         yield assembled((each.pod, "bold"), f" on {each.source}: {each.message}")
     if outcome.lost_data:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.whatif.drain.outcome import EMPTY_DIR, LeftBehind, LostData
+from tonnage.whatif.drain.outcome import EMPTY_DIR, DataLeftBehind, LostData
 from tonnage.whatif.simulate.node_events import stays
 from tonnage.whatif.simulate.world import World
 
 EPHEMERAL = "claim of an ephemeral volume"
 
 
-def left_behind(world: World, drained: Collection[str]) -> list[LeftBehind]:
+def left_behind(world: World, drained: Collection[str]) -> list[DataLeftBehind]:
     """What stays on these nodes, by node and volume; asked before anything is drained."""
     users = _users(world)
     found = [each for volume in world.all(PersistentVolume) for each in _of_volume(world, volume, drained, users)]
@@ -25,7 +25,7 @@ def left_behind(world: World, drained: Collection[str]) -> list[LeftBehind]:
         for pod in world.pods_on(name):
             if not stays(pod):
                 found += (
-                    LeftBehind(name, f"hostPath {each.host_path.path}", None, pods=(pod.key,))
+                    DataLeftBehind(name, f"hostPath {each.host_path.path}", None, pods=(pod.key,))
                     for each in pod.spec.volumes
                     if each.host_path is not None
                 )
@@ -54,7 +54,7 @@ def _users(world: World) -> dict[str, list[Pod]]:
 
 def _of_volume(
     world: World, volume: PersistentVolume, drained: Collection[str], users: dict[str, list[Pod]]
-) -> Iterator[LeftBehind]:
+) -> Iterator[DataLeftBehind]:
     claim = volume.spec.claim_ref.key if volume.spec.claim_ref is not None else ""
     if claim and world.get(PersistentVolumeClaim, claim) is None:
         claim = ""
@@ -66,7 +66,7 @@ def _of_volume(
         return  # it ends with its pod
     what = kind_of(volume) if len(homes) == 1 else f"{kind_of(volume)}, reached from drained nodes alone"
     keys = tuple(sorted(each.key for each in pods))
-    yield LeftBehind(",".join(sorted(homes)), what, volume.size.value(), volume.name, claim, keys)
+    yield DataLeftBehind(",".join(sorted(homes)), what, volume.size.value(), volume.name, claim, keys)
 
 
 def _homes(world: World, volume: PersistentVolume, pods: list[Pod]) -> set[str]:

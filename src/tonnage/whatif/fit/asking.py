@@ -17,7 +17,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.expansion import Expander, Replica
+from tonnage.whatif.expansion import Replica, WorkloadExpander
 from tonnage.whatif.manifest_text import Source
 from tonnage.whatif.sources import ClusterState, from_files
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, workload_name
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FitQuestion:
     """What is to be counted: its name, what is made before the first replica, replicas without end, and how many
     of them it asks for by itself.
     """
@@ -37,13 +37,13 @@ class Asked:
     wanted: int
 
 
-def asked_workload(state: ClusterState, creation: Creation, text: str, namespace: str) -> Asked:
+def asked_workload(state: ClusterState, creation: Creation, text: str, namespace: str) -> FitQuestion:
     """A workload of the cluster or of the files laid over it. Raises TonnageError."""
     found = find_workload(workload_name(text, namespace), (*state.objects, *state.workloads), state.source)
     return _expanded(state, creation, found)
 
 
-def asked_template(state: ClusterState, creation: Creation, file: Source) -> Asked:
+def asked_template(state: ClusterState, creation: Creation, file: Source) -> FitQuestion:
     """The one workload or pod of a file. Raises TonnageError when there is none, or more than one."""
     template = from_files([file], creation, with_workloads=True)
     known = [*template.objects, *template.workloads]
@@ -56,11 +56,11 @@ def asked_template(state: ClusterState, creation: Creation, file: Source) -> Ask
         )
     if pods:
         claims = [each for each in known if isinstance(each, PersistentVolumeClaim)]
-        return Asked(f"Pod {pods[0].key}", (), _pods(pods[0], claims), 1)
+        return FitQuestion(f"Pod {pods[0].key}", (), _pods(pods[0], claims), 1)
     others = [each for each in template.objects if not is_workload(each)]
     beside = ClusterState([*state.objects, *others], state.source, state.clock, origins=template.origins)
     asked = _expanded(beside, creation, workloads[0])  # type: ignore[arg-type]  # is_workload has looked
-    return Asked(asked.name, (*others, *asked.made), asked.replicas, asked.wanted)
+    return FitQuestion(asked.name, (*others, *asked.made), asked.replicas, asked.wanted)
 
 
 def node_template(creation: Creation, file: Path) -> Sequence[Object]:
@@ -72,11 +72,11 @@ def node_template(creation: Creation, file: Path) -> Sequence[Object]:
     return found.objects
 
 
-def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> Asked:
-    expander = Expander(state, creation, [])
+def _expanded(state: ClusterState, creation: Creation, workload: Workload) -> FitQuestion:
+    expander = WorkloadExpander(state, creation, [])
     made, replicas = expander.more(workload)
     name = f"{type(workload).__name__} {workload.key}"
-    return Asked(name, made, replicas, expander.missing(workload))
+    return FitQuestion(name, made, replicas, expander.missing(workload))
 
 
 def _pods(pod: Pod, claims: Sequence[PersistentVolumeClaim]) -> Iterator[Replica]:

@@ -19,7 +19,7 @@ from tonnage.objects.meta import Object
 from tonnage.whatif.disk_documents import disks_of_objects
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit.answer import FitAnswer
-from tonnage.whatif.fit.asking import Asked
+from tonnage.whatif.fit.asking import FitQuestion
 from tonnage.whatif.fit.counting import FitCluster, count
 from tonnage.whatif.fit.growth import MOST_PODS, nodes_needed
 from tonnage.whatif.fit.remedies import Remedies
@@ -30,7 +30,7 @@ Phase = Callable[[str], AbstractContextManager[Step]]
 
 
 def fitted(
-    asked: Asked,
+    asked: FitQuestion,
     fresh: Callable[[], FitCluster],
     *,
     most: int,

@@ -37,7 +37,7 @@ class Knob:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ChangePair:
     """Two changes that let the pod in together, and no less of either does."""
 
     changes: tuple[tuple[Knob, int], tuple[Knob, int]]
@@ -64,7 +64,7 @@ def turned(changes: Iterable[tuple[Knob, int]]) -> list[Object]:
     return list(found.values())
 
 
-def pairs(knobs: Sequence[Knob], fits: Fits) -> Iterator[Pair]:
+def pairs(knobs: Sequence[Knob], fits: Fits) -> Iterator[ChangePair]:
     """Every pair of changes of one node that does, each as small as it can be."""
     knobs = knobs[:MOST_KNOBS]
     if len(knobs) < 2 or not fits(turned((knob, knob.most) for knob in knobs)):
@@ -75,7 +75,7 @@ def pairs(knobs: Sequence[Knob], fits: Fits) -> Iterator[Pair]:
             continue
         second = least(other.most, lambda amount, a=one, n=first, b=other: fits(turned(((a, n), (b, amount)))))  # type: ignore[misc]
         if second is not None:
-            yield Pair(((one, first), (other, second)))
+            yield ChangePair(((one, first), (other, second)))
 
 
 def least(most: int, does: Callable[[int], bool]) -> int | None:

@@ -29,7 +29,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.whatif.fit.counting import FitCluster
-from tonnage.whatif.fit.pairs import NODES_PAIRED, Knob, Pair, least, pairs
+from tonnage.whatif.fit.pairs import NODES_PAIRED, ChangePair, Knob, least, pairs
 from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, volumes_on, with_more_room, with_more_slots
 
 NODES_TRIED: Final = 64
@@ -273,7 +273,7 @@ class Remedies:
         return {claim.class_name for claim in self._claims()}
 
 
-def _of_pair(pair: Pair, node: str) -> Remedy:
+def _of_pair(pair: ChangePair, node: str) -> Remedy:
     changes = tuple(Remedy(knob.rank, amount, node, knob.kind, knob.told(amount)) for knob, amount in pair.changes)
     return Remedy(5, len(changes), node, "pair", pair.text, changes)
 

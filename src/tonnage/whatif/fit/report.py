@@ -6,14 +6,14 @@ from typing import TextIO
 
 from tonnage.printable import text
 from tonnage.whatif.fit.answer import FitAnswer
-from tonnage.whatif.page import Column, FittedTable, Page
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage
 
 _NODES_SHOWN = 40
 
 
 def show(answer: FitAnswer, out: TextIO) -> None:
     """Write the answer."""
-    page, counted = Page(out), answer.counted
+    page, counted = TextPage(out), answer.counted
     some = "at least " if counted.is_cut else ""
     page.say(text(f"{answer.workload}: {some}{counted.count:,} more {'fits' if counted.count == 1 else 'fit'}", "bold"))
     if counted.by_node:
@@ -21,7 +21,7 @@ def show(answer: FitAnswer, out: TextIO) -> None:
         page.table(_places(answer))
     if counted.stops:
         page.blank()
-        table = FittedTable([Column("NODES", is_number=True), Column("WHAT STOPS THE NEXT ONE")])
+        table = FittedTable([TableColumn("NODES", is_number=True), TableColumn("WHAT STOPS THE NEXT ONE")])
         for stop in counted.stops:
             table.add(f"{stop.nodes:,}", stop.reason)
         page.table(table)
@@ -40,7 +40,11 @@ def _places(answer: FitAnswer) -> FittedTable:
     """Nodes with their share, the largest first."""
     counted = answer.counted
     has_zones = any(counted.zone_of.get(node) for node in counted.by_node)
-    columns = [Column("NODE", is_whole=True), *([Column("ZONE")] if has_zones else []), Column("MORE", is_number=True)]
+    columns = [
+        TableColumn("NODE", is_whole=True),
+        *([TableColumn("ZONE")] if has_zones else []),
+        TableColumn("MORE", is_number=True),
+    ]
     table = FittedTable(columns)
     ordered = sorted(counted.by_node.items(), key=lambda each: (-each[1], each[0]))
     for node, count in ordered[:_NODES_SHOWN]:

@@ -10,15 +10,15 @@ from tonnage.whatif.html.amounts import number_text
 from tonnage.whatif.html.capacity_map import capacity_map
 from tonnage.whatif.html.charts import Table
 from tonnage.whatif.html.markup import Html, element, lines
-from tonnage.whatif.html.page import Page
+from tonnage.whatif.html.page import HtmlPage
 
 _SEVERITIES: Final = (("error", "Errors", "bad"), ("warning", "Warnings", "warn"), ("info", "Good to know", ""))
 
 
-def doctor_page(answer: Mapping[str, Any]) -> Page:
+def doctor_page(answer: Mapping[str, Any]) -> HtmlPage:
     """A report of `doctor`'s answer."""
     source = answer.get("source", "a cluster")
-    page = Page("doctor", f"What Tonnage finds in {source}", _lead(answer), bool(answer.get("partial")))
+    page = HtmlPage("doctor", f"What Tonnage finds in {source}", _lead(answer), bool(answer.get("partial")))
     for severity, said, tone in _SEVERITIES:
         count = len(_found(answer, severity))
         page.figure(said.lower(), number_text(count), tone if count else "")

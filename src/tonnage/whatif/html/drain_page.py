@@ -9,18 +9,18 @@ from tonnage.whatif.html.amounts import byte_ticks, bytes_text, count_text, numb
 from tonnage.whatif.html.capacity_map import capacity_map, widest_bytes
 from tonnage.whatif.html.charts import Axis, Table, bar_chart
 from tonnage.whatif.html.markup import Html, element
-from tonnage.whatif.html.page import Page
+from tonnage.whatif.html.page import HtmlPage
 
 Answer = Mapping[str, Any]
 
 _DONE = {"rebuild": "rebuilt", "reattach": "reattached", "stays": "stays"}
 
 
-def drain_page(answer: Answer) -> Page:
+def drain_page(answer: Answer) -> HtmlPage:
     """A report of `drain-preview`'s answer."""
     drained = ", ".join(answer["drained"])
     how = " one by one" if answer.get("oneByOne") and len(answer["drained"]) > 1 else ""
-    page = Page("drain-preview", f"Draining {drained}{how}", _lead(answer), bool(answer.get("partial")))
+    page = HtmlPage("drain-preview", f"Draining {drained}{how}", _lead(answer), bool(answer.get("partial")))
     page.figure("pods move", number_text(len(answer["moves"])))
     stuck = len(answer["stuck"])
     page.figure("stuck", number_text(stuck), "bad" if stuck else "good")

@@ -10,17 +10,17 @@ from tonnage.whatif.html.amounts import count_text, number_text, number_ticks
 from tonnage.whatif.html.capacity_map import capacity_map
 from tonnage.whatif.html.charts import Axis, Table, bar_chart, details
 from tonnage.whatif.html.markup import Html, element
-from tonnage.whatif.html.page import Page
+from tonnage.whatif.html.page import HtmlPage
 
 _BARS: Final = 40
 
 
-def fit_page(answer: Mapping[str, Any]) -> Page:
+def fit_page(answer: Mapping[str, Any]) -> HtmlPage:
     """A report of `fit`'s answer."""
     count, by_node = answer["count"], answer["byNode"]
     some = "at least " if answer["partial"] else ""
     said = f"{some}{count:,} more {'fits' if count == 1 else 'fit'}"
-    page = Page("fit", f"{answer['workload']}: {said}", _lead(answer), bool(answer.get("interrupted")))
+    page = HtmlPage("fit", f"{answer['workload']}: {said}", _lead(answer), bool(answer.get("interrupted")))
     page.figure("more fit", f"{'≥ ' if some else ''}{count:,}", "good" if count else "bad")
     page.figure("nodes take them", number_text(len(by_node)))
     if answer["byZone"]:

@@ -21,7 +21,7 @@ def _style() -> str:
 
 
 @dataclass(slots=True)
-class Page:
+class HtmlPage:
     """A report: what it is of, its answer in a sentence, and sections in their order."""
 
     command: str

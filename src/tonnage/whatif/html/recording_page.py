@@ -9,7 +9,7 @@ from typing import Any, Final
 from tonnage.whatif.html.amounts import count_text, number_text, number_ticks
 from tonnage.whatif.html.charts import Axis, Table, bar_chart, details
 from tonnage.whatif.html.markup import Html, element
-from tonnage.whatif.html.page import Page
+from tonnage.whatif.html.page import HtmlPage
 
 Run = Mapping[str, Any]
 Runs = Mapping[str, Run]
@@ -19,11 +19,11 @@ _NOWHERE: Final = "nowhere"
 _WHAT: Final = {"attempt": "went to", "pop": "was tried", "preempt": "was to make room on"}
 
 
-def recording_page(answer: Mapping[str, Any]) -> Page:
+def recording_page(answer: Mapping[str, Any]) -> HtmlPage:
     """A report of the answer of `simulate --recording`."""
     repeated, runs = answer["repeated"], answer["runs"]
     title = f"Repeated: {count_text(repeated['decisions'], 'decision')} of a live scheduler"
-    page = Page("simulate", title, _lead(answer), bool(answer["partial"]))
+    page = HtmlPage("simulate", title, _lead(answer), bool(answer["partial"]))
     page.figure("decisions", number_text(repeated["decisions"]))
     is_equal = repeated["firstDifference"] is None
     page.figure("equal", number_text(repeated["equal"]), "good" if is_equal else "bad")

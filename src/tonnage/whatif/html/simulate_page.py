@@ -18,7 +18,7 @@ from tonnage.whatif.html.amounts import (
 from tonnage.whatif.html.capacity_map import capacity_map, widest_bytes
 from tonnage.whatif.html.charts import Axis, Series, Table, bar_chart, details, line_chart
 from tonnage.whatif.html.markup import Html, element
-from tonnage.whatif.html.page import Page
+from tonnage.whatif.html.page import HtmlPage
 
 Run = Mapping[str, Any]
 Runs = Mapping[str, Run]
@@ -39,11 +39,11 @@ _FIGURES: Final = (
 )
 
 
-def simulate_page(answer: Mapping[str, Any]) -> Page:
+def simulate_page(answer: Mapping[str, Any]) -> HtmlPage:
     """A report of `simulate`'s answer."""
     runs: Runs = answer["runs"]
     names = ", ".join(runs) or "no run"
-    page = Page("simulate", f"Simulated: {names}", _lead(runs, answer["seed"]), bool(answer["partial"]))
+    page = HtmlPage("simulate", f"Simulated: {names}", _lead(runs, answer["seed"]), bool(answer["partial"]))
     for run in runs.values() if len(runs) == 1 else ():
         page.figure("placed", number_text(run["placed"]), "good")
         page.figure("waiting at the end", number_text(run["waiting"]), "warn" if run["waiting"] else "")

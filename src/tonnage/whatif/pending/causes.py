@@ -34,7 +34,7 @@ _INSUFFICIENT, _RESOURCES = "Insufficient ", {"Too many pods": "pods"}
 _MEMORY_LIKE = (MEMORY, "ephemeral-storage", "hugepages-")
 
 
-class Cause(NamedTuple):
+class PendingCause(NamedTuple):
     """Why pods wait; pods of the same cause wait together."""
 
     kind: str
@@ -45,17 +45,17 @@ class Cause(NamedTuple):
         return {"kind": self.kind, "about": self.about, "where": self.where}
 
 
-class Refusals(NamedTuple):
+class CauseOfPod(NamedTuple):
     """A pod's cause with what it is summed up from."""
 
-    cause: Cause
+    cause: PendingCause
     nodes: tuple[NodeAnswer, ...] = ()
     """The nodes where it came furthest, the nearest miss first."""
     needs: Mapping[str, int] = {}
     """What it asks for: bytes by class, slots by driver, amounts by resource."""
 
 
-class Places(NamedTuple):
+class NodePlaces(NamedTuple):
     """Where nodes are."""
 
     zone_of: Mapping[str, str]
@@ -64,11 +64,11 @@ class Places(NamedTuple):
     """By filter plugin, when it is asked."""
 
 
-def cause_of(pod: PodInfo, explanation: Explanation, class_of: Mapping[Key, str], places: Places) -> Refusals:
+def cause_of(pod: PodInfo, explanation: Explanation, class_of: Mapping[Key, str], places: NodePlaces) -> CauseOfPod:
     """The cause of a pod that was tried and fits nowhere. `class_of` are the classes of claims."""
     refused = [each for each in explanation.nodes if not each.feasible]
     if not refused:
-        return Refusals(Cause(OTHER, explanation.message))
+        return CauseOfPod(PendingCause(OTHER, explanation.message))
     furthest = max(_distance(each, places.order) for each in refused)
     nodes = sorted((each for each in refused if _distance(each, places.order) == furthest), key=_nearness)
     where = _place([each.name for each in refused if not is_wish(each)], places.zone_of)
@@ -89,7 +89,7 @@ def cause_of(pod: PodInfo, explanation: Explanation, class_of: Mapping[Key, str]
             kind, about, needs = SLOTS, " and ".join(sorted(slots)), slots
     elif plugin == "VolumeBinding" and isinstance(account, NodeAccount):
         kind, about, needs = _storage(nodes[0], account, class_of, about)
-    return Refusals(Cause(kind, about, where), tuple(nodes), needs)
+    return CauseOfPod(PendingCause(kind, about, where), tuple(nodes), needs)
 
 
 def _storage(
@@ -147,7 +147,7 @@ def _place(nodes: Sequence[str], zone_of: Mapping[str, str]) -> str:
     return f"in zone {zones.pop()}" if len(zones) == 1 and zones != {""} and len(set(zone_of.values())) > 1 else ""
 
 
-def common_place(refusals: Sequence[Refusals], zone_of: Mapping[str, str]) -> str:
+def common_place(refusals: Sequence[CauseOfPod], zone_of: Mapping[str, str]) -> str:
     """Where the pods of one cause came furthest, all of them together; what their cause says, if it says it."""
     distinct = {id(one.nodes): one.nodes for one in refusals}.values()  # pods that are alike share theirs
     names = {each.name for nodes in distinct for each in nodes}
@@ -157,7 +157,7 @@ def common_place(refusals: Sequence[Refusals], zone_of: Mapping[str, str]) -> st
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-def sentence(cause: Cause, pods: int, owners: Sequence[str], needs: Mapping[str, int], where: str) -> str:
+def sentence(cause: PendingCause, pods: int, owners: Sequence[str], needs: Mapping[str, int], where: str) -> str:
     """What so many pods of these workloads wait for."""
     who = "1 pod" if pods == 1 else f"{pods:,} pods"
     if len(owners) == 1:

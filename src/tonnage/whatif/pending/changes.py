@@ -59,7 +59,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ClusterChange:
     """One change of the cluster, of a size where it has one."""
 
     rank: int
@@ -74,11 +74,11 @@ class Change:
     """Where that is taken."""
 
 
-def _of_no_size(rank: int, told: str, objects: Sequence[Object], deleted: tuple[Pod, ...] = ()) -> Change:
-    return Change(rank, lambda size: told, lambda size: objects, deleted)
+def _of_no_size(rank: int, told: str, objects: Sequence[Object], deleted: tuple[Pod, ...] = ()) -> ClusterChange:
+    return ClusterChange(rank, lambda size: told, lambda size: objects, deleted)
 
 
-class Proposals:
+class ChangeProposals:
     """The changes that might help pods that wait in one cluster."""
 
     def __init__(self, waiting: Sequence[Waiting], objects: Iterable[Object]) -> None:
@@ -92,7 +92,7 @@ class Proposals:
         self._alike = list(alike.values())
         """Pods that share an explanation: of thousands that are alike it is read once."""
 
-    def all(self) -> list[Change]:
+    def all(self) -> list[ClusterChange]:
         """The cheaper kinds first."""
         return [
             *self._uncordoned(),
@@ -120,7 +120,7 @@ class Proposals:
 
     # -- nodes that are closed, pods that are held back ---------------------------------------------------------------
 
-    def _uncordoned(self) -> Iterator[Change]:
+    def _uncordoned(self) -> Iterator[ClusterChange]:
         counted: Counter[str] = Counter()
         for number, name in self._refused("NodeUnschedulable"):
             counted[name] += len(self._alike[number])
@@ -133,7 +133,7 @@ class Proposals:
             )
             yield _of_no_size(_UNCORDON, f"uncordon {name}", [msgspec.structs.replace(node, spec=spec)])
 
-    def _untainted(self) -> Iterator[Change]:
+    def _untainted(self) -> Iterator[ClusterChange]:
         """A taint off every node that has it: who taints, taints by kind."""
         counted: Counter[tuple[str, str, str]] = Counter()
         for number, name in self._refused("TaintToleration"):
@@ -153,7 +153,7 @@ class Proposals:
             )
             yield _of_no_size(_TAINT, told, changed)
 
-    def _ungated(self) -> Iterator[Change]:
+    def _ungated(self) -> Iterator[ClusterChange]:
         by_gate: dict[str, list[Pod]] = defaultdict(list)
         for each in self._waiting:
             for gate in each.pod.spec.scheduling_gates:
@@ -163,7 +163,7 @@ class Proposals:
             pods = changed[0].key if len(changed) == 1 else f"{len(changed):,} pods"
             yield _of_no_size(_GATE, f"remove scheduling gate {gate} from {pods}", changed)
 
-    def _deleted(self) -> Iterator[Change]:
+    def _deleted(self) -> Iterator[ClusterChange]:
         """Whoever has a claim that only one pod may have."""
         wanted: Counter[Key] = Counter()
         for pods in self._alike:
@@ -179,7 +179,7 @@ class Proposals:
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
-    def _slots(self) -> Iterator[Change]:
+    def _slots(self) -> Iterator[ClusterChange]:
         taken: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
         for number, name in self._refused("NodeVolumeLimits"):
             account = self._alike[number][0].explanation.volumes.get(name)
@@ -192,7 +192,7 @@ class Proposals:
             if name in limits:
                 yield _slots_change(limits[name], name, driver, self._sizes(taken[place]))
 
-    def _pools(self) -> Iterator[Change]:
+    def _pools(self) -> Iterator[ClusterChange]:
         """More room in one capacity object; of those for a group of classes that share their pools, in all of them."""
         asked: dict[Key, dict[int, int]] = defaultdict(dict)
         known = {each.key: each for each in self._objects if isinstance(each, CSIStorageCapacity)}
@@ -228,11 +228,11 @@ class Proposals:
         capacity: CSIStorageCapacity,
         sharing: Sequence[CSIStorageCapacity],
         sizes: Mapping[Key, int],
-    ) -> Change:
+    ) -> ClusterChange:
         reaches = [name for name, node in self._nodes.items() if _reaches(capacity, node)]
         classes = " and ".join(sorted({each.storage_class_name for each in sharing}))
         where = f"on {reaches[0]}" if len(reaches) == 1 else f"for {named(sorted(reaches))}"
-        return Change(
+        return ClusterChange(
             _POOL,
             lambda size: f"one more pool of {amount(size)} of class {classes} {where}",
             lambda size: [with_more_room(each, size, as_pool=True) for each in sharing],
@@ -241,7 +241,7 @@ class Proposals:
             nodes=frozenset(reaches),
         )
 
-    def _more_nodes(self) -> Iterator[Change]:
+    def _more_nodes(self) -> Iterator[ClusterChange]:
         """One more of a kind that is there; an empty one, with what volumes take there now free."""
         wanted: Counter[str] = Counter()
         for pods in self._alike:
@@ -266,8 +266,8 @@ class Proposals:
                 yield _of_no_size(ANOTHER_NODE, f"one more node like {name}", copied)
 
 
-def _slots_change(csi_node: CSINode, name: str, driver: str, sizes: Mapping[Key, int]) -> Change:
-    return Change(
+def _slots_change(csi_node: CSINode, name: str, driver: str, sizes: Mapping[Key, int]) -> ClusterChange:
+    return ClusterChange(
         _SLOTS,
         lambda size: f"{size:,} more attach slot{'' if size == 1 else 's'} for {driver} on {name}",
         lambda size: [with_more_slots(csi_node, driver, size)],

@@ -28,8 +28,8 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.explain.half_made import half_made_in
 from tonnage.whatif.decision_sequence import DecisionSequence, PodState
 from tonnage.whatif.pending import causes
-from tonnage.whatif.pending.causes import Cause, Places, Refusals, cause_of
-from tonnage.whatif.pending.changes import Proposals, Waiting
+from tonnage.whatif.pending.causes import CauseOfPod, NodePlaces, PendingCause, cause_of
+from tonnage.whatif.pending.changes import ChangeProposals, Waiting
 from tonnage.whatif.pending.trials import MOST_PAIRED, Help, Trials
 from tonnage.whatif.sources import ClusterState
 
@@ -46,7 +46,7 @@ class PendingPod:
     workload: str
     """Whose pod it is, as it is asked for; empty for one that nobody made."""
     state: PodState
-    refusals: Refusals
+    refusals: CauseOfPod
     node: str = ""
     """Where it goes, or is on its way to."""
     explanation: Explanation | None = None
@@ -57,7 +57,7 @@ class PendingPod:
         return self.pod.key
 
     @property
-    def cause(self) -> Cause:
+    def cause(self) -> PendingCause:
         return self.refusals.cause
 
     @property
@@ -66,10 +66,10 @@ class PendingPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PendingGroup:
     """Pods that wait for the same."""
 
-    cause: Cause
+    cause: PendingCause
     pods: tuple[PendingPod, ...]
     message: str
     helps: tuple[Help, ...]
@@ -100,7 +100,7 @@ class PendingAnswer:
 
     pods: Sequence[PendingPod]
     """In the order in which they were decided on."""
-    groups: Sequence[Group]
+    groups: Sequence[PendingGroup]
     """The largest first; every pod is in one of them."""
     helps: Sequence[Help]
     """What lets pods in, the most first."""
@@ -111,7 +111,7 @@ class PendingAnswer:
         group_of = {each.key: group for group in self.groups for each in group.pods}
         return [self._entry(each, group_of[each.key]) for each in self.pods]
 
-    def _entry(self, each: PendingPod, group: Group) -> dict[str, Any]:
+    def _entry(self, each: PendingPod, group: PendingGroup) -> dict[str, Any]:
         found: dict[str, Any] = {
             "pod": each.key,
             "schedulable": bool(each.node),
@@ -165,28 +165,32 @@ class PendingQuestion:
             self._decided.append(self._decided_on(pod, owners.of(pod), classes, places))
             step(1)
 
-    def _decided_on(self, pod: Pod, workload: str, classes: dict[Key, str], places: Places) -> PendingPod:
+    def _decided_on(self, pod: Pod, workload: str, classes: dict[Key, str], places: NodePlaces) -> PendingPod:
         state, node = self.sequence.state_of(pod)
         if state is PodState.ASSUMED:
-            return PendingPod(pod, workload, state, Refusals(Cause(causes.ASSUMED)), node)
+            return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.ASSUMED)), node)
         if state is PodState.TERMINATING:
-            return PendingPod(pod, workload, state, Refusals(Cause(causes.TERMINATING)))
+            return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.TERMINATING)))
         if not self.sequence.is_ours(pod):
-            return PendingPod(pod, workload, state, Refusals(Cause(causes.FOREIGN, pod.spec.scheduler_name)))
+            return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.FOREIGN, pod.spec.scheduler_name)))
         if held_back := self.sequence.held_back(pod):
             return PendingPod(
-                pod, workload, state, Refusals(Cause(causes.GATED, held_back)), explanation=self.sequence.decide(pod)
+                pod,
+                workload,
+                state,
+                CauseOfPod(PendingCause(causes.GATED, held_back)),
+                explanation=self.sequence.decide(pod),
             )
         if not self.explains_all:
             sent_to, message = self.sequence.quickly_decide(pod)
             if sent_to:
-                return PendingPod(pod, workload, state, Refusals(Cause(causes.FITS)), sent_to)
+                return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.FITS)), sent_to)
             alike = self._alike.get(known := self._likeness(pod, workload, message))
             if alike is not None:
                 return PendingPod(pod, workload, state, alike.refusals, explanation=alike.explanation)
         found = self.sequence.decide(pod)
         if found.node:
-            return PendingPod(pod, workload, state, Refusals(Cause(causes.FITS)), found.node, found)
+            return PendingPod(pod, workload, state, CauseOfPod(PendingCause(causes.FITS)), found.node, found)
         made = PendingPod(pod, workload, state, cause_of(PodInfo(pod), found, classes, places), explanation=found)
         if not self.explains_all and workload and found.preemption is None:
             self._alike[known] = made
@@ -198,11 +202,11 @@ class PendingQuestion:
         sizes = [(each.class_name, str(each.requested), each.spec.volume_name) for each in mounted if each is not None]
         return workload, message, info.ordered_requests, info.node_constraints, info.priority, tuple(sizes)
 
-    def _places(self) -> Places:
+    def _places(self) -> NodePlaces:
         nodes = [each for each in self.state.objects if isinstance(each, Node)]
         zones = {each.name: each.metadata.labels.get(ZONE) or each.metadata.labels.get(BETA_ZONE, "") for each in nodes}
         profile = next(iter(self.sequence.replay.engine.profiles.values()))
-        return Places(zones, {each.name: number for number, each in enumerate(profile.pipeline.filter)})
+        return NodePlaces(zones, {each.name: number for number, each in enumerate(profile.pipeline.filter)})
 
     # -- helping ------------------------------------------------------------------------------------------------------
 
@@ -211,7 +215,7 @@ class PendingQuestion:
         tried = [each for each in self._decided if each.cause.kind not in _NEVER_TRIED]
         waiting = [Waiting(each.pod, each.explanation) for each in tried if each.explanation is not None]
         trials = Trials(self.sequence, [each.key for each in waiting], step)
-        for change in Proposals(waiting, self.sequence.replay.objects).all():
+        for change in ChangeProposals(waiting, self.sequence.replay.objects).all():
             found = trials.tried(change)
             if found is not None:
                 self._helps.append(found)
@@ -222,7 +226,7 @@ class PendingQuestion:
     def _try_pairs(self, trials: Trials, waiting: dict[Key, Waiting]) -> None:
         """Two changes at once, for a pod of each cause that no single one helps."""
         helped = {key for found in self._helps for key in found.pods}
-        asked: set[Cause] = set()
+        asked: set[PendingCause] = set()
         for each in self._decided:
             if each.key not in waiting or each.key in helped or each.cause in asked or len(asked) >= MOST_PAIRED:
                 continue
@@ -237,14 +241,14 @@ class PendingQuestion:
     def answer(self) -> PendingAnswer:
         """What is known by now."""
         helps = sorted(self._helps, key=lambda each: (-len(each.pods), each.rank, each.change))
-        by_cause: dict[Cause, list[PendingPod]] = {}
+        by_cause: dict[PendingCause, list[PendingPod]] = {}
         for each in self._decided:
             by_cause.setdefault(each.cause, []).append(each)
         groups = [self._group(cause, pods, helps) for cause, pods in by_cause.items()]
         groups.sort(key=lambda group: (group.pods[0].fits, -len(group.pods), group.message))
         return PendingAnswer(self._decided, groups, helps, is_partial=not self._is_whole)
 
-    def _group(self, cause: Cause, pods: Sequence[PendingPod], helps: Sequence[Help]) -> Group:
+    def _group(self, cause: PendingCause, pods: Sequence[PendingPod], helps: Sequence[Help]) -> PendingGroup:
         needs: Counter[str] = Counter()
         for each in pods:
             needs.update(each.refusals.needs)
@@ -263,7 +267,7 @@ class PendingQuestion:
             for help_ in sorted(helps, key=lambda each: -len(keys.intersection(each.pods)))
             if keys.intersection(help_.pods)
         ]
-        return Group(cause._replace(where=where), tuple(pods), message, tuple(ordered))
+        return PendingGroup(cause._replace(where=where), tuple(pods), message, tuple(ordered))
 
 
 class _Owners:

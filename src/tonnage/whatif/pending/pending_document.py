@@ -10,7 +10,7 @@ from typing import Any
 
 from tonnage.clock import rfc3339
 from tonnage.whatif.explain_report import preemption_sentence
-from tonnage.whatif.pending.pending import Group, PendingAnswer, PendingPod
+from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup, PendingPod
 
 
 def summary(answer: PendingAnswer) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def summary(answer: PendingAnswer) -> dict[str, Any]:
     }
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: PendingGroup) -> dict[str, Any]:
     node, miss = group.nearest_miss
     found: dict[str, Any] = {
         "cause": group.cause.document(),

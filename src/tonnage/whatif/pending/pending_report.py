@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from tonnage.printable import assembled, text
 from tonnage.whatif.explain_report import preemption_sentence
-from tonnage.whatif.page import Column, FittedTable, Page, named
-from tonnage.whatif.pending.pending import Group, PendingAnswer, PendingPod
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
+from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup, PendingPod
 
 _MOST_GROUPS, _MOST_OWNERS, _MOST_HELPS = 20, 8, 8
 _INDENT = 2
 
 
-def print_pending(answer: PendingAnswer, page: Page) -> None:
+def print_pending(answer: PendingAnswer, page: TextPage) -> None:
     """Write the answer; one that was interrupted says so elsewhere."""
     count, fitting = len(answer.pods), sum(each.fits for each in answer.pods)
     if not count:
@@ -46,7 +46,7 @@ def print_pending(answer: PendingAnswer, page: Page) -> None:
     if answer.helps:
         page.blank()
         page.say(text("What would help, each tried by itself", style="bold"))
-        table = FittedTable([Column("PODS", is_number=True), Column("CHANGE")])
+        table = FittedTable([TableColumn("PODS", is_number=True), TableColumn("CHANGE")])
         for each in answer.helps[:_MOST_HELPS]:
             table.add(f"{len(each.pods):,}", each.change)
         page.table(table)
@@ -55,7 +55,7 @@ def print_pending(answer: PendingAnswer, page: Page) -> None:
         page.say(text("No single change that was tried lets any of them in.", style="dim"))
 
 
-def _print_group(group: Group, page: Page) -> None:
+def _print_group(group: PendingGroup, page: TextPage) -> None:
     page.say(text(group.message, style="" if group.pods[0].fits else "bold red"))
     by_owner: dict[str, list[PendingPod]] = {}
     for each in group.pods:
@@ -84,7 +84,7 @@ def _names(pods: list[PendingPod]) -> str:
     return named([f"{each.key} → {each.node}" if each.node else each.key for each in pods])
 
 
-def nearest_misses(group: Group) -> list[str]:
+def nearest_misses(group: PendingGroup) -> list[str]:
     """The nearest miss of the first pod that has one; kube-scheduler's words where there is none."""
     name, miss = group.nearest_miss
     if not miss:

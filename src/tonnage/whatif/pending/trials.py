@@ -20,7 +20,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.whatif.decision_sequence import DecisionSequence
-from tonnage.whatif.pending.changes import ANOTHER_NODE, Change, Proposals, Waiting
+from tonnage.whatif.pending.changes import ANOTHER_NODE, ChangeProposals, ClusterChange, Waiting
 
 MOST_PAIRED: Final = 8
 """Pods that pairs are tried for: one of each cause, those that came first."""
@@ -54,7 +54,7 @@ class Trials:
         self._waiting = waiting
         self._step = step
 
-    def tried(self, change: Change) -> Help | None:
+    def tried(self, change: ClusterChange) -> Help | None:
         """What a change helps, at the size that is enough for that; None when it helps nobody."""
         size, placed = change.size, self._placed(change, change.size)
         if not placed:
@@ -68,7 +68,7 @@ class Trials:
 
     def tried_in_pairs(self, each: Waiting) -> Help | None:
         """Two changes that let a pod in which no single one does: the first pair, of the cheapest kinds, that does."""
-        alone = Proposals([each], self._replay.objects).all()
+        alone = ChangeProposals([each], self._replay.objects).all()
         for first in [change for change in alone if change.rank != ANOTHER_NODE][:MOST_FIRST]:
             with self._changed(first.objects(first.size), first.deleted):
                 attempt = self._replay.attempt(each.key, explains=True)
@@ -78,7 +78,7 @@ class Trials:
                 if attempt.explanation is None:
                     continue
                 left = Waiting(each.pod, attempt.explanation)
-                for second in Proposals([left], self._replay.objects).all()[:MOST_SECOND]:
+                for second in ChangeProposals([left], self._replay.objects).all()[:MOST_SECOND]:
                     if second.rank == ANOTHER_NODE:
                         continue
                     placed = self._placed(second, second.size)
@@ -89,7 +89,7 @@ class Trials:
             return self._pair(first, second, tuple(placed))
         return None
 
-    def _pair(self, first: Change, second: Change, placed: tuple[Key, ...]) -> Help:
+    def _pair(self, first: ClusterChange, second: ClusterChange, placed: tuple[Key, ...]) -> Help:
         """Both, or the second alone where that does: it may be about a place that was not among those tried."""
         of_first = {(type(each), each.key) for each in first.objects(first.size)}
         if of_first.isdisjoint((type(each), each.key) for each in second.objects(second.size)):
@@ -99,7 +99,7 @@ class Trials:
         told = f"{first.told(first.size)}, and {second.told(second.size)}"
         return Help(told, placed, PAIR + first.rank + second.rank)
 
-    def _placed(self, change: Change, size: int) -> dict[Key, str]:
+    def _placed(self, change: ClusterChange, size: int) -> dict[Key, str]:
         """By pod that fits with the change, its node."""
         placed: dict[Key, str] = {}
         with self._changed(change.objects(size), change.deleted):

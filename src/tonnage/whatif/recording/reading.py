@@ -14,7 +14,7 @@ from typing import IO
 import msgspec
 
 from tonnage.errors import TonnageError
-from tonnage.scheduling.recording.lines import VERSION, Header, Line, read_header, read_line
+from tonnage.scheduling.recording.lines import VERSION, Header, RecordedLine, read_header, read_line
 
 
 class UnreadableRecording(TonnageError):
@@ -35,7 +35,7 @@ class Recording:
     ending: str = ""
     """How it ends, once it is read: empty where its scheduler stopped in order."""
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[RecordedLine]:
         """Raises UnreadableRecording for a line that is none."""
         self.number, self.ending = 1, "its scheduler was killed, or runs still"
         with _opened(self.path) as file:

@@ -65,7 +65,7 @@ class Repeated:
 
 
 @dataclass(slots=True)
-class Answer:
+class RepeatedRecording:
     """Everything that was asked about one recording."""
 
     recording: Recording
@@ -114,9 +114,9 @@ def answered(
     foreign: ForeignPlugins,
     is_stopped: Stopped,
     step: Callable[[float], object] = lambda amount: None,
-) -> Answer:
+) -> RepeatedRecording:
     """Repeat a recording, and judge it by other configurations; as far as that came when it was stopped."""
-    answer = Answer(recording, Repeated())
+    answer = RepeatedRecording(recording, Repeated())
     configuration = configuration_of(recording, foreign)
     answer.is_partial = _repeat(answer, configuration, foreign, is_stopped, None)
     found = answer.repeated.difference
@@ -131,7 +131,7 @@ def answered(
 
 
 def _repeat(
-    answer: Answer,
+    answer: RepeatedRecording,
     configuration: Configuration,
     foreign: ForeignPlugins,
     is_stopped: Stopped,
@@ -162,7 +162,7 @@ def _repeat(
 
 
 def _judge(
-    answer: Answer, tally: Tally, configuration: Configuration, foreign: ForeignPlugins, is_stopped: Stopped
+    answer: RepeatedRecording, tally: Tally, configuration: Configuration, foreign: ForeignPlugins, is_stopped: Stopped
 ) -> bool:
     """True when it was stopped before its end."""
     recording, objects = answer.recording, RecordedObjects()

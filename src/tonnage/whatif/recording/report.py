@@ -14,15 +14,15 @@ from typing import TextIO
 
 from tonnage.clock import rfc3339
 from tonnage.printable import text
-from tonnage.whatif.page import Column, FittedTable, Page
-from tonnage.whatif.recording.repeating import Answer, Repeated
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage
+from tonnage.whatif.recording.repeating import Repeated, RepeatedRecording
 from tonnage.whatif.shadow.judging import verdict_of
 from tonnage.whatif.shadow.report import MOST_ROWS, NOWHERE
 from tonnage.whatif.shadow.tally import Tally
 
 
-def show(answer: Answer, out: TextIO) -> None:
-    page = Page(out)
+def show(answer: RepeatedRecording, out: TextIO) -> None:
+    page = TextPage(out)
     page.say(text(headline(answer.repeated), style="bold"))
     if answer.recording.ending:
         page.say(text(f"the recording ends early: {answer.recording.ending}"))
@@ -52,7 +52,7 @@ def _why(repeated: Repeated) -> str:
     return verdict_of(found.explanation, found.recorded).why or found.explanation.message
 
 
-def _run(name: str, tally: Tally, page: Page) -> None:
+def _run(name: str, tally: Tally, page: TextPage) -> None:
     told = f"{name}: {tally.decisions:,} decisions, {tally.agreed:,} as recorded"
     if tally.ties:
         told += f", {tally.ties:,} of them between nodes that are equally good"
@@ -60,7 +60,9 @@ def _run(name: str, tally: Tally, page: Page) -> None:
     if not tally.differences:
         return
     page.blank()
-    table = FittedTable([Column("POD", is_whole=True), Column("RECORDED"), Column(name), Column("WHY")])
+    table = FittedTable(
+        [TableColumn("POD", is_whole=True), TableColumn("RECORDED"), TableColumn(name), TableColumn("WHY")]
+    )
     for each in tally.differences[:MOST_ROWS]:
         table.add(each.pod, each.theirs or NOWHERE, each.ours or NOWHERE, each.why)
     page.table(table)

@@ -38,7 +38,7 @@ _TOLD_SCORES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ShadowVerdict:
     """One decision of the other scheduler beside ours; `ours` is empty where Tonnage would have let the pod wait."""
 
     pod: str
@@ -67,22 +67,22 @@ class Verdict:
         }
 
 
-def verdict_of(explanation: Explanation, theirs: str) -> Verdict:
+def verdict_of(explanation: Explanation, theirs: str) -> ShadowVerdict:
     """Compare a decision of ours, made before theirs was applied, with the node they chose; empty is nowhere."""
     ours = explanation.node if explanation.schedulable else ""
     if theirs == ours:
-        return Verdict(explanation.pod, theirs, ours, agreed=True)
+        return ShadowVerdict(explanation.pod, theirs, ours, agreed=True)
     by_name = {each.name: each for each in explanation.nodes}
     there, here = by_name.get(theirs), by_name.get(ours)
     if not theirs:
         why = f"{ours} fits ({explanation.message})"
-        return Verdict(explanation.pod, theirs, ours, agreed=False, why=why)
+        return ShadowVerdict(explanation.pod, theirs, ours, agreed=False, why=why)
     if there is not None and here is not None and there.feasible and there.total >= here.total:
-        return Verdict(explanation.pod, theirs, ours, agreed=True, tie=True)
+        return ShadowVerdict(explanation.pod, theirs, ours, agreed=True, tie=True)
     is_refused = there is None or not there.feasible
     by_storage = there is not None and is_refused and there.rejected_by in STORAGE_PLUGINS
     why = _why(explanation, theirs, there, here)
-    return Verdict(
+    return ShadowVerdict(
         explanation.pod,
         theirs,
         ours,
@@ -161,7 +161,7 @@ class Judge:
         is written when the other has decided."""
         return self.engine.explain(_with_nomination(pod, ""))
 
-    def follow(self, pod: Pod, verdict: Verdict) -> Placement | None:
+    def follow(self, pod: Pod, verdict: ShadowVerdict) -> Placement | None:
         """Count the pod where the other has sent it, with what Tonnage would keep back for it there.
 
         None where Tonnage would not have sent it: then only what the cluster comes to show counts.

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final, TextIO
 
 from tonnage.printable import text
-from tonnage.whatif.page import Column, FittedTable, Page
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage
 from tonnage.whatif.shadow.tally import Tally
 
 MOST_ROWS: Final = 40
@@ -28,7 +28,7 @@ def counts(tally: Tally) -> str:
 
 
 def show(tally: Tally, until: datetime, out: TextIO) -> None:
-    page = Page(out)
+    page = TextPage(out)
     page.say(text(_headline(tally, until), style="bold"))
     if tally.by_scoring:
         page.say(text(_by_scoring(tally)))
@@ -69,23 +69,27 @@ def _refused(tally: Tally) -> str:
     return f"{sent}; Tonnage would not have sent {tally.avoided:,} of them there"
 
 
-def _differences(tally: Tally, page: Page) -> None:
-    table = FittedTable([Column("POD", is_whole=True), Column("THEIRS"), Column("OURS"), Column("WHY")])
+def _differences(tally: Tally, page: TextPage) -> None:
+    table = FittedTable(
+        [TableColumn("POD", is_whole=True), TableColumn("THEIRS"), TableColumn("OURS"), TableColumn("WHY")]
+    )
     for each in tally.differences[:MOST_ROWS]:
         table.add(each.pod, each.theirs or NOWHERE, each.ours or NOWHERE, each.why)
     page.table(table)
     _more(tally.differing - min(len(tally.differences), MOST_ROWS), page)
 
 
-def _refusals(tally: Tally, page: Page) -> None:
-    table = FittedTable([Column("POD", is_whole=True), Column("SENT TO"), Column("SEEN BY"), Column("TONNAGE")])
+def _refusals(tally: Tally, page: TextPage) -> None:
+    table = FittedTable(
+        [TableColumn("POD", is_whole=True), TableColumn("SENT TO"), TableColumn("SEEN BY"), TableColumn("TONNAGE")]
+    )
     for each in tally.refusals[:MOST_ROWS]:
         table.add(each.verdict.pod, each.verdict.theirs, each.seen_by, each.tonnage)
     page.table(table)
     _more(tally.refused - min(len(tally.refusals), MOST_ROWS), page)
 
 
-def _more(left: int, page: Page) -> None:
+def _more(left: int, page: TextPage) -> None:
     if left > 0:
         page.say(text(f"… and {left:,} more; -o json has the first {MOST_ROWS * 25:,}", style="dim"))
 

@@ -34,7 +34,7 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.volumes.pod_claims import is_delayed
-from tonnage.whatif.shadow.judging import Judge, Verdict, verdict_of
+from tonnage.whatif.shadow.judging import Judge, ShadowVerdict, verdict_of
 from tonnage.whatif.shadow.limits import STUCK_AFTER_S
 from tonnage.whatif.shadow.tally import Tally
 
@@ -58,7 +58,7 @@ class _UnderWay:
     pod: Pod
     explanation: Explanation | None
     since_s: float
-    verdict: Verdict | None = None
+    verdict: ShadowVerdict | None = None
     """None while their node is not told."""
     placement: Placement | None = None
     is_refused: bool = False

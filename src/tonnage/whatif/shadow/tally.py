@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from tonnage.clock import rfc3339
-from tonnage.whatif.shadow.judging import Verdict
+from tonnage.whatif.shadow.judging import ShadowVerdict
 
 MOST_KEPT: Final = 1000
 """Differences, and refused volumes, that are kept to be told in full; of more only the number."""
@@ -18,7 +18,7 @@ MOST_KEPT: Final = 1000
 class Refusal:
     """A pod that was sent where its volumes could not be made or attached."""
 
-    verdict: Verdict
+    verdict: ShadowVerdict
     seen_by: str
 
     @property
@@ -62,13 +62,13 @@ class Tally:
     refused: int = 0
     avoided: int = 0
     unseen: int = 0
-    on_difference: Callable[[Verdict], object] = lambda verdict: None
+    on_difference: Callable[[ShadowVerdict], object] = lambda verdict: None
     """Told of those that are kept, as they are found; so is `on_refusal`."""
     on_refusal: Callable[[Refusal], object] = lambda refusal: None
-    differences: list[Verdict] = field(default_factory=list)
+    differences: list[ShadowVerdict] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
 
-    def decided(self, verdict: Verdict) -> None:
+    def decided(self, verdict: ShadowVerdict) -> None:
         self.decisions += 1
         if verdict.agreed:
             self.agreed += 1
@@ -80,7 +80,7 @@ class Tally:
             self.differences.append(verdict)
             self.on_difference(verdict)
 
-    def volumes_refused(self, verdict: Verdict, seen_by: str) -> None:
+    def volumes_refused(self, verdict: ShadowVerdict, seen_by: str) -> None:
         found = Refusal(verdict, seen_by)
         self.refused += 1
         self.avoided += found.is_avoided

@@ -27,13 +27,13 @@ DEADLINE_EXCEEDED = Status(Code.ERROR, ("context deadline exceeded",))
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class BindingWait:
     """What a binding stands still for."""
 
     check: Callable[[], Status | None]
     timeout_s: float
 
-    def __await__(self) -> Generator[Wait, Status, Status]:
+    def __await__(self) -> Generator[BindingWait, Status, Status]:
         return (yield self)
 
 
@@ -53,7 +53,7 @@ class WorldApi:
 
     async def settled(self, check: Callable[[], Status | None], timeout_s: float) -> Status:
         found = check()
-        return found if found is not None else await Wait(check, timeout_s)
+        return found if found is not None else await BindingWait(check, timeout_s)
 
     def is_gone(self, pod: PodInfo) -> bool:
         return self.gone(pod)
@@ -74,14 +74,14 @@ def patched(current: T, patch: Mapping[str, Any]) -> T:
     return codec.convert(type(current), doc)
 
 
-class Binding:
+class SimulatedBinding:
     """One pod on its way to its node. `step` moves it on; `wait` is what it stands still for, None when it is over."""
 
     def __init__(self, queued: QueuedPod, placement: Placement, api: Api) -> None:
         self.queued = queued
         self.placement = placement
         self.status = Status()
-        self.wait: Wait | None = None
+        self.wait: BindingWait | None = None
         self.number = 0
         """Counts its waits, so that an alarm for an older one is known to be stale."""
         self._work: Coroutine[Any, Any, Status] = _bound(placement, api)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, zip_longest
 from typing import Any, Final
 
-from tonnage.whatif.simulate.measures import Decided, Measures
+from tonnage.whatif.simulate.measures import AttemptMade, Measures
 from tonnage.whatif.simulate.play import Player, Progress, Run
 from tonnage.whatif.simulate.run_document import run_document
 
@@ -27,7 +27,7 @@ class RunResult:
 
     run: Run
     document: dict[str, Any]
-    decisions: Sequence[Decided]
+    decisions: Sequence[AttemptMade]
     waiting: frozenset[str]
 
     @classmethod
@@ -45,11 +45,11 @@ class Parting:
     """Where two runs part: what each decides there, None when it has nothing more to decide."""
 
     number: int
-    one: Decided | None
-    other: Decided | None
+    one: AttemptMade | None
+    other: AttemptMade | None
 
 
-def first_parting(one: Sequence[Decided], other: Sequence[Decided]) -> Parting | None:
+def first_parting(one: Sequence[AttemptMade], other: Sequence[AttemptMade]) -> Parting | None:
     """The first decision that differs in its pod, its node or its time; None when all are alike."""
     for number, (left, right) in enumerate(zip_longest(one, other)):
         if left != right:
@@ -87,7 +87,7 @@ def compare(
         found.results[run.name] = RunResult.of(run, player.play(run, progress(run.name)))
     explained: dict[tuple[str, int], dict[str, Any] | None] = {}
 
-    def explain(run: Run, decided: Decided | None) -> dict[str, Any] | None:
+    def explain(run: Run, decided: AttemptMade | None) -> dict[str, Any] | None:
         if decided is None:
             return None
         key = (run.name, decided.number)
@@ -104,7 +104,7 @@ def compare(
     return found
 
 
-Explain = Callable[[Run, Decided | None], dict[str, Any] | None]
+Explain = Callable[[Run, AttemptMade | None], dict[str, Any] | None]
 
 
 def _difference(one: RunResult, other: RunResult, explain: Explain) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _difference(one: RunResult, other: RunResult, explain: Explain) -> dict[str,
     return found
 
 
-def _side(decided: Decided | None, explanation: Mapping[str, Any] | None, nodes: Sequence[str]) -> dict[str, Any]:
+def _side(decided: AttemptMade | None, explanation: Mapping[str, Any] | None, nodes: Sequence[str]) -> dict[str, Any]:
     """What one run decided there and why: the nodes of both answers, and the best."""
     if decided is None:
         return {"pod": None, "node": None, "at": None, "why": "has nothing more to decide", "nodes": []}
@@ -156,7 +156,7 @@ def _side(decided: Decided | None, explanation: Mapping[str, Any] | None, nodes:
 
 
 def _why(
-    decided: Decided,
+    decided: AttemptMade,
     answers: Mapping[str, Mapping[str, Any]],
     explanation: Mapping[str, Any] | None,
     nodes: Sequence[str],

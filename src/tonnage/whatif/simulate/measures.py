@@ -20,7 +20,7 @@ from tonnage.whatif.simulate.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class AttemptMade:
     """One attempt: when, who, where to; an empty node is nowhere."""
 
     number: int
@@ -59,7 +59,7 @@ class WaitingGroup:
 class Measures:
     """The watcher of one run."""
 
-    decisions: list[Decided] = field(default_factory=list)
+    decisions: list[AttemptMade] = field(default_factory=list)
     running_after_s: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     failures: list[tuple[float, str, str, str]] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Measures:
         if attempt.placement is not None:
             node = attempt.placement.node
             self._decided.add(attempt.pod.uid)
-        self.decisions.append(Decided(number, self._now_s, attempt.pod.key, node))
+        self.decisions.append(AttemptMade(number, self._now_s, attempt.pod.key, node))
         if attempt.explanation is not None:
             self.explanations[number] = attempt.explanation.document()
 

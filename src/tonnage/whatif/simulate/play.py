@@ -23,7 +23,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.expansion import Expander, Replica
+from tonnage.whatif.expansion import Replica, WorkloadExpander
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import READ, objects_at
 from tonnage.whatif.node_copies import copy_of, own_objects, volumes_on
@@ -203,7 +203,7 @@ class Play:
         self._arrivals = random.Random(f"arrivals {run.seed}")
         self._spans = random.Random(f"lifetimes {run.seed}")
         self._creation = player.creation()
-        self._expander = Expander(state, self._creation, self.warnings)
+        self._expander = WorkloadExpander(state, self._creation, self.warnings)
         self._replicas: dict[str, Iterator[Replica]] = {}
         self._spans_s: dict[str, float] = {}
         """How long pods run that do not run for ever, by uid."""

@@ -19,7 +19,7 @@ from rich.text import Text
 from tonnage.durations import format_duration
 from tonnage.printable import assembled, printable, text
 from tonnage.scheduling.volumes.explain.nearest_miss import amount
-from tonnage.whatif.page import Column, FittedTable, Page
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage
 from tonnage.whatif.simulate.comparison import Comparison
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -34,7 +34,7 @@ Document = Mapping[str, Any]
 
 def show(comparison: Comparison, out: TextIO) -> None:
     """Write the runs as a page."""
-    page = Page(out)
+    page = TextPage(out)
     documents = {name: result.document for name, result in comparison.results.items()}
     if comparison.is_partial:
         page.say(text("PARTIAL: cut short; the figures tell of what happened until then", style="bold yellow"))
@@ -64,9 +64,11 @@ def sparkline(values: Sequence[float], highest: float | None = None, width: int 
 # -- figures ----------------------------------------------------------------------------------------------------------
 
 
-def _print_figures(documents: Mapping[str, Document], page: Page) -> None:
+def _print_figures(documents: Mapping[str, Document], page: TextPage) -> None:
     runs = list(documents.values())
-    table = FittedTable([Column("", is_whole=True), *(Column(printable(name), is_number=True) for name in documents)])
+    table = FittedTable(
+        [TableColumn("", is_whole=True), *(TableColumn(printable(name), is_number=True) for name in documents)]
+    )
     for label, cell, is_shown in _rows(runs):
         if is_shown:
             table.add(label, *(cell(run) for run in runs))
@@ -119,7 +121,7 @@ def _over_time(field: str, highest: float) -> Callable[[Document], Text]:
 # -- who waits --------------------------------------------------------------------------------------------------------
 
 
-def _print_waiting(documents: Mapping[str, Document], page: Page) -> None:
+def _print_waiting(documents: Mapping[str, Document], page: TextPage) -> None:
     for name, run in documents.items():
         groups = run["waitingPods"]
         if not groups:
@@ -139,7 +141,7 @@ def _named(group: Document) -> str:
     return f"{shown}, …" if group["count"] > _NAMES else shown
 
 
-def _print_losses(documents: Mapping[str, Document], page: Page) -> None:
+def _print_losses(documents: Mapping[str, Document], page: TextPage) -> None:
     for name, run in documents.items():
         where = f" in {name}" if len(documents) > 1 else ""
         for title, field in ((f"GONE FOR GOOD{where}", "lost"), (f"EVICTIONS REFUSED{where}", "blockedEvictions")):
@@ -155,7 +157,7 @@ def _print_losses(documents: Mapping[str, Document], page: Page) -> None:
 # -- where runs part --------------------------------------------------------------------------------------------------
 
 
-def _print_differences(differences: Sequence[Document], page: Page) -> None:
+def _print_differences(differences: Sequence[Document], page: TextPage) -> None:
     if not differences:
         return
     page.blank()

@@ -17,13 +17,13 @@ from tonnage.objects.meta import Key
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine.attempt import Attempt, PostFilterOutcome, Stage
+from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, PostFilterOutcome
 from tonnage.scheduling.framework import Code, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod, is_over, uid_of
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.sending import LOOK_EVERY_S
 from tonnage.whatif.evictions import with_true_status
-from tonnage.whatif.simulate.bindings import Binding, WorldApi
+from tonnage.whatif.simulate.bindings import SimulatedBinding, WorldApi
 
 if TYPE_CHECKING:
     from tonnage.whatif.simulate.world import World
@@ -43,7 +43,7 @@ class SchedulerLoop:
         self.why: dict[str, str] = {}
         """Why each pod that waits does, by uid, as its last attempt told."""
         self._api = WorldApi(world.put, self._bound, self._is_gone)
-        self._bindings: dict[str, Binding] = {}
+        self._bindings: dict[str, SimulatedBinding] = {}
         """Those that stand still, by the uid of their pod."""
         self._waiting: dict[Key, set[str]] = {}
         """Who looks again when a claim or a node changes: by its key, the uids."""
@@ -68,19 +68,19 @@ class SchedulerLoop:
         if attempt.placement is not None:
             self.why.pop(queued.uid, None)
             engine.done(queued.pod)
-            binding = Binding(queued, attempt.placement, self._api)
+            binding = SimulatedBinding(queued, attempt.placement, self._api)
             if attempt.waits:
                 self._held_back(binding, attempt)
                 return
             binding.start()
             self._moved_on(binding)
-        elif attempt.stage is Stage.DECIDE:
+        elif attempt.stage is AttemptStage.DECIDE:
             self._not_placed(queued, attempt)
         else:
             decision = attempt.decision
             self._came_back(queued, attempt.status, decision.node if decision is not None else "")
 
-    def _held_back(self, binding: Binding, attempt: Attempt) -> None:
+    def _held_back(self, binding: SimulatedBinding, attempt: Attempt) -> None:
         """Permit plugins want the pod to wait. Nobody here allows it, and after their time it counts as rejected."""
         plugin, seconds = min(attempt.waits.items(), key=lambda item: item[1])
         status = Status(Code.UNSCHEDULABLE, (f"rejected due to timeout after waiting {seconds:g}s",), plugin)
@@ -170,7 +170,7 @@ class SchedulerLoop:
         if binding is not None and binding.look():
             self._moved_on(binding)
 
-    def _moved_on(self, binding: Binding) -> None:
+    def _moved_on(self, binding: SimulatedBinding) -> None:
         """A binding took a step: it waits for something else now, or is over."""
         uid, wait = binding.queued.uid, binding.wait
         topics = (*binding.placement.pod.claim_keys, binding.placement.node)

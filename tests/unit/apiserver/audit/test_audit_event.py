@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tonnage.apiserver.audit.audit_event import Asked, Outcome, cut, event_of, source_ips
-from tonnage.documents.access.attributes import Attributes, Decision
+from tonnage.apiserver.audit.audit_event import AuditedAnswer, AuditedRequest, cut, event_of, source_ips
+from tonnage.documents.access.attributes import AccessDecision, Attributes
 from tonnage.objects.users import User, service_account_user
 
 AT = datetime(2026, 11, 15, 2, 29, 13, tzinfo=UTC)
 NODE = service_account_user("kube-system", "tonnage-node", "u-1")
 
 
-def asked(**more: object) -> Asked:
-    return Asked("id-1", "PATCH", "/api/v1/nodes/n1/status?x=1", "kubelet/1", ("127.0.0.1",), AT, **more)  # type: ignore[arg-type]
+def asked(**more: object) -> AuditedRequest:
+    return AuditedRequest("id-1", "PATCH", "/api/v1/nodes/n1/status?x=1", "kubelet/1", ("127.0.0.1",), AT, **more)  # type: ignore[arg-type]
 
 
 def test_an_event_tells_who_what_and_how_it_ended() -> None:
     about = Attributes(NODE, "patch", "", "v1", "nodes", "status", "", "n1")
-    request = asked(user=NODE, attributes=about, decision=Decision(True, 'RBAC: allowed by ClusterRoleBinding "x"'))
-    assert event_of(request, "ResponseComplete", Outcome(200), AT + timedelta(milliseconds=3)) == {
+    request = asked(
+        user=NODE, attributes=about, decision=AccessDecision(True, 'RBAC: allowed by ClusterRoleBinding "x"')
+    )
+    assert event_of(request, "ResponseComplete", AuditedAnswer(200), AT + timedelta(milliseconds=3)) == {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
         "level": "Metadata",
@@ -47,8 +49,8 @@ def test_an_event_tells_who_what_and_how_it_ended() -> None:
 
 def test_a_refusal_has_its_reason_and_message() -> None:
     about = Attributes(NODE, "get", path="/metrics")
-    request = asked(user=NODE, attributes=about, decision=Decision(False))
-    event = event_of(request, "ResponseComplete", Outcome(403, "Forbidden", "no"), AT)
+    request = asked(user=NODE, attributes=about, decision=AccessDecision(False))
+    event = event_of(request, "ResponseComplete", AuditedAnswer(403, "Forbidden", "no"), AT)
     assert event["responseStatus"] == {
         "metadata": {},
         "status": "Failure",
@@ -62,13 +64,13 @@ def test_a_refusal_has_its_reason_and_message() -> None:
 
 def test_who_speaks_for_another_is_told_beside_the_other() -> None:
     admin = User("admin", extra={"scopes": ("a", "b")})
-    event = event_of(asked(user=admin, attributes=Attributes(NODE, "list")), "ResponseComplete", Outcome(200), AT)
+    event = event_of(asked(user=admin, attributes=Attributes(NODE, "list")), "ResponseComplete", AuditedAnswer(200), AT)
     assert event["user"] == {"username": "admin", "extra": {"scopes": ["a", "b"]}}
     assert event["impersonatedUser"]["username"] == NODE.name
 
 
 def test_a_request_without_a_user_has_an_empty_one() -> None:
-    event = event_of(asked(), "ResponseComplete", Outcome(401, "Unauthorized", "Unauthorized"), AT)
+    event = event_of(asked(), "ResponseComplete", AuditedAnswer(401, "Unauthorized", "Unauthorized"), AT)
     assert (event["user"], event["verb"]) == ({}, "patch")
     assert "impersonatedUser" not in event
 
@@ -76,7 +78,7 @@ def test_a_request_without_a_user_has_an_empty_one() -> None:
 def test_a_token_in_the_query_is_not_written() -> None:
     request = asked()
     request.uri = "/api/v1/pods?access_token=s3cret&limit=5"
-    event = event_of(request, "ResponseComplete", Outcome(200), AT)
+    event = event_of(request, "ResponseComplete", AuditedAnswer(200), AT)
     assert event["requestURI"] == "/api/v1/pods?access_token=REDACTED&limit=5"
 
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tonnage.apiserver.authentication.access_metrics import AccessMetrics
-from tonnage.documents.access.attributes import Decision
+from tonnage.documents.access.attributes import AccessDecision
 from tonnage.errors import Unauthorized
 from tonnage.metrics import exposition
 from tonnage.objects.users import User
@@ -53,7 +53,12 @@ def test_names_of_people_are_not_told(registry: CollectorRegistry, metrics: Acce
 
 
 def test_authorizations_are_counted_by_result(registry: CollectorRegistry, metrics: AccessMetrics) -> None:
-    for decision in (Decision(True), Decision(True), Decision(False), Decision(False, evaluation_error="broken")):
+    for decision in (
+        AccessDecision(True),
+        AccessDecision(True),
+        AccessDecision(False),
+        AccessDecision(False, evaluation_error="broken"),
+    ):
         assert metrics.authorization(lambda decision=decision: decision) is decision  # type: ignore[misc]
     for result, count in (("allowed", 2), ("no-opinion", 1), ("error", 1)):
         assert registry.get_sample_value("authorization_attempts_total", {"result": result}) == count

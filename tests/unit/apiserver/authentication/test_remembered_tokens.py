@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.apiserver.authentication.signing_key import SigningKey
 from tonnage.clock import VirtualClock, rfc3339
-from tonnage.documents.access.service_account_tokens import ACCOUNTS, Bound, InvalidToken, Reference
+from tonnage.documents.access.service_account_tokens import ACCOUNTS, Bound, BoundObject, InvalidToken
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.store import Record, Store
+from tonnage.store import Store, StoreRecord
 
 PODS = BY_PLURAL["", "pods"]
 AUDIENCES = ("https://here",)
@@ -32,8 +32,8 @@ class Rig:
     store: Store
     clock: VirtualClock
     tokens: ServiceAccountTokens
-    account: Record
-    pod: Record
+    account: StoreRecord
+    pod: StoreRecord
     token: bytes
 
     def user(self, audiences: tuple[str, ...] = AUDIENCES) -> str:
@@ -53,7 +53,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         tokens = ServiceAccountTokens(key, store, clock, issuer=AUDIENCES[0])
         made = tokens.issue(
             account()["metadata"],
-            Bound(pod=Reference("db-0", "u-2")),
+            Bound(pod=BoundObject("db-0", "u-2")),
             audiences=AUDIENCES,
             seconds=600,
             now=clock.now(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.controllers.garbage.dependency_graph import DependencyGraph, Item
-from tonnage.controllers.garbage.garbage_rules import Delete, Keep, OwnerState, decide
+from tonnage.controllers.garbage.garbage_rules import DeleteObject, Keep, OwnerState, decide
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.resources import BY_PLURAL
 
@@ -20,7 +20,7 @@ def owner(uid: str, *, kind: str = "ReplicaSet", name: str = "", blocks: bool = 
 
 def judged(
     *states: OwnerState, finalizers: tuple[str, ...] = (), dependents: bool = False, circle: bool = False
-) -> Keep | Delete:
+) -> Keep | DeleteObject:
     owners = [(owner(f"{state}-{number}"), state) for number, state in enumerate(states)]
     return decide(owners, finalizers=finalizers, has_dependents=dependents, is_in_deletion_cycle=circle)
 
@@ -46,22 +46,22 @@ def test_one_solid_owner_keeps_it_and_the_others_are_dropped(
 
 
 def test_without_a_solid_owner_it_goes_quietly() -> None:
-    assert judged(DANGLING, DANGLING) == Delete("Background")
+    assert judged(DANGLING, DANGLING) == DeleteObject("Background")
 
 
 def test_a_finalizer_that_it_has_already_says_how_it_goes() -> None:
-    assert judged(DANGLING, finalizers=("orphan",)) == Delete("Orphan")
-    assert judged(DANGLING, finalizers=("foregroundDeletion",)) == Delete("Foreground")
-    assert judged(DANGLING, finalizers=("example.com/other",)) == Delete("Background")
+    assert judged(DANGLING, finalizers=("orphan",)) == DeleteObject("Orphan")
+    assert judged(DANGLING, finalizers=("foregroundDeletion",)) == DeleteObject("Foreground")
+    assert judged(DANGLING, finalizers=("example.com/other",)) == DeleteObject("Background")
 
 
 def test_an_owner_that_waits_takes_an_item_with_dependents_into_the_foreground() -> None:
-    assert judged(WAITING, dependents=True) == Delete("Foreground")
-    assert judged(WAITING, DANGLING, dependents=True, circle=True) == Delete("Foreground", unblock=True)
+    assert judged(WAITING, dependents=True) == DeleteObject("Foreground")
+    assert judged(WAITING, DANGLING, dependents=True, circle=True) == DeleteObject("Foreground", unblock=True)
 
 
 def test_an_owner_that_waits_takes_an_item_without_dependents_quietly() -> None:
-    assert judged(WAITING) == Delete("Background")
+    assert judged(WAITING) == DeleteObject("Background")
 
 
 def test_only_references_that_say_so_block() -> None:

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tonnage.clock import parse_rfc3339
 from tonnage.controllers.volumes.attach_detach_plan import (
+    AttachDetachPlan,
     NodeState,
-    Plan,
     allows_many_nodes,
     needs_attaching,
     plan,
@@ -43,12 +43,12 @@ def drawn(
     pv: PersistentVolume = PV,
     unwanted_s: float = 0.0,
     **options: Any,
-) -> Plan:
+) -> AttachDetachPlan:
     known = states or {}
     return plan(pv, wanted, at, lambda name: known.get(name, READY), lambda _: unwanted_s, **options)
 
 
-def detached(found: Plan) -> list[tuple[str, bool]]:
+def detached(found: AttachDetachPlan) -> list[tuple[str, bool]]:
     return [(each.attachment.spec.node_name, each.is_forced) for each in found.detach]
 
 
@@ -62,22 +62,22 @@ def test_names_are_those_that_kubelets_compute() -> None:
 
 def test_a_wanted_volume_is_attached_once() -> None:
     assert drawn("a").attach == ("a",)
-    assert drawn("a", at=(on("a"),)) == Plan()
+    assert drawn("a", at=(on("a"),)) == AttachDetachPlan()
 
 
 def test_nothing_is_attached_to_a_node_that_is_gone_or_lacks_the_driver() -> None:
-    assert drawn("a", states={"a": GONE}) == Plan()
-    assert drawn("a", states={"a": NodeState(is_there=True)}) == Plan(without_driver=("a",))
+    assert drawn("a", states={"a": GONE}) == AttachDetachPlan()
+    assert drawn("a", states={"a": NodeState(is_there=True)}) == AttachDetachPlan(without_driver=("a",))
 
 
 def test_a_volume_of_one_node_goes_to_the_first_that_wants_it() -> None:
-    assert drawn("a", "b") == Plan(attach=("a",), attached_elsewhere={"b": ("a",)})
+    assert drawn("a", "b") == AttachDetachPlan(attach=("a",), attached_elsewhere={"b": ("a",)})
 
 
 def test_a_volume_of_one_node_waits_until_the_other_attachment_is_really_gone() -> None:
     waiting = drawn("b", at=(on("a"),))
     assert (waiting.attach, waiting.attached_elsewhere, detached(waiting)) == ((), {"b": ("a",)}, [("a", False)])
-    assert drawn("b", at=(on("a", is_going=True),)) == Plan(attached_elsewhere={"b": ("a",)})
+    assert drawn("b", at=(on("a", is_going=True),)) == AttachDetachPlan(attached_elsewhere={"b": ("a",)})
     assert drawn("b").attach == ("b",)
 
 
@@ -90,7 +90,7 @@ def test_a_volume_of_many_nodes_goes_to_all_of_them() -> None:
 
 
 def test_a_volume_that_the_node_uses_stays() -> None:
-    assert drawn(at=(on("a"),), states={"a": MOUNTED}, unwanted_s=1e6) == Plan()
+    assert drawn(at=(on("a"),), states={"a": MOUNTED}, unwanted_s=1e6) == AttachDetachPlan()
 
 
 def test_a_volume_that_the_node_let_go_of_is_detached() -> None:
@@ -105,7 +105,7 @@ def test_a_lost_node_is_waited_for_six_minutes() -> None:
 
 
 def test_a_lost_node_keeps_its_volumes_when_force_is_forbidden() -> None:
-    assert drawn(at=(on("a"),), states={"a": LOST}, unwanted_s=1e6, force_on_timeout=False) == Plan()
+    assert drawn(at=(on("a"),), states={"a": LOST}, unwanted_s=1e6, force_on_timeout=False) == AttachDetachPlan()
 
 
 def test_a_node_that_is_gone_or_out_of_service_is_not_waited_for() -> None:
@@ -116,13 +116,13 @@ def test_a_node_that_is_gone_or_out_of_service_is_not_waited_for() -> None:
 
 def test_an_attachment_that_somebody_made_by_hand_is_left_alone_and_counts() -> None:
     by_hand = attachment_of("mine", "pv", "a")
-    assert drawn("b", at=(by_hand,)) == Plan(attached_elsewhere={"b": ("a",)})
+    assert drawn("b", at=(by_hand,)) == AttachDetachPlan(attached_elsewhere={"b": ("a",)})
     # A kubelet looks for the computed name, so that ours is made beside it.
-    assert drawn("a", at=(by_hand,)) == Plan(attach=("a",))
+    assert drawn("a", at=(by_hand,)) == AttachDetachPlan(attach=("a",))
 
 
 def test_a_volume_that_is_no_drivers_is_none_of_our_business() -> None:
-    assert drawn("a", pv=volume("pv", driver=None)) == Plan()
+    assert drawn("a", pv=volume("pv", driver=None)) == AttachDetachPlan()
 
 
 def test_only_drivers_that_attach_need_attaching() -> None:

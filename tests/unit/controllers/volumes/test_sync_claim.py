@@ -14,7 +14,7 @@ from tonnage.controllers.volumes.sync_claim import (
     ClaimStep,
     MarkLost,
     Note,
-    Provision,
+    ProvisionClaim,
     RecordEvent,
     StayPending,
     claim_step,
@@ -301,7 +301,7 @@ def test_a_claim_waits_for_the_pods_that_mount_it() -> None:
 
 def test_a_delayed_claim_is_provisioned_once_its_node_is_chosen() -> None:
     asked = claim(class_name="wait", selected_node="node-1")
-    assert decide(asked, classes=[WAIT]) == Provision("csi.example")
+    assert decide(asked, classes=[WAIT]) == ProvisionClaim("csi.example")
 
 
 def test_an_empty_selected_node_is_none() -> None:
@@ -311,7 +311,7 @@ def test_an_empty_selected_node_is_none() -> None:
 
 def test_an_immediate_claim_is_provisioned_when_no_volume_suits() -> None:
     now = storage_class("now", delayed=False)
-    assert decide(claim(class_name="now"), classes=[now]) == Provision("csi.example")
+    assert decide(claim(class_name="now"), classes=[now]) == ProvisionClaim("csi.example")
     assert provisioning_note("csi.example").message == (
         "Waiting for a volume to be created either by the external provisioner 'csi.example' or manually by the system "
         "administrator. If volume creation is delayed, please verify that the provisioner is running and correctly "

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
-from tonnage.client.transport.wire import Request, Response, Stream
+from tonnage.client.transport.wire import HttpResponse, Request, Stream
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects, classify
 from tonnage.errors import Conflict
 from tonnage.objects.apps_v1 import StatefulSet
@@ -73,9 +73,9 @@ class OneSet:
         self.known = known
         self.asked: list[str] = []
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         self.asked.append(f"{request.method} {request.path.rpartition('/')[2]}")
-        return Response(200, encode(self.known if request.method == "GET" else a_pod("orphan", of=self.known)))
+        return HttpResponse(200, encode(self.known if request.method == "GET" else a_pod("orphan", of=self.known)))
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
         raise AssertionError("nothing is watched here")

@@ -10,7 +10,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.objects.templates.disruption_plan import (
-    ExpectedPods,
+    ExpectedCounts,
     NoController,
     disrupted_pods,
     expected_pods,
@@ -46,12 +46,12 @@ def pods_of(*names: str) -> list[Pod]:
 def test_what_is_expected_follows_from_the_limit_and_the_workloads(
     limits: PodDisruptionBudget, pods: int, healthy: int
 ) -> None:
-    assert expected_pods(limits.spec, pods_of("a", "a", "b"), scale_of) == ExpectedPods(pods, healthy)
+    assert expected_pods(limits.spec, pods_of("a", "a", "b"), scale_of) == ExpectedCounts(pods, healthy)
 
 
 def test_pods_without_a_controller_are_named() -> None:
     found = expected_pods(budget(max_unavailable=1).spec, [a_pod("bare"), *pods_of("b")], scale_of)
-    assert found == ExpectedPods(3, 2, ("bare",))
+    assert found == ExpectedCounts(3, 2, ("bare",))
 
 
 def test_a_controller_that_nobody_knows_fails_the_count() -> None:
@@ -67,7 +67,7 @@ def test_healthy_is_ready_staying_and_not_about_to_be_evicted() -> None:
         a_pod("unready"),
         a_pod("evicted", ready=True),
     ]
-    status = status_of(budget(), pods, ExpectedPods(5, 1), {"evicted": NOW}, NOW)
+    status = status_of(budget(), pods, ExpectedCounts(5, 1), {"evicted": NOW}, NOW)
     # a and b are well, 1 is needed: 1 may go.
     assert (status.current_healthy, status.desired_healthy, status.disruptions_allowed) == (2, 1, 1)
     assert (status.expected_pods, status.observed_generation) == (5, 1)
@@ -75,7 +75,7 @@ def test_healthy_is_ready_staying_and_not_about_to_be_evicted() -> None:
 
 
 def test_nothing_may_go_while_no_pod_is_expected() -> None:
-    status = status_of(budget(), [a_pod("a", ready=True)], ExpectedPods(0, 0), {}, NOW)
+    status = status_of(budget(), [a_pod("a", ready=True)], ExpectedCounts(0, 0), {}, NOW)
     assert status.disruptions_allowed == 0
     assert [(c.status, c.reason) for c in status.conditions] == [("False", "InsufficientPods")]
 
@@ -83,9 +83,9 @@ def test_nothing_may_go_while_no_pod_is_expected() -> None:
 def test_the_condition_keeps_the_time_of_its_last_change() -> None:
     said = {"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods", "lastTransitionTime": ago(99)}
     was = budget(status={"conditions": [said]})
-    kept = status_of(was, [a_pod("a", ready=True)], ExpectedPods(1, 0), {}, NOW)
+    kept = status_of(was, [a_pod("a", ready=True)], ExpectedCounts(1, 0), {}, NOW)
     assert kept.conditions[0].last_transition_time == NOW - timedelta(seconds=99)
-    changed = status_of(was, [], ExpectedPods(1, 0), {}, NOW)
+    changed = status_of(was, [], ExpectedCounts(1, 0), {}, NOW)
     assert changed.conditions[0].last_transition_time == NOW
 
 

@@ -11,7 +11,7 @@ import pytest
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
-from tonnage.client.transport.wire import Request, Response, Stream
+from tonnage.client.transport.wire import HttpResponse, Request, Stream
 from tonnage.clock import VirtualClock
 from tonnage.controllers.workloads.expectations import TIMEOUT_S, Expectations, is_in_doubt
 from tonnage.controllers.workloads.status_writes import replacing
@@ -38,12 +38,12 @@ class OnePod:
     def __init__(self) -> None:
         self.pod: Pod | None = None
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request) -> HttpResponse:
         assert request.method == "GET"
         if self.pod is None:
             status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
-            return Response(404, msgspec.json.encode({**status, "metadata": {}, "message": "gone"}))
-        return Response(200, encode(self.pod))
+            return HttpResponse(404, msgspec.json.encode({**status, "metadata": {}, "message": "gone"}))
+        return HttpResponse(200, encode(self.pod))
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
         raise AssertionError("nothing is watched here")

@@ -9,8 +9,8 @@ import pytest
 
 from tonnage.controllers.workloads.jobs.job_plan import (
     MAX_PAUSE_S,
+    JobVerdict,
     Manage,
-    Verdict,
     completed,
     counted,
     deadline_s,
@@ -27,7 +27,7 @@ LIMITED: dict[str, Any] = {**INDEXED, "backoffLimitPerIndex": 1}
 FAILURES = "batch.kubernetes.io/job-index-failure-count"
 
 
-def verdict(found: Job, *pods: Pod) -> Verdict | None:
+def verdict(found: Job, *pods: Pod) -> JobVerdict | None:
     return verdict_of(found, pods, counted(found, pods), NOW)
 
 
@@ -110,7 +110,7 @@ def test_a_success_ends_the_row_of_failures():
 def test_more_failures_than_the_limit_end_it():
     pods = [job_pod("a", "Failed"), job_pod("b", "Failed")]
     assert reason(job(backoffLimit=2), *pods) == ""
-    assert verdict(job(backoffLimit=1), *pods) == Verdict(
+    assert verdict(job(backoffLimit=1), *pods) == JobVerdict(
         "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
     )
 
@@ -125,14 +125,14 @@ def test_it_may_not_take_longer_than_its_deadline():
 def test_it_is_complete_when_enough_have_succeeded_and_nothing_runs():
     found, pods = job(completions=2), [job_pod("a", "Succeeded"), job_pod("b", "Succeeded")]
     done = completed(found, counted(found, pods), 0)
-    assert done == Verdict("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods")
+    assert done == JobVerdict("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods")
     assert completed(found, counted(found, pods), 1) is None
     assert completed(found, counted(found, pods[:1]), 0) is None
 
 
 def test_what_was_said_stays_said():
     told = {"type": "FailureTarget", "status": "True", "reason": "PodFailurePolicy", "message": "m"}
-    assert verdict(job(status={"conditions": [told]})) == Verdict("FailureTarget", "PodFailurePolicy", "m")
+    assert verdict(job(status={"conditions": [told]})) == JobVerdict("FailureTarget", "PodFailurePolicy", "m")
 
 
 # -- policies ----------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_the_first_rule_that_matches_decides():
     assert reason(job(**spec), disrupted) == ""
     assert counted(job(**spec), [disrupted]).failed == 0
     failed = job_pod("f", "Failed", exit_code=42)
-    assert verdict(job(**spec), disrupted, failed) == Verdict(
+    assert verdict(job(**spec), disrupted, failed) == JobVerdict(
         "FailureTarget",
         "PodFailurePolicy",
         "Container c for pod default/f failed with exit code 42 matching FailJob rule at index 0",

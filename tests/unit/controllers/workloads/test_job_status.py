@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.controllers.workloads.jobs.job_plan import Verdict, counted
+from tonnage.controllers.workloads.jobs.job_plan import JobVerdict, counted
 from tonnage.controllers.workloads.jobs.job_status import account, finished, has_uncounted, settle, with_condition
 from tonnage.objects.batch_v1 import Job, JobStatus
 from tonnage.objects.core_v1 import Pod
@@ -57,13 +57,13 @@ def test_a_failed_pod_of_an_index_stays_until_its_successor_remembers_it():
 
 
 def test_the_end_is_told_once_with_its_time():
-    verdict = Verdict("SuccessCriteriaMet", "CompletionsReached", "m")
+    verdict = JobVerdict("SuccessCriteriaMet", "CompletionsReached", "m")
     done = finished(JobStatus(), verdict, NOW)
     assert [(each.type, each.status) for each in done.conditions] == [("Complete", "True")]
     assert done.completion_time == NOW
     began_later = finished(JobStatus(start_time=NOW + timedelta(hours=2)), verdict, NOW)
     assert began_later.completion_time == NOW + timedelta(hours=2)  # the clock was set back, and servers want an order
-    failed = finished(JobStatus(), Verdict("FailureTarget", "r", "m"), NOW)
+    failed = finished(JobStatus(), JobVerdict("FailureTarget", "r", "m"), NOW)
     assert (failed.conditions[0].type, failed.completion_time) == ("Failed", None)
     assert with_condition(failed, "Failed", "True", "other", "other", NOW) is failed
 

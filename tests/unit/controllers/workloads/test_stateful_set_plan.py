@@ -9,7 +9,7 @@ import pytest
 from tonnage.controllers.workloads.stateful_set_plan import (
     Create,
     CreateClaims,
-    Delete,
+    DeletePod,
     ObservedState,
     Step,
     UpdatePod,
@@ -25,7 +25,7 @@ def word(step: Step) -> str:
     match step:
         case Create(ordinal, revision):
             return f"+{ordinal}@{revision}"
-        case Delete(pod):
+        case DeletePod(pod):
             return f"-{pod.name.rpartition('-')[2]}"
         case CreateClaims(pod):
             return f"claims {pod.name.rpartition('-')[2]}"

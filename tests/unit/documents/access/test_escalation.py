@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.access.escalation import refuse_escalation
-from tonnage.documents.access.policy import Policy
+from tonnage.documents.access.policy import AccessPolicy
 from tonnage.errors import ApiError, Forbidden, NotFound
 from tonnage.objects.resources import BY_PLURAL, RBAC
 from tonnage.objects.users import User
@@ -23,9 +23,9 @@ WHO = (
 )
 
 
-def held(*rules: Doc) -> Policy:
+def held(*rules: Doc) -> AccessPolicy:
     """A cluster in which jane has these rights everywhere."""
-    policy = Policy()
+    policy = AccessPolicy()
     policy.put_role({"metadata": {"name": "janes"}, "rules": list(rules)})
     policy.put_role({"metadata": {"name": "reader"}, "rules": [READ_PODS]})
     policy.put_role({"metadata": {"name": "owner"}, "rules": [EVERYTHING]})
@@ -34,7 +34,9 @@ def held(*rules: Doc) -> Policy:
     return policy
 
 
-def write(policy: Policy, plural: str, doc: Doc, *, old: Doc | None = None, user: User = JANE, name: str = "") -> None:
+def write(
+    policy: AccessPolicy, plural: str, doc: Doc, *, old: Doc | None = None, user: User = JANE, name: str = ""
+) -> None:
     resource = BY_PLURAL[RBAC, plural]
     namespace = "shop" if resource.namespaced else ""
     refuse_escalation(resource, namespace, name, doc, old, user=user, authorizer=policy, resolver=policy)

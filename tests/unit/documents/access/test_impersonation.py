@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.documents.access.attributes import AllowAll, Attributes, Decision
+from tonnage.documents.access.attributes import AccessDecision, AllowAll, Attributes
 from tonnage.documents.access.impersonation import impersonate, wanted_user
 from tonnage.errors import BadRequest, Forbidden
 from tonnage.objects.users import MASTERS, User
@@ -20,10 +20,10 @@ class Rules:
         self.allowed = set(allowed)
         self.asked: list[str] = []
 
-    def authorize(self, attributes: Attributes) -> Decision:
+    def authorize(self, attributes: Attributes) -> AccessDecision:
         about = f"{attributes.verb} {attributes.resource_path or attributes.path} {attributes.name}".strip()
         self.asked.append(about)
-        return Decision(about in self.allowed)
+        return AccessDecision(about in self.allowed)
 
 
 def wanted(**headers: str) -> User:

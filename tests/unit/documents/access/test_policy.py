@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.documents.access.attributes import Attributes
-from tonnage.documents.access.policy import MAX_SHEETS, Policy
+from tonnage.documents.access.policy import MAX_SHEETS, AccessPolicy
 from tonnage.objects.users import User, service_account_user
 
 READ_PODS = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
@@ -18,8 +18,8 @@ def binding(name: str, role: str, *subjects: dict[str, str], namespace: str = ""
     return {"metadata": meta, "roleRef": {"kind": kind, "name": role_name}, "subjects": list(subjects)}
 
 
-def policy(*documents: dict[str, Any]) -> Policy:
-    made = Policy()
+def policy(*documents: dict[str, Any]) -> AccessPolicy:
+    made = AccessPolicy()
     for doc in documents:
         (made.put_binding if "roleRef" in doc else made.put_role)(doc)
     return made

@@ -11,9 +11,9 @@ import pytest
 
 from tonnage.documents.access.service_account_tokens import (
     Bound,
+    BoundObject,
     Claims,
     InvalidToken,
-    Reference,
     claims_of,
     user_of,
 )
@@ -47,7 +47,7 @@ def refusal(said: Claims, now: datetime = NOW, objects: dict[tuple[str, str, str
 
 
 def test_a_token_says_what_upstreams_says() -> None:
-    bound = Bound(pod=Reference("db-0", "u-pod"), node=Reference("n1", "u-n1"))
+    bound = Bound(pod=BoundObject("db-0", "u-pod"), node=BoundObject("n1", "u-n1"))
     at = int(NOW.timestamp())
     assert msgspec.json.decode(msgspec.json.encode(claims(bound, warn_after_s=3607))) == {
         "iss": "iss",
@@ -68,7 +68,7 @@ def test_a_token_says_what_upstreams_says() -> None:
 
 
 def test_its_user_is_the_account_with_its_groups_and_what_it_is_bound_to() -> None:
-    user = user_of(claims(Bound(pod=Reference("db-0", "u-pod"), node=Reference("n1", "u-n1"))), NOW, find(OBJECTS))
+    user = user_of(claims(Bound(pod=BoundObject("db-0", "u-pod"), node=BoundObject("n1", "u-n1"))), NOW, find(OBJECTS))
     assert (user.name, user.uid) == ("system:serviceaccount:shop:db", "u-db")
     assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated")
     assert user.extra == {
@@ -118,19 +118,19 @@ def test_one_from_the_future_is_refused() -> None:
         ),
         (
             ("pods", "shop", "db-0"),
-            Bound(pod=Reference("db-0", "u-pod")),
+            Bound(pod=BoundObject("db-0", "u-pod")),
             "service account token has been invalidated",
             "pod UID (other) does not match service account pod ref claim (u-pod)",
         ),
         (
             ("secrets", "shop", "key"),
-            Bound(secret=Reference("key", "u-key")),
+            Bound(secret=BoundObject("key", "u-key")),
             "service account token has been invalidated",
             "secret UID (other) does not match service account secret ref claim (u-key)",
         ),
         (
             ("nodes", "", "n1"),
-            Bound(node=Reference("n1", "u-n1")),
+            Bound(node=BoundObject("n1", "u-n1")),
             "service account token has been invalidated",
             "node UID (other) does not match service account node ref claim (u-n1)",
         ),
@@ -149,6 +149,6 @@ def test_it_ends_with_the_account_and_with_what_it_is_bound_to(
 
 
 def test_the_node_of_a_bound_pod_may_go_before_it() -> None:
-    said = claims(Bound(pod=Reference("db-0", "u-pod"), node=Reference("n1", "u-n1")))
+    said = claims(Bound(pod=BoundObject("db-0", "u-pod"), node=BoundObject("n1", "u-n1")))
     objects = {at: each for at, each in OBJECTS.items() if at[0] != "nodes"}
     assert user_of(said, NOW, find(objects)).uid == "u-db"

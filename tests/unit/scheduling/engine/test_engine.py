@@ -11,7 +11,7 @@ from tonnage.clock import VirtualClock
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
-from tonnage.scheduling.engine.attempt import Stage
+from tonnage.scheduling.engine.attempt import AttemptStage
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
@@ -51,7 +51,7 @@ def popped(engine: Engine) -> QueuedPod:
 def test_an_attempt_reserves_and_assumes_what_it_decided():
     engine = engine_with(node("a", cpu="1"), pod("first", cpu="700m"), pod("second", cpu="700m"))
     first, second = engine.attempt(popped(engine)), engine.attempt(popped(engine))
-    assert first.placement is not None and (first.stage, first.placement.node) == (Stage.PLACED, "a")
+    assert first.placement is not None and (first.stage, first.placement.node) == (AttemptStage.PLACED, "a")
     assert first.pod.uid in engine.assumed and engine.cluster.node_of(first.pod.uid) == "a"
     # 700m + 700m > 1000m: the first counts already.
     assert second.placement is None and second.decision is not None and second.decision.diagnosis is not None
@@ -84,7 +84,7 @@ def test_a_plugin_that_breaks_in_reserve_leaves_nothing_behind():
     storage = (storage_class(), driver(), capacity("fast", "a", "100Gi"), claim("data", "20Gi"))
     engine = engine_with(node("a"), *storage, pod_with("web", "data"), plugins=(Breaks,))
     attempt = engine.attempt(popped(engine))
-    assert (attempt.stage, attempt.placement) == (Stage.RESERVE, None)
+    assert (attempt.stage, attempt.placement) == (AttemptStage.RESERVE, None)
     assert isinstance(attempt.exception, RuntimeError) and attempt.status.code is Code.ERROR
     assert not any(each.holds() for each in engine.held.modes.values()) and len(engine.assumed) == 0
 
@@ -101,7 +101,7 @@ class Never(PermitPlugin):
 def test_a_pod_that_is_not_permitted_gives_everything_back():
     engine = engine_with(node("a"), pod("web"), plugins=(Never,))
     attempt = engine.attempt(popped(engine))
-    assert (attempt.stage, attempt.status) == (Stage.PERMIT, Status(Code.UNSCHEDULABLE, ("not today",), "Never"))
+    assert (attempt.stage, attempt.status) == (AttemptStage.PERMIT, Status(Code.UNSCHEDULABLE, ("not today",), "Never"))
     assert attempt.placement is None and len(engine.assumed) == 0 and list(engine.cluster.pods()) == []
 
 

@@ -18,7 +18,7 @@ from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
-from tonnage.scheduling.volumes.capacity.reading import Policy
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy
 from tonnage.testing.builders import cluster_of, node
 from tonnage.testing.storage_builders import capacity
 
@@ -27,7 +27,9 @@ FIRST_CAPACITY = 64
 IN_ZONE = {"matchLabels": {"zone": "z1"}}
 EVERYWHERE: dict[str, Any] = {}
 
-POLICY = Policy(lambda each: room_of(each, LegacyPools.STRICT), lambda each: scored_capacity(each, with_pools=True))
+POLICY = CapacityPolicy(
+    lambda each: room_of(each, LegacyPools.STRICT), lambda each: scored_capacity(each, with_pools=True)
+)
 
 
 def index_of(cluster: Cluster) -> CapacityIndex:
@@ -353,7 +355,7 @@ def test_a_row_that_no_object_reaches_has_none_however_many_objects_there_are(ob
     nodes = [node(f"n{number}") for number in range(objects)]
     cluster = cluster_of(*nodes, node("bare"), *(capacity("fast", each.name, pools=["40Gi", "20Gi"]) for each in nodes))
     last = f"kube-system/fast-n{objects - 1}"
-    policy = Policy(
+    policy = CapacityPolicy(
         POLICY.room_of, POLICY.scored_bytes, promised=lambda each, own: (30 * GI,) if each.key == last else ()
     )
     of_class = index_of(cluster).of("fast")

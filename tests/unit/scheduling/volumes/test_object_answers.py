@@ -15,7 +15,7 @@ from tonnage.scheduling.cluster.columns import Mask, few_rows
 from tonnage.scheduling.volumes.capacity import reading as reading_module
 from tonnage.scheduling.volumes.capacity.object_answers import REMEMBERED, ObjectAnswers
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading
 from tonnage.scheduling.volumes.packing import (
     Grade,
     PoolPolicy,
@@ -139,7 +139,7 @@ def test_what_is_kept_is_what_objects_say_now(
     def promised(each: CSIStorageCapacity, own: object) -> Sizes:
         return tuple(size for size in now[int(each.name)][1] if size)
 
-    policy = Policy(
+    policy = CapacityPolicy(
         lambda each: Room(now[int(each.name)][0]), lambda each: 0, promised=promised, must_be=max(least, Grade.POSSIBLE)
     )
     reading = Reading(policy, len(now))
@@ -179,7 +179,7 @@ def test_several_claims_beside_promises_are_told_the_same_in_one_table_and_one_b
     def same(objects: list[tuple[Sizes, Sizes]], groups: list[Sizes]) -> None:
         promised_pools._found.clear()
         promised_pools._found_finely.clear()
-        policy = Policy(
+        policy = CapacityPolicy(
             lambda each: Room(objects[int(each.name)][0]),
             lambda each: 0,
             promised=lambda each, own: objects[int(each.name)][1],
@@ -202,7 +202,7 @@ def test_several_claims_beside_promises_are_told_the_same_in_one_table_and_one_b
 
 
 def test_how_a_driver_picks_pools_is_asked_for_anew():
-    policy = Policy(lambda each: Room((6, 4)), lambda each: 0, must_be=Grade.GUARANTEED)
+    policy = CapacityPolicy(lambda each: Room((6, 4)), lambda each: 0, must_be=Grade.GUARANTEED)
     reading = Reading(policy, 1)
     reading.write(0, capacity(name="0"))
     # A driver may put the claim of 4 into the pool of 6; one that takes the pool with least room does not.

@@ -17,7 +17,7 @@ from tonnage.scheduling.volumes.capacity.pool_policy import pool_policy_of
 from tonnage.scheduling.volumes.packing import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
-from tonnage.whatif.page import Page
+from tonnage.whatif.page import TextPage
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.volume_report import print_volumes
 
@@ -246,7 +246,7 @@ def test_a_refusal_for_want_of_a_guarantee_says_what_the_driver_would_do():
 def test_the_page_for_people_shows_the_policy_and_the_order_that_goes_wrong():
     out = io.StringIO()
     accounts = explained("most-free").volumes
-    print_volumes(accounts.items(), Page(out), max_rows=20)
+    print_volumes(accounts.items(), TextPage(out), max_rows=20)
     page = out.getvalue()
     assert "POLICY" in page and "most-free" in page
     told = "most-free puts 60Gi into the pool of 100Gi, and 100Gi finds no room"

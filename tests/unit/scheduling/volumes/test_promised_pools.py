@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
 from tonnage.scheduling.volumes.capacity.promised_columns import are_seen_to_fit
-from tonnage.scheduling.volumes.capacity.reading import Policy, Reading
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading
 from tonnage.scheduling.volumes.packing import (
     MOST_BYTES,
     UNBOUNDED,
@@ -167,7 +167,7 @@ def reading_of(objects: list[tuple[Sizes, Sizes]]) -> Reading:
         for number, (pools, _) in enumerate(objects)
     ]
     promised = {each.name: of for each, (_, of) in zip(made, objects, strict=True)}
-    policy = Policy(
+    policy = CapacityPolicy(
         lambda each: room_of(each, LegacyPools.BOUNDED),
         lambda each: scored_capacity(each, with_pools=True),
         promised=lambda each, own: promised[each.name],

@@ -13,7 +13,7 @@ from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.whatif.simulate import report
 from tonnage.whatif.simulate.comparison import compare, first_parting
-from tonnage.whatif.simulate.measures import Decided
+from tonnage.whatif.simulate.measures import AttemptMade
 from tonnage.whatif.simulate.play import Run
 from tonnage.whatif.simulate.presets import PRESETS, preset_gates
 from tonnage.whatif.simulate.report import sparkline
@@ -89,7 +89,7 @@ def test_another_seed_has_other_arrivals(tmp_path: Path) -> None:
 
 
 def test_where_two_runs_part() -> None:
-    same, here, there = Decided(0, 0.0, "a", "n"), Decided(1, 1.0, "b", "n"), Decided(1, 1.0, "b", "m")
+    same, here, there = AttemptMade(0, 0.0, "a", "n"), AttemptMade(1, 1.0, "b", "n"), AttemptMade(1, 1.0, "b", "m")
     assert first_parting([same, here], [same, here]) is None
     found = first_parting([same, here], [same, there])
     assert found is not None and (found.number, found.one, found.other) == (1, here, there)

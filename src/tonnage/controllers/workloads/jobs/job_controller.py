@@ -26,8 +26,8 @@ from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.jobs.job_indexes import last_failures
 from tonnage.controllers.workloads.jobs.job_plan import (
     Count,
+    JobVerdict,
     Manage,
-    Verdict,
     completed,
     counted,
     deadline_s,
@@ -152,7 +152,7 @@ class JobController(WorkloadController[Job, Pod]):
 
         return await slow_start(plan.create, create)
 
-    def _tended(self, job: Job, verdict: Verdict | None, plan: Manage, count: Count) -> JobStatus:
+    def _tended(self, job: Job, verdict: JobVerdict | None, plan: Manage, count: Count) -> JobStatus:
         """The status after this round: how many run, and whether the Job is suspended."""
         now, active = self._clock.now(), len(count.active)
         deleted = active if verdict is not None else len(plan.delete)
@@ -179,7 +179,7 @@ class JobController(WorkloadController[Job, Pod]):
     # -- counting -----------------------------------------------------------------------------------------------------
 
     async def _account(
-        self, stored: Job, job: Job, pods: Sequence[Pod], count: Count, verdict: Verdict | None, *, failed: bool
+        self, stored: Job, job: Job, pods: Sequence[Pod], count: Count, verdict: JobVerdict | None, *, failed: bool
     ) -> None:
         """Write what `job` has come to over what is `stored`, in two steps with the finalizers between them."""
         now = self._clock.now()

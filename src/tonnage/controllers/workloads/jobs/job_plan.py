@@ -45,7 +45,7 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 10.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JobVerdict:
     """The Job has come to an end: `FailureTarget` or `SuccessCriteriaMet`, and why."""
 
     type: str
@@ -109,57 +109,57 @@ def counted(job: Job, pods: Sequence[Pod]) -> Count:
     )
 
 
-def verdict_of(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> Verdict | None:
+def verdict_of(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> JobVerdict | None:
     """Whether the Job has ended. What was said before stays said."""
     for kind in ("SuccessCriteriaMet", "FailureTarget"):
         told = job.condition(kind)
         if told is not None and told.status == "True":
-            return Verdict(kind, told.reason, told.message)
+            return JobVerdict(kind, told.reason, told.message)
     return _failed_by_policy(job, pods) or _failed_by_limits(job, pods, count, now) or _ended_by_indexes(job, count)
 
 
-def _failed_by_policy(job: Job, pods: Sequence[Pod]) -> Verdict | None:
+def _failed_by_policy(job: Job, pods: Sequence[Pod]) -> JobVerdict | None:
     policy = job.spec.pod_failure_policy
     if policy is None:
         return None
     for pod in pods:
         if is_failed(pod, job) and (message := match_policy(policy, pod).message):
-            return Verdict("FailureTarget", "PodFailurePolicy", message)
+            return JobVerdict("FailureTarget", "PodFailurePolicy", message)
     return None
 
 
-def _failed_by_limits(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> Verdict | None:
+def _failed_by_limits(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> JobVerdict | None:
     if count.failed > job.spec.backoff_limit or _restarted_too_often(job, pods):
-        return Verdict("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return JobVerdict("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     left_s = deadline_s(job, now)
     if left_s is not None and left_s <= 0:
-        return Verdict("FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline")
+        return JobVerdict("FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline")
     return None
 
 
-def _ended_by_indexes(job: Job, count: Count) -> Verdict | None:
+def _ended_by_indexes(job: Job, count: Count) -> JobVerdict | None:
     spec = job.spec
     if not spec.is_indexed:
         return None
     if spec.backoff_limit_per_index is not None:
         if spec.max_failed_indexes is not None and len(count.lost) > spec.max_failed_indexes:
             told = "Job has exceeded the specified maximal number of failed indexes"
-            return Verdict("FailureTarget", "MaxFailedIndexesExceeded", told)
+            return JobVerdict("FailureTarget", "MaxFailedIndexesExceeded", told)
         if count.lost and len(count.lost) + len(count.done) >= (spec.completions or 0):
-            return Verdict("FailureTarget", "FailedIndexes", "Job has failed indexes")
+            return JobVerdict("FailureTarget", "FailedIndexes", "Job has failed indexes")
     rule = matched_success_rule(spec.success_policy, spec.completions or 0, count.done)
     if rule is None:
         return None
-    return Verdict("SuccessCriteriaMet", "SuccessPolicy", f"Matched rules at index {rule}")
+    return JobVerdict("SuccessCriteriaMet", "SuccessPolicy", f"Matched rules at index {rule}")
 
 
-def completed(job: Job, count: Count, active: int) -> Verdict | None:
+def completed(job: Job, count: Count, active: int) -> JobVerdict | None:
     """Enough pods have succeeded, and none runs any more."""
     wanted = job.spec.completions
     is_enough = count.succeeded > 0 if wanted is None else count.succeeded >= wanted
     if not is_enough or active:
         return None
-    return Verdict("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods")
+    return JobVerdict("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods")
 
 
 def deadline_s(job: Job, now: datetime) -> float | None:

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from tonnage.controllers.workloads.jobs.job_indexes import delayed_removals
-from tonnage.controllers.workloads.jobs.job_plan import Count, Verdict
+from tonnage.controllers.workloads.jobs.job_plan import Count, JobVerdict
 from tonnage.controllers.workloads.jobs.pod_outcomes import index_of, is_failed, is_tracked, match_policy
 from tonnage.objects.batch_v1 import Job, JobCondition, JobStatus, UncountedTerminatedPods
 from tonnage.objects.core_v1 import Pod
@@ -113,7 +113,7 @@ def with_condition(status: JobStatus, kind: str, held: str, reason: str, message
     return msgspec.structs.replace(status, conditions=(*others, new))
 
 
-def finished(status: JobStatus, verdict: Verdict, now: datetime) -> JobStatus:
+def finished(status: JobStatus, verdict: JobVerdict, now: datetime) -> JobStatus:
     """The status of a Job that has ended, with nothing left to count."""
     kind = "Failed" if verdict.is_failure else "Complete"
     status = with_condition(status, kind, "True", verdict.reason, verdict.message, now)

@@ -16,8 +16,8 @@ from aiohttp import web
 
 from tonnage.dashboard.follow.followed_faults import FollowedFaults
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.server.access import Refused
-from tonnage.dashboard.server.router import Asked, Router, json_answer
+from tonnage.dashboard.server.access import RequestRefused
+from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, kind_of
 from tonnage.plane.settings import require_node
 from tonnage.private_files import NotOurs, require_own_folder
@@ -30,19 +30,19 @@ def add(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
     def faults() -> FaultFile:
         """Raises Refused where nothing may be made to go wrong."""
         if data_dir is None:
-            raise Refused(403, NOT_EMBEDDED)
+            raise RequestRefused(403, NOT_EMBEDDED)
         try:
             require_own_folder(data_dir)
         except NotOurs as exc:
-            raise Refused(403, f"faults are not set here: {exc.message}") from exc
+            raise RequestRefused(403, f"faults are not set here: {exc.message}") from exc
         except OSError as exc:
-            raise Refused(403, f"faults are not set here: {data_dir}: {exc.strerror}") from exc
+            raise RequestRefused(403, f"faults are not set here: {data_dir}: {exc.strerror}") from exc
         return FaultFile(data_dir / FAULT_FILE_NAME)
 
-    async def listed(asked: Asked) -> web.StreamResponse:
+    async def listed(asked: RoutedRequest) -> web.StreamResponse:
         return json_answer({"kinds": _kinds(), "faults": [asdict(each) for each in faults().all()]})
 
-    async def put(asked: Asked) -> web.StreamResponse:
+    async def put(asked: RoutedRequest) -> web.StreamResponse:
         file = faults()
         wanted = _wanted(await asked.json())
         for each in wanted:
@@ -51,7 +51,7 @@ def add(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
             await asyncio.to_thread(file.put, each)
         return _told(file, wanted)
 
-    async def clear(asked: Asked) -> web.StreamResponse:
+    async def clear(asked: RoutedRequest) -> web.StreamResponse:
         file, query = faults(), asked.query
         kind, node = query.get("kind", ""), query.get("node")
         if kind:
@@ -80,12 +80,12 @@ def _kinds() -> dict[str, dict[str, str]]:
 def _wanted(said: Any) -> list[Fault]:
     """The faults that a body asks for. Raises Refused for a body that is none, and InvalidFault."""
     if not isinstance(said, dict) or not said.keys() <= {"kind", "nodes", "value"}:
-        raise Refused(400, 'a fault is {"kind": …, "nodes": […], "value": number}')
+        raise RequestRefused(400, 'a fault is {"kind": …, "nodes": […], "value": number}')
     kind, nodes, value = said.get("kind"), said.get("nodes", []), said.get("value", 0.0)
     if not isinstance(kind, str):
-        raise Refused(400, '"kind" is the name of a fault')
+        raise RequestRefused(400, '"kind" is the name of a fault')
     if not isinstance(nodes, list) or len(nodes) > MOST_NODES or not all(isinstance(n, str) and n for n in nodes):
-        raise Refused(400, '"nodes" is a list of names of nodes; without it the fault is for all of them')
+        raise RequestRefused(400, '"nodes" is a list of names of nodes; without it the fault is for all of them')
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Refused(400, '"value" is a number')
+        raise RequestRefused(400, '"value" is a number')
     return [Fault(kind, node, float(value)) for node in nodes or [""]]

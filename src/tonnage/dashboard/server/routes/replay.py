@@ -18,8 +18,8 @@ from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.examples import examples, files_of
 from tonnage.dashboard.questions.given_files import sorted_out
 from tonnage.dashboard.questions.playing import played
-from tonnage.dashboard.server.access import Refused
-from tonnage.dashboard.server.router import Asked, Router, json_answer
+from tonnage.dashboard.server.access import RequestRefused
+from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer
 from tonnage.whatif.manifest_text import GivenText
 
 MOST_FILES: Final = 500
@@ -27,7 +27,7 @@ _MOST_SEED: Final = 2**31
 
 
 def add(router: Router, asking: Asking) -> None:
-    async def listed(asked: Asked) -> web.StreamResponse:
+    async def listed(asked: RoutedRequest) -> web.StreamResponse:
         found = await asyncio.to_thread(examples)
         return json_answer(
             {
@@ -38,13 +38,13 @@ def add(router: Router, asking: Asking) -> None:
             }
         )
 
-    async def replay(asked: Asked) -> web.StreamResponse:
+    async def replay(asked: RoutedRequest) -> web.StreamResponse:
         said = await asked.json()
         if not isinstance(said, dict) or not said.keys() <= {"files", "example", "seed"}:
-            raise Refused(400, 'the body is {"files": [{"name", "text"}]} or {"example": name}')
+            raise RequestRefused(400, 'the body is {"files": [{"name", "text"}]} or {"example": name}')
         seed = said.get("seed", 0)
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < _MOST_SEED:
-            raise Refused(400, '"seed" is a whole number')
+            raise RequestRefused(400, '"seed" is a whole number')
         name = said.get("example")
         if isinstance(name, str) and "files" not in said:
             files = await asyncio.to_thread(files_of, name)
@@ -58,11 +58,11 @@ def add(router: Router, asking: Asking) -> None:
 
 def _files(said: Any) -> list[GivenText]:
     """The files of a body. Raises Refused."""
-    wrong = Refused(400, '"files" is a list of {"name": text, "text": text}')
+    wrong = RequestRefused(400, '"files" is a list of {"name": text, "text": text}')
     if not isinstance(said, list) or not said:
         raise wrong
     if len(said) > MOST_FILES:
-        raise Refused(413, f"there are {len(said):,} files, and at most {MOST_FILES} are read")
+        raise RequestRefused(413, f"there are {len(said):,} files, and at most {MOST_FILES} are read")
     found = []
     for each in said:
         if not isinstance(each, dict) or not each.keys() <= {"name", "text"}:

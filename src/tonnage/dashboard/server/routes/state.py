@@ -15,14 +15,14 @@ from tonnage import __version__
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.server.change_stream import change_stream
 from tonnage.dashboard.server.packed_state import PackedState, takes_gzip
-from tonnage.dashboard.server.router import Asked, Router, json_answer
+from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer
 from tonnage.dashboard.wire.rows import VERSION
 
 
 def add(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
     whole = PackedState(cluster.collections)
 
-    async def about(asked: Asked) -> web.StreamResponse:
+    async def about(asked: RoutedRequest) -> web.StreamResponse:
         return json_answer(
             {
                 "version": VERSION,
@@ -33,7 +33,7 @@ def add(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
             }
         )
 
-    async def state(asked: Asked) -> web.StreamResponse:
+    async def state(asked: RoutedRequest) -> web.StreamResponse:
         if not takes_gzip(asked.request):
             return json_answer(cluster.collections.state())
         answer = json_answer(await whole.packed())

@@ -14,31 +14,31 @@ from aiohttp import web
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.what_if import drained, fits, workloads_of
-from tonnage.dashboard.server.access import Refused
-from tonnage.dashboard.server.router import Asked, Router, json_answer
+from tonnage.dashboard.server.access import RequestRefused
+from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer
 from tonnage.whatif.fit.limits import MOST
 
 
 def add(router: Router, cluster: ShownCluster, asking: Asking) -> None:
-    async def drain_preview(asked: Asked) -> web.StreamResponse:
+    async def drain_preview(asked: RoutedRequest) -> web.StreamResponse:
         said = _object(await asked.json(), ("nodes", "oneByOne"))
         nodes, is_one_by_one = said.get("nodes"), said.get("oneByOne", False)
         if not isinstance(nodes, list) or not nodes or not all(isinstance(each, str) for each in nodes):
-            raise Refused(400, '"nodes" is a list of names of nodes, and has at least one')
+            raise RequestRefused(400, '"nodes" is a list of names of nodes, and has at least one')
         if not isinstance(is_one_by_one, bool):
-            raise Refused(400, '"oneByOne" is true or false')
+            raise RequestRefused(400, '"oneByOne" is true or false')
         state = await cluster.state(with_workloads=True, with_memory=False)
         return json_answer(
             await asking.answer(lambda limit: drained(state, asking, limit, nodes, is_one_by_one=is_one_by_one))
         )
 
-    async def fit(asked: Asked) -> web.StreamResponse:
+    async def fit(asked: RoutedRequest) -> web.StreamResponse:
         said = _object(await asked.json(), ("workload", "template", "max"))
         workload, template, most = said.get("workload", ""), said.get("template", ""), said.get("max", MOST)
         if not isinstance(workload, str) or not isinstance(template, str) or bool(workload) == bool(template):
-            raise Refused(400, 'give "workload" (KIND/NS/NAME) or "template" (YAML), one of the two')
+            raise RequestRefused(400, 'give "workload" (KIND/NS/NAME) or "template" (YAML), one of the two')
         if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= MOST:
-            raise Refused(400, f'"max" is a whole number up to {MOST:,}')
+            raise RequestRefused(400, f'"max" is a whole number up to {MOST:,}')
         state = await cluster.state(with_workloads=True, with_memory=False)
         return json_answer(
             await asking.answer(
@@ -46,7 +46,7 @@ def add(router: Router, cluster: ShownCluster, asking: Asking) -> None:
             )
         )
 
-    async def workloads(asked: Asked) -> web.StreamResponse:
+    async def workloads(asked: RoutedRequest) -> web.StreamResponse:
         state = await cluster.state(with_workloads=True, with_memory=False)
         return json_answer({"workloads": workloads_of([*state.objects, *state.workloads])})
 
@@ -58,8 +58,8 @@ def add(router: Router, cluster: ShownCluster, asking: Asking) -> None:
 def _object(said: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """The fields of a question. Raises Refused for what is none, and for fields that nobody would read."""
     if not isinstance(said, dict):
-        raise Refused(400, f"the body is a JSON object with {', '.join(names)}")
+        raise RequestRefused(400, f"the body is a JSON object with {', '.join(names)}")
     unknown = [each for each in said if each not in names]
     if unknown:
-        raise Refused(400, f'there is no field "{unknown[0]}"; there are {", ".join(names)}')
+        raise RequestRefused(400, f'there is no field "{unknown[0]}"; there are {", ".join(names)}')
     return said

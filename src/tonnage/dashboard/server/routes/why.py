@@ -14,21 +14,21 @@ from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.explanation import Explanations
 from tonnage.dashboard.questions.pending import PendingAnswers
 from tonnage.dashboard.questions.pod_story import pod_story
-from tonnage.dashboard.server.router import Asked, Router, json_answer
+from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer
 
 
 def add(router: Router, cluster: ShownCluster, asking: Asking) -> None:
     pending_answers = PendingAnswers(cluster, asking)
     explanations = Explanations(cluster, asking)
 
-    async def pending(asked: Asked) -> web.StreamResponse:
+    async def pending(asked: RoutedRequest) -> web.StreamResponse:
         is_full = asked.query.get("full") == "true"
         return json_answer(await (pending_answers.whole() if is_full else pending_answers.latest()))
 
-    async def story(asked: Asked) -> web.StreamResponse:
+    async def story(asked: RoutedRequest) -> web.StreamResponse:
         return json_answer(await pod_story(cluster, _key(asked)))
 
-    async def explain(asked: Asked) -> web.StreamResponse:
+    async def explain(asked: RoutedRequest) -> web.StreamResponse:
         return json_answer(await explanations.of(_key(asked)))
 
     router.get("/api/v1/pending", pending)
@@ -36,5 +36,5 @@ def add(router: Router, cluster: ShownCluster, asking: Asking) -> None:
     router.get("/api/v1/pods/{namespace}/{name}/explain", explain)
 
 
-def _key(asked: Asked) -> str:
+def _key(asked: RoutedRequest) -> str:
     return f"{asked.path['namespace']}/{asked.path['name']}"

@@ -18,7 +18,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, row_count
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.capacity.reading import HeldByOthers, Policy, Reading
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, HeldByOthers, Reading
 from tonnage.scheduling.volumes.packing import UNLIMITED, Grade, Grades, PoolPolicy, SearchBudget, Sizes
 
 _FIRST_OBJECTS = 16
@@ -36,7 +36,7 @@ def identity(capacity: CSIStorageCapacity) -> str:
     return capacity.metadata.uid or capacity.key
 
 
-class Entry:
+class CapacityEntry:
     """One object, its place in its class's tables, and the rows it reaches."""
 
     __slots__ = ("capacity", "class_name", "key", "number", "rows")
@@ -62,9 +62,9 @@ class ClassCapacity:
         self._search = search
         self.pool_policy = pool_policy
         """Which pool of an object the driver takes for a volume."""
-        self.entries: list[Entry] = []
+        self.entries: list[CapacityEntry] = []
         self._free: list[int] = []
-        self._readings: dict[Policy, Reading] = {}
+        self._readings: dict[CapacityPolicy, Reading] = {}
         self.layers: list[Numbers] = []
         self._width = 0
         """How many rows all layers have, at least: those that are made later have as many as there are then."""
@@ -75,7 +75,7 @@ class ClassCapacity:
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    def fits(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Mask:
+    def fits(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Mask:
         """On which of these rows is there one object that holds all of a group's claims? `sizes` descend.
 
         What is held for the claims of `own` is not in their way.
@@ -105,7 +105,7 @@ class ClassCapacity:
         found[:-1] = reading.fits(slice(0, len(self.entries)), sizes, others)
         return found
 
-    def fits_unheld(self, policy: Policy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Mask:
+    def fits_unheld(self, policy: CapacityPolicy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Mask:
         """On which of these rows a group would fit if nothing were held of any object."""
         reading = self._reading(policy)
         by_object: Mask = np.zeros(len(self.entries) + 1, dtype=np.bool_)
@@ -115,7 +115,7 @@ class ClassCapacity:
             found |= by_object[layer[rows]]
         return found
 
-    def held_numbers(self, policy: Policy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Numbers:
+    def held_numbers(self, policy: CapacityPolicy, sizes: Sizes, rows: npt.NDArray[np.intp]) -> Numbers:
         """The objects that reach these rows and would hold a group, and of which something is held; each once."""
         reading = self._reading(policy)
         at_rows = [layer[rows] for layer in self.layers] or [np.zeros(0, dtype=np.intp)]
@@ -123,11 +123,11 @@ class ClassCapacity:
         numbers = numbers[numbers != NOTHING]
         return numbers[reading.is_held(numbers) & reading.fits_unheld(numbers, sizes)]
 
-    def has_holds(self, policy: Policy) -> bool:
+    def has_holds(self, policy: CapacityPolicy) -> bool:
         """Something is held of some object of this class."""
         return self._reading(policy).has_holds
 
-    def choice_at(self, policy: Policy, sizes: Sizes, row: int, own: Collection[Key] = ()) -> int:
+    def choice_at(self, policy: CapacityPolicy, sizes: Sizes, row: int, own: Collection[Key] = ()) -> int:
         """The number of the object that would hold a group on a row: the first of those that do; `NOTHING` if none."""
         reading = self._reading(policy)
         others = self._others(reading, own)
@@ -139,12 +139,12 @@ class ClassCapacity:
                 return number
         return NOTHING
 
-    def fits_at(self, policy: Policy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> bool:
+    def fits_at(self, policy: CapacityPolicy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> bool:
         """Whether one object holds a group."""
         reading = self._reading(policy)
         return reading.fits_one(number, sizes, self._others(reading, own))
 
-    def choices(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Numbers:
+    def choices(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Numbers:
         """The same for many rows: the number of the object that would hold a group there."""
         found: Numbers = np.full(row_count(rows), NOTHING, dtype=np.intp)
         reading = self._reading(policy)
@@ -160,7 +160,7 @@ class ClassCapacity:
         return found
 
     def scores(
-        self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key], value_of: Callable[[Ints], Ints]
+        self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, own: Collection[Key], value_of: Callable[[Ints], Ints]
     ) -> Ints:
         """By row, what `value_of` makes of the free bytes of the object that would hold a group; 0 where none would.
 
@@ -179,7 +179,7 @@ class ClassCapacity:
         values[~self._by_object(reading, sizes, others)] = 0
         return values[self.layers[0][rows]]
 
-    def scored_choices(self, policy: Policy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Numbers:
+    def scored_choices(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, own: Collection[Key] = ()) -> Numbers:
         """By row, the object that is scored, of those that would hold a group: that with most free bytes, or the first.
 
         Of several with as much, the first by key.
@@ -201,7 +201,7 @@ class ClassCapacity:
             found = np.where(is_better, numbers, found)
         return found
 
-    def scored_at(self, policy: Policy, sizes: Sizes, row: int) -> int | None:
+    def scored_at(self, policy: CapacityPolicy, sizes: Sizes, row: int) -> int | None:
         """The free bytes that a group is scored by on a row, in plain numbers; None where it does not fit."""
         reading = self._reading(policy)
         found: int | None = None
@@ -216,12 +216,12 @@ class ClassCapacity:
                     break
         return found
 
-    def scored_bytes(self, policy: Policy, numbers: Numbers, own: Collection[Key] = ()) -> Ints:
+    def scored_bytes(self, policy: CapacityPolicy, numbers: Numbers, own: Collection[Key] = ()) -> Ints:
         """The free bytes that scores are made of, of each of these objects; anything for `NOTHING`."""
         reading = self._reading(policy)
         return reading.scored_by_object(self._others(reading, own))[numbers]
 
-    def grades(self, policy: Policy, sizes: Sizes, rows: Rows, *, with_order: bool) -> Grades:
+    def grades(self, policy: CapacityPolicy, sizes: Sizes, rows: Rows, *, with_order: bool) -> Grades:
         """How sure a group's fit is on each row, of the object that would hold it there; NONE where none would.
 
         Without `with_order`, ORDERED is told as POSSIBLE.
@@ -229,25 +229,25 @@ class ClassCapacity:
         numbers = self.layers[0][rows] if len(self.layers) == 1 else self.choices(policy, sizes, rows)
         return self._reading(policy).graded_of(numbers, sizes, len(self.entries), with_order=with_order)
 
-    def grade_of(self, policy: Policy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> Grade:
+    def grade_of(self, policy: CapacityPolicy, sizes: Sizes, number: int, own: Collection[Key] = ()) -> Grade:
         reading = self._reading(policy)
         return reading.grade_of(number, sizes, self._others(reading, own))
 
-    def promised_beside(self, policy: Policy, number: int, own: Collection[Key]) -> Sizes:
+    def promised_beside(self, policy: CapacityPolicy, number: int, own: Collection[Key]) -> Sizes:
         """What is promised of an object to other claims than these, the largest first."""
         reading = self._reading(policy)
         promised = reading.promised.get(number, ())
         return policy.promised(self.entries[number].capacity, own) if promised and policy.promised else promised
 
-    def has_promises(self, policy: Policy) -> bool:
+    def has_promises(self, policy: CapacityPolicy) -> bool:
         return bool(self._reading(policy).promised)
 
-    def leaves_choices(self, policy: Policy) -> bool:
+    def leaves_choices(self, policy: CapacityPolicy) -> bool:
         """Whether some object has several pools, or had. With one pool each there is nothing for a driver to choose:
         what fits beside what is promised fits for sure."""
         return bool(self._reading(policy).pools.shape[1] > 1)
 
-    def room_of(self, policy: Policy, number: int) -> Room:
+    def room_of(self, policy: CapacityPolicy, number: int) -> Room:
         return self._reading(policy).rooms[number]
 
     def has_number_at(self, row: int, number: int) -> bool:
@@ -273,7 +273,7 @@ class ClassCapacity:
             lambda number: is_reserved is not None and is_reserved(self.entries[number].capacity, own),
         )
 
-    def _reading(self, policy: Policy) -> Reading:
+    def _reading(self, policy: CapacityPolicy) -> Reading:
         reading = self._readings.get(policy)
         if reading is None:
             objects = max(_FIRST_OBJECTS, len(self.entries) + 1)  # the last place is that of `NOTHING`: nobody's
@@ -292,7 +292,7 @@ class ClassCapacity:
         wider[: len(layer)] = layer
         return wider
 
-    def live(self) -> list[Entry]:
+    def live(self) -> list[CapacityEntry]:
         """The objects that are there, in no order."""
         gone = set(self._free)
         return [entry for number, entry in enumerate(self.entries) if number not in gone]
@@ -305,7 +305,7 @@ class ClassCapacity:
         for reading in self._readings.values():
             reading.choose_by(pool_policy)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: CapacityEntry) -> None:
         self.put_in(entry)
         if len(entry.rows) > _FEW_ROWS:
             self.rebuild()
@@ -313,7 +313,7 @@ class ClassCapacity:
         for row in entry.rows.tolist():
             self._enter(row, entry)
 
-    def put_in(self, entry: Entry) -> None:
+    def put_in(self, entry: CapacityEntry) -> None:
         """Give an object its number and read it; where it is reached from is laid out by whoever calls."""
         if self._free:
             entry.number = self._free.pop()
@@ -326,22 +326,22 @@ class ClassCapacity:
                 reading.grow(2 * len(reading.rooms))
             reading.write(entry.number, entry.capacity)
 
-    def rewrite(self, entry: Entry) -> None:
+    def rewrite(self, entry: CapacityEntry) -> None:
         """An object says something new about its room."""
         for reading in self._readings.values():
             reading.write(entry.number, entry.capacity)
 
-    def held_differs(self, entry: Entry) -> None:
+    def held_differs(self, entry: CapacityEntry) -> None:
         for reading in self._readings.values():
             reading.write_holds(entry.number, entry.capacity)
 
-    def take_out(self, entry: Entry) -> None:
+    def take_out(self, entry: CapacityEntry) -> None:
         """The other way round."""
         self._free.append(entry.number)
         for reading in self._readings.values():
             reading.write(entry.number, None)
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, entry: CapacityEntry) -> None:
         self.take_out(entry)
         if len(entry.rows) > _FEW_ROWS:
             self.rebuild()
@@ -349,7 +349,7 @@ class ClassCapacity:
         for row in entry.rows.tolist():
             self._write_row(row, [number for number in self.numbers_at(row) if number != entry.number])
 
-    def set_row(self, row: int, reaching: Set[Entry]) -> None:
+    def set_row(self, row: int, reaching: Set[CapacityEntry]) -> None:
         """A node came, went, or has other labels: exactly these objects (of any class) reach it now."""
         before = [self.entries[number] for number in self.numbers_at(row)]
         for entry in before:
@@ -379,12 +379,12 @@ class ClassCapacity:
             layer[rows[depth == level]] = numbers[depth == level]
             self.layers.append(layer)
 
-    def _enter(self, row: int, entry: Entry) -> None:
+    def _enter(self, row: int, entry: CapacityEntry) -> None:
         there = [self.entries[number] for number in self.numbers_at(row)]
         insort(there, entry, key=lambda each: each.key)
         self._write_row(row, [each.number for each in there])
 
-    def _in_order(self, entries: Collection[Entry]) -> list[int]:
+    def _in_order(self, entries: Collection[CapacityEntry]) -> list[int]:
         return [entry.number for entry in sorted(entries, key=lambda each: each.key)]
 
     def _write_row(self, row: int, numbers: list[int]) -> None:

@@ -26,7 +26,7 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.cluster.node_matching import selected
-from tonnage.scheduling.volumes.capacity.class_capacity import ClassCapacity, Entry, identity
+from tonnage.scheduling.volumes.capacity.class_capacity import CapacityEntry, ClassCapacity, identity
 from tonnage.scheduling.volumes.capacity.groups import CapacityGroups
 from tonnage.scheduling.volumes.capacity.joint_capacity import JointCapacity, class_names_in
 from tonnage.scheduling.volumes.capacity.pool_policy import PoolPolicies, common_policy
@@ -44,8 +44,8 @@ class CapacityIndex:
         self.search = SearchBudget()
         """The steps that one decision has for all objects; renewed by whoever begins one."""
         self._classes: dict[str, ClassCapacity] = {}
-        self._entries: dict[Key, Entry] = {}
-        self._by_identity: dict[str, Entry] = {}
+        self._entries: dict[Key, CapacityEntry] = {}
+        self._by_identity: dict[str, CapacityEntry] = {}
         self.groups = CapacityGroups(cluster.storage)
         """Classes that share their pools."""
         self.pool_policies = PoolPolicies(cluster.storage)
@@ -54,7 +54,7 @@ class CapacityIndex:
         self.groups.on_change.append(self._policies_changed)
         self._joint: dict[str, JointCapacity] = {}
         """Objects of several classes of a group, by the classes' names (`joint_name`)."""
-        self._anchored: dict[_Anchor, dict[Key, Entry]] = {}
+        self._anchored: dict[_Anchor, dict[Key, CapacityEntry]] = {}
         """Objects by a label that a node must have for them to reach it; those that insist on none are under ""."""
         self._seen = cluster.node_changes.tick
         for each in cluster.storage.capacities.values():
@@ -149,7 +149,7 @@ class CapacityIndex:
 
     def _add(self, new: CSIStorageCapacity) -> None:
         of_class = self.of(new.storage_class_name)  # follows the nodes: they are not to meet an entry without a place
-        entry = Entry(new, self.rows_reached(new))
+        entry = CapacityEntry(new, self.rows_reached(new))
         self._entries[new.key] = entry
         self._by_identity[identity(new)] = entry
         for anchor in _anchors(new.node_topology):
@@ -158,7 +158,7 @@ class CapacityIndex:
         self._join_again()
         self._cluster.note_rows(entry.rows)
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: CapacityEntry) -> None:
         del self._entries[entry.key]
         self._by_identity.pop(identity(entry.capacity), None)
         for anchor in _anchors(entry.capacity.node_topology):
@@ -213,7 +213,7 @@ class CapacityIndex:
             for each in self._classes.values():
                 each.set_row(row, reaching)
 
-    def _reaching(self, labels: Mapping[str, str]) -> Iterator[Entry]:
+    def _reaching(self, labels: Mapping[str, str]) -> Iterator[CapacityEntry]:
         for anchor in (("", ""), *labels.items()):
             for entry in self._anchored.get(anchor, {}).values():
                 topology = entry.capacity.node_topology

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tonnage.objects.meta import Key, StampedMeta
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.volumes.capacity.class_capacity import ClassCapacity, Entry, identity
+from tonnage.scheduling.volumes.capacity.class_capacity import CapacityEntry, ClassCapacity, identity
 from tonnage.scheduling.volumes.capacity.groups import Topology, canonical
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
 from tonnage.scheduling.volumes.packing import UNLIMITED, SearchBudget
@@ -91,7 +91,7 @@ class JointCapacity(ClassCapacity):
         self._parts = parts
         self.is_stale = True
         """Objects came or went, or reach other nodes: `follow` is to be called."""
-        self._joined: dict[tuple[str, ...], Entry] = {}
+        self._joined: dict[tuple[str, ...], CapacityEntry] = {}
         self._by_member: dict[str, list[tuple[str, ...]]] = {}
 
     def follow(self) -> None:
@@ -104,7 +104,7 @@ class JointCapacity(ClassCapacity):
             entry = self._joined.get(uids)
             now = [each.capacity for each in members]
             if entry is None:
-                entry = self._joined[uids] = Entry(_joined(now), rows)
+                entry = self._joined[uids] = CapacityEntry(_joined(now), rows)
                 self.put_in(entry)
             elif any(each is not known for each, known in zip(now, members_of(entry.capacity), strict=True)):
                 entry.capacity = _joined(now)  # an object that went came back, with other figures
@@ -128,7 +128,7 @@ class JointCapacity(ClassCapacity):
         for uids in self._by_member.get(uid, ()):
             self.held_differs(self._joined[uids])
 
-    def _combinations(self) -> Iterator[tuple[tuple[str, ...], tuple[Sequence[Entry], npt.NDArray[np.intp]]]]:
+    def _combinations(self) -> Iterator[tuple[tuple[str, ...], tuple[Sequence[CapacityEntry], npt.NDArray[np.intp]]]]:
         """One object of each class, and the rows that they are joined for."""
         by_topology = [_by_topology(part) for part in self._parts]
         is_joined = np.zeros(self._cluster.capacity, dtype=np.bool_)
@@ -143,7 +143,7 @@ class JointCapacity(ClassCapacity):
             for entry in part.live():
                 reached[entry.rows] = True
             is_reached &= reached
-        odd: dict[tuple[str, ...], tuple[Sequence[Entry], list[int]]] = {}
+        odd: dict[tuple[str, ...], tuple[Sequence[CapacityEntry], list[int]]] = {}
         for row in np.flatnonzero(is_reached).tolist():
             reaching = [[part.entries[number] for number in part.numbers_at(row)] for part in self._parts]
             for combination in product(*reaching):
@@ -152,15 +152,15 @@ class JointCapacity(ClassCapacity):
             yield uids, (entries, np.array(rows, dtype=np.intp))
 
 
-def _by_topology(part: ClassCapacity) -> dict[Topology, list[Entry]]:
-    found: dict[Topology, list[Entry]] = {}
+def _by_topology(part: ClassCapacity) -> dict[Topology, list[CapacityEntry]]:
+    found: dict[Topology, list[CapacityEntry]] = {}
     for entry in part.live():
         if entry.capacity.node_topology is not None:
             found.setdefault(canonical(entry.capacity.node_topology), []).append(entry)
     return found
 
 
-def _uids(members: Sequence[Entry]) -> tuple[str, ...]:
+def _uids(members: Sequence[CapacityEntry]) -> tuple[str, ...]:
     return tuple(identity(each.capacity) for each in members)
 
 

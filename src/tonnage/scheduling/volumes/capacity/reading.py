@@ -2,7 +2,7 @@
 
 One row of the table is one object: its pools in bytes, largest first, how large a claim may be, what is kept of it.
 How the figures are read depends on the profile (`legacyPools`, the gate), and so does what is held (`reservation`); a
-`Policy` is both. Objects are judged once for all nodes they reach; `class_capacity.py` knows which those are.
+`CapacityPolicy` is both. Objects are judged once for all nodes they reach; `class_capacity.py` knows which those are.
 
 Promises of the ledger are in the driver's hands: where they leave so much room that its choices do not matter, which is
 nearly everywhere, that is seen for all objects at once; of the others it is kept what its choices may leave
@@ -52,7 +52,7 @@ Numbers = slice | npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
-class Policy:
+class CapacityPolicy:
     """How one profile reads capacity objects and what it takes to be held of them.
 
     `promised` gives the bytes promised of an object (mode Ledger), but for those to some claims, `is_reserved` whether
@@ -79,7 +79,7 @@ class HeldByOthers:
 class Reading:
     """A class's objects as one policy reads them."""
 
-    def __init__(self, policy: Policy, objects: int, search: SearchBudget = UNLIMITED) -> None:
+    def __init__(self, policy: CapacityPolicy, objects: int, search: SearchBudget = UNLIMITED) -> None:
         self.policy = policy
         self.search = search
         """The steps that a decision has for searching, over all its objects of all classes."""

@@ -37,7 +37,7 @@ from tonnage.scheduling.volumes.packing.pool_grades import (
     grades,
     is_guaranteed,
 )
-from tonnage.scheduling.volumes.packing.pool_policies import PoolPolicy, Step, bad_order, placed_by
+from tonnage.scheduling.volumes.packing.pool_policies import PackedClaim, PoolPolicy, bad_order, placed_by
 from tonnage.scheduling.volumes.packing.promised_pools import Left, fits_beside_one, grade_one, left_by_promises
 from tonnage.scheduling.volumes.packing.search import UNLIMITED, SearchBudget
 
@@ -51,10 +51,10 @@ __all__ = [
     "Grades",
     "Ints2D",
     "Left",
+    "PackedClaim",
     "PoolPolicy",
     "SearchBudget",
     "Sizes",
-    "Step",
     "bad_order",
     "descending",
     "fits",

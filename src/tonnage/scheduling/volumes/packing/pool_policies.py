@@ -78,7 +78,7 @@ class PoolPolicy(StrEnum):
         return self in (PoolPolicy.BEST_FIT, PoolPolicy.FIRST_FIT)
 
 
-class Step(NamedTuple):
+class PackedClaim(NamedTuple):
     """One claim is placed, in a pool that had so many bytes free before; None: no pool had room."""
 
     size: int
@@ -121,7 +121,7 @@ def outcomes(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: Sea
     return _outcomes.ask((policy, key, sizes), search, lambda search: _left(key, sizes, policy, search), worst=None)
 
 
-def bad_order(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> tuple[Step, ...]:
+def bad_order(pools: Sequence[int], sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> tuple[PackedClaim, ...]:
     """An order of claims in which one of them, the last step, finds no room; empty when there is none, or the search
     gives up."""
     sizes = needing_room(sizes)
@@ -146,7 +146,9 @@ def pools_after(policy: PoolPolicy, free: Sizes, place: int, size: int) -> Sizes
     return left if policy is PoolPolicy.FIRST_FIT else descending(left)
 
 
-def _failing_order(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget) -> tuple[Step, ...] | None:
+def _failing_order(
+    pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: SearchBudget
+) -> tuple[PackedClaim, ...] | None:
     """The steps to a claim without room, the shortest found first depth by depth; () when there is none; None when the
     search gives up."""
     starts = driver_orders(pools, policy)
@@ -154,7 +156,7 @@ def _failing_order(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: Searc
         return None
     steps = 0
     # (free bytes, claims that are still to come) -> how it was reached: the state before, and the claim that came
-    came_by: dict[tuple[Sizes, Sizes], tuple[tuple[Sizes, Sizes], Step] | None] = {
+    came_by: dict[tuple[Sizes, Sizes], tuple[tuple[Sizes, Sizes], PackedClaim] | None] = {
         (start, sizes): None for start in starts
     }
     level = list(came_by)
@@ -169,11 +171,11 @@ def _failing_order(pools: Sizes, sizes: Sizes, policy: PoolPolicy, search: Searc
                 place = placed_by(policy, free, size)
                 if place is None:
                     search.spend(steps)
-                    return (*_steps_to(state, came_by), Step(size, None))
+                    return (*_steps_to(state, came_by), PackedClaim(size, None))
                 rest = coming.index(size)
                 now = (pools_after(policy, free, place, size), coming[:rest] + coming[rest + 1 :])
                 if now not in came_by:
-                    came_by[now] = (state, Step(size, free[place]))
+                    came_by[now] = (state, PackedClaim(size, free[place]))
                     following.append(now)
             if steps > MOST_STEPS:
                 search.spend(steps)
@@ -194,9 +196,9 @@ def is_roomy(free: Sizes, coming: Sizes) -> bool:
 
 
 def _steps_to(
-    state: tuple[Sizes, Sizes], came_by: dict[tuple[Sizes, Sizes], tuple[tuple[Sizes, Sizes], Step] | None]
-) -> tuple[Step, ...]:
-    found: list[Step] = []
+    state: tuple[Sizes, Sizes], came_by: dict[tuple[Sizes, Sizes], tuple[tuple[Sizes, Sizes], PackedClaim] | None]
+) -> tuple[PackedClaim, ...]:
+    found: list[PackedClaim] = []
     while (before := came_by[state]) is not None:
         state, step = before
         found.append(step)

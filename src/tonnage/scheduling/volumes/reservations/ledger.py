@@ -34,7 +34,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import largest_volume
 from tonnage.scheduling.volumes.demand import counted_bytes
-from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way
+from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import (
     AGAIN_S,
     CAUSES,
@@ -312,7 +312,7 @@ class Ledger:
             claim = self._storage.claims.get(new.spec.claim_ref.key)
             is_free = claim is not None and self._promises.get(claim.key) is None and is_on_its_way(claim, new)
             # It was elsewhere and may move again. One that had arrived and may move is where it is.
-            if claim is not None and is_free and self._objects.progress(claim, old) is Progress.ELSEWHERE:
+            if claim is not None and is_free and self._objects.progress(claim, old) is RebuildProgress.ELSEWHERE:
                 self._met.meet(claim)
         if new is not None and met is not None and not is_kept:
             self._met.meet_late(new, *met)
@@ -381,15 +381,15 @@ class Ledger:
     def settle(self, promise: Promise) -> None:
         """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it, and
         those that draw from the same pools do too."""
-        if promise.is_left_behind and self._objects.progress(promise.claim) is Progress.ELSEWHERE:
+        if promise.is_left_behind and self._objects.progress(promise.claim) is RebuildProgress.ELSEWHERE:
             self._drop(promise, DELETION)
             return
         if promise.is_rebuild:
             progress = self._objects.progress(promise.claim)
-            if progress is Progress.ELSEWHERE:
+            if progress is RebuildProgress.ELSEWHERE:
                 self._drop(promise, FAILURE)
                 return
-            if progress is Progress.UNDER_WAY:
+            if progress is RebuildProgress.UNDER_WAY:
                 promise.made_tick = None
                 promise.shown_by.clear()
                 self._waits.stop(promise.key)

@@ -14,7 +14,7 @@ from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.rebuilds import Progress
+from tonnage.scheduling.volumes.rebuilds import RebuildProgress
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
 from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises
 
@@ -109,7 +109,7 @@ class MadeVolumes:
         order, charged = self.next_order(), dict[str, None]()
         for class_name in self._objects.classes_with(of_class.name):
             for promise in self._promises.of_class(class_name):
-                if self._objects.progress(promise.claim, volume) is not Progress.ELSEWHERE:
+                if self._objects.progress(promise.claim, volume) is not RebuildProgress.ELSEWHERE:
                     charged |= dict.fromkeys(promise.charged)
         for uid in charged:
             self._figures.came_undecided(uid, volume, owner.key, order)

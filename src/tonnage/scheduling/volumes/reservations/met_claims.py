@@ -21,7 +21,7 @@ from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, Persistent
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way
+from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import LongestTimeout
 from tonnage.scheduling.volumes.reservations.left_behind import LeftBehind
 from tonnage.scheduling.volumes.reservations.made_volumes import MadeVolumes
@@ -201,7 +201,7 @@ class MetClaims:
         while without need.
         """
         is_marked = bool(claim.rebuild_target) and claim.rebuild_target == claim.selected_node
-        if not is_marked or self._objects.progress(claim, volume) is not Progress.ARRIVED:
+        if not is_marked or self._objects.progress(claim, volume) is not RebuildProgress.ARRIVED:
             return False
         objects = self._objects.charged_to(Promise(claim, self._clock.now(), is_rebuild=True))
         return any(each.has_kept_pools or each.metadata.revision < volume.metadata.revision for each in objects)

@@ -45,7 +45,7 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
 from tonnage.scheduling.volumes.demand import size_to_make
-from tonnage.scheduling.volumes.rebuilds import Progress, is_on_its_way, progress_of
+from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
     AGAIN_S,
     CAUSES,
@@ -357,10 +357,12 @@ class Reservations:
         for key in held.rebuilds & held.waited.keys():
             volume = self._storage.volumes.get(claims[key].spec.volume_name)
             node_name = held.node_of[key]
-            progress = progress_of(self._cluster, volume, node_name) if volume is not None else Progress.UNDER_WAY
-            if progress is Progress.ELSEWHERE and self._lose(held, key, FAILURE):
+            progress = (
+                progress_of(self._cluster, volume, node_name) if volume is not None else RebuildProgress.UNDER_WAY
+            )
+            if progress is RebuildProgress.ELSEWHERE and self._lose(held, key, FAILURE):
                 return
-            if progress is Progress.UNDER_WAY:
+            if progress is RebuildProgress.UNDER_WAY:
                 under_way.append(claims[key])
         held.is_under_way = bool(under_way)
         if (

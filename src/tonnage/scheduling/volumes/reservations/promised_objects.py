@@ -21,7 +21,7 @@ from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.migrated_affinity import reachable
-from tonnage.scheduling.volumes.rebuilds import Progress, progress_of
+from tonnage.scheduling.volumes.rebuilds import RebuildProgress, progress_of
 from tonnage.scheduling.volumes.reservations.figures import Figures
 from tonnage.scheduling.volumes.reservations.holds import is_looked_at_anew, is_refresh
 from tonnage.scheduling.volumes.reservations.promises import Promise
@@ -133,10 +133,10 @@ class PromisedObjects:
             first = objects
         return names[0] if names else ""
 
-    def progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> Progress:
+    def progress(self, claim: PersistentVolumeClaim, volume: PersistentVolume | None = None) -> RebuildProgress:
         """How far the rebuild of a claim's volume has come, as the volume is now, or as it is handed in."""
         known = volume or self._cluster.storage.volumes.get(claim.spec.volume_name)
-        return Progress.UNDER_WAY if known is None else progress_of(self._cluster, known, claim.selected_node)
+        return RebuildProgress.UNDER_WAY if known is None else progress_of(self._cluster, known, claim.selected_node)
 
     def is_refused(self, claim: PersistentVolumeClaim) -> bool:
         """Whether the node that a claim's volume is on its way to could not attach it."""
