@@ -74,11 +74,11 @@ async def test_what_a_cluster_uses_levels_off():
                 restarts = await soak(up, client, meter, lasts_s)
         finally:
             print(meter.table(lasts_s))
-            if PICTURE:
-                meter.draw(Path(PICTURE))
             if KEPT:
                 await asyncio.to_thread(shutil.copytree, up.folder / "logs", Path(KEPT), dirs_exist_ok=True)
             await asyncio.to_thread(up.stop)
+            if PICTURE:
+                meter.draw(Path(PICTURE))
     print(f"{MINUTES:g} minutes, seed {SEED}, {restarts} restarts")
     assert rising(meter.samples, lasts_s) == []
 
