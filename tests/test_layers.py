@@ -39,6 +39,29 @@ ROWS: Rows = (
 )  # fmt: skip
 
 INNER_ROWS: dict[str, Rows] = {
+    "documents": (
+        (
+            "event_conversion",
+            "generated_names",
+            "go_text",
+            "json_syntax",
+            "known_pod_specs",
+            "object_size",
+            "pod_conditions",
+            "scale",
+            "schema",
+            "strategy",
+            "system_objects",
+            "validation",
+        ),
+        ("admit", "api_errors", "deletion", "pod_resources"),
+        ("access", "admission_plugins", "eviction", "patches", "pod_admission", "pod_binding", "protobuf", "quota"),
+        ("apply",),
+        ("compilation", "custom"),
+        ("kinds", "object_metadata"),
+        ("admission",),
+        ("creation",),
+    ),
     "scheduling": (
         ("cluster",),
         ("events", "reason_bits"),

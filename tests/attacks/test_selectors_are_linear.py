@@ -23,7 +23,7 @@ from tonnage.apiserver.requests import Call, Location
 from tonnage.apiserver.verbs import watching
 from tonnage.clock import VirtualClock
 from tonnage.documents.custom.custom_resource import custom_resources
-from tonnage.documents.strategies.base import Strategy
+from tonnage.documents.strategy import Strategy
 from tonnage.gates import Gates
 from tonnage.objects.document import decode, encode
 from tonnage.objects.requirements import LabelMatcher, Requirement

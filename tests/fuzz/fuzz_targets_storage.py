@@ -15,7 +15,11 @@ import yaml
 
 from tonnage.apiserver import bodies
 from tonnage.documents.custom.custom_kind import CustomKind
-from tonnage.documents.custom.definition import default_definition, definition_warnings, validate_definition
+from tonnage.documents.kinds.custom_resource_definition import (
+    default_definition,
+    definition_warnings,
+    validate_definition,
+)
 from tonnage.driver.state.record_files import read_records, record_path
 from tonnage.driver.state.records import Capability, Publication, SnapshotRecord, Target, VolumeOrigin, VolumeRecord
 from tonnage.objects.codec import convert

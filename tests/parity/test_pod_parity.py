@@ -15,26 +15,24 @@ import yaml
 
 from tonnage.documents.admit import admit
 from tonnage.documents.event_conversion import from_events_v1, to_events_v1
+from tonnage.documents.kinds.config import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
+from tonnage.documents.kinds.device import DeviceClassStrategy, ResourceClaimStrategy
+from tonnage.documents.kinds.event import EventStrategy
+from tonnage.documents.kinds.lease import LeaseStrategy
+from tonnage.documents.kinds.namespace import NamespaceStrategy
+from tonnage.documents.kinds.pod_disruption_budget import PodDisruptionBudgetStrategy
+from tonnage.documents.kinds.pods.pod import PodStrategy
+from tonnage.documents.kinds.priority_class import PriorityClassStrategy
+from tonnage.documents.kinds.service import ServiceStrategy
+from tonnage.documents.kinds.workloads.controller_revision import ControllerRevisionStrategy
+from tonnage.documents.kinds.workloads.daemon_set import DaemonSetStrategy
+from tonnage.documents.kinds.workloads.deployment import DeploymentStrategy
+from tonnage.documents.kinds.workloads.replica_set import ReplicaSetStrategy
+from tonnage.documents.kinds.workloads.replication_controller import ReplicationControllerStrategy
+from tonnage.documents.kinds.workloads.stateful_set import StatefulSetStrategy
 from tonnage.documents.pod_admission import resolve_priority
 from tonnage.documents.schema import schema_of_resource
-from tonnage.documents.strategies.base import Generation, Strategy
-from tonnage.documents.strategies.config import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
-from tonnage.documents.strategies.device import DeviceClassStrategy, ResourceClaimStrategy
-from tonnage.documents.strategies.disruption_budget import PodDisruptionBudgetStrategy
-from tonnage.documents.strategies.event import EventStrategy
-from tonnage.documents.strategies.lease import LeaseStrategy
-from tonnage.documents.strategies.namespace import NamespaceStrategy
-from tonnage.documents.strategies.pod import PodStrategy
-from tonnage.documents.strategies.priority_class import PriorityClassStrategy
-from tonnage.documents.strategies.service import ServiceStrategy
-from tonnage.documents.strategies.workloads import (
-    ControllerRevisionStrategy,
-    DaemonSetStrategy,
-    DeploymentStrategy,
-    ReplicaSetStrategy,
-    ReplicationControllerStrategy,
-    StatefulSetStrategy,
-)
+from tonnage.documents.strategy import Generation, Strategy
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors

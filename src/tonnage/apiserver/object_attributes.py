@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tonnage.clock import Clock
+from tonnage.documents.kinds import strategies
 from tonnage.documents.schema import Scalar, Struct, Type, schema_of_resource
-from tonnage.documents.strategies import strategies
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, decode, dig
 from tonnage.objects.resources import RESOURCES, Resource

@@ -38,7 +38,7 @@ from tonnage.documents.deletion import is_deletable, judge_deletion
 from tonnage.documents.generated_names import NameGenerator
 from tonnage.documents.object_metadata import is_no_change, prepare_update, track_managed_fields
 from tonnage.documents.object_size import refuse_too_large
-from tonnage.documents.strategies.base import Generation, Strategy
+from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.metadata import validate_object_meta_update
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, decode, encode

@@ -14,7 +14,7 @@ from tonnage.apiserver.options import ListOptions
 from tonnage.apiserver.requests import Call
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.event_conversion import field_labels
-from tonnage.documents.strategies.base import Strategy
+from tonnage.documents.strategy import Strategy
 from tonnage.errors import BadRequest
 from tonnage.objects.document import decode, dig
 from tonnage.objects.resources import Resource

@@ -22,7 +22,8 @@ from tonnage.documents.admission_plugins.runtime_class import (
     refuse_unknown_class,
 )
 from tonnage.documents.admission_plugins.service_account import give_account, obey_account
-from tonnage.documents.defaults.persistent_volumes import default_class_for
+from tonnage.documents.kinds.storage.persistent_volume_claim import resize_refusal
+from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.documents.pod_admission import (
     inherit_topology,
     refuse_second_default,
@@ -30,7 +31,6 @@ from tonnage.documents.pod_admission import (
     tolerate_node_trouble,
 )
 from tonnage.documents.system_objects import SYSTEM_PRIORITY_CLASSES, UNDELETABLE_NAMESPACES
-from tonnage.documents.validation.claims import resize_refusal
 from tonnage.errors import Cause
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc

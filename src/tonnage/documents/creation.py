@@ -19,10 +19,10 @@ from tonnage.documents.admission import Admission
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.custom_strategy import CustomResourceStrategy
 from tonnage.documents.generated_names import NameGenerator
+from tonnage.documents.kinds import strategies
 from tonnage.documents.object_metadata import track_managed_fields, wipe_system_fields
 from tonnage.documents.object_size import refuse_too_large
-from tonnage.documents.strategies import strategies
-from tonnage.documents.strategies.base import Generation, Strategy, keep
+from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.metadata import validate_object_meta
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc

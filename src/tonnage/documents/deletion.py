@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tonnage.clock import parse_rfc3339, rfc3339
-from tonnage.documents.strategies.base import Strategy
+from tonnage.documents.strategy import Strategy
 from tonnage.errors import Conflict
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.resources import Resource

@@ -25,7 +25,7 @@ def kubernetes_service(port: int) -> Doc:
     """The Service `default/kubernetes`, by which programs in pods find the API server, listening on `port`.
 
     Its address is the one a stock server takes for itself, the first of its range. Services here have no addresses of
-    their own (`documents/defaults/service.py`); this one has, because clients read it and nothing has to answer there:
+    their own (`documents/kinds/service.py`); this one has, because clients read it and nothing has to answer there:
     nodes run no containers.
     """
     return {

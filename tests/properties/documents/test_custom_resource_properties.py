@@ -15,7 +15,7 @@ from examples_tried import tries
 from tonnage.documents.admit import Findings, Malformed, admit
 from tonnage.documents.apply.managed_fields import track_update
 from tonnage.documents.custom.custom_kind import CustomKind
-from tonnage.documents.custom.definition import definition_warnings, validate_definition
+from tonnage.documents.kinds.custom_resource_definition import definition_warnings, validate_definition
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go

@@ -19,11 +19,11 @@ from tonnage.documents import known_pod_specs
 from tonnage.documents.apply import new_fields
 from tonnage.documents.apply.field_shapes import UnnamedItem
 from tonnage.documents.apply.field_walk import compare
-from tonnage.documents.defaults.pod import default_pod
+from tonnage.documents.kinds.pods import pod_spec as pod_rules
+from tonnage.documents.kinds.pods import pod_warnings as warnings_of_pods
+from tonnage.documents.kinds.pods.pod_defaults import default_pod
 from tonnage.documents.known_pod_specs import KnownSpecs
 from tonnage.documents.schema import schema_of
-from tonnage.documents.validation.pods import pod as pod_rules
-from tonnage.documents.validation.pods import pod_warnings as warnings_of_pods
 from tonnage.objects.document import Doc, copy, encode
 
 POD = schema_of("", "v1", "Pod")

@@ -9,7 +9,7 @@ from tonnage.apiserver.options import list_options
 from tonnage.apiserver.requests import Call, Location
 from tonnage.apiserver.selection import matcher
 from tonnage.clock import VirtualClock
-from tonnage.documents.strategies import strategies
+from tonnage.documents.kinds import strategies
 from tonnage.gates import Gates
 from tonnage.objects.document import encode
 from tonnage.objects.resources import BY_PLURAL

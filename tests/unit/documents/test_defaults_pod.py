@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.defaults.containers import pull_policy
-from tonnage.documents.defaults.pod import default_pod, default_pod_template
-from tonnage.documents.defaults.zeros import drop_zeros
+from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_template, drop_zeros, pull_policy
 from tonnage.objects.document import Doc, copy
 
 

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.defaults.node import default_node
-from tonnage.documents.defaults.persistent_volumes import (
-    default_claim,
-    default_class_for,
-    default_persistent_volume,
-    mirror_data_sources,
-)
-from tonnage.documents.defaults.storage import default_csi_driver, default_storage_class, default_volume_attachment
+from tonnage.documents.kinds.node import default_node
+from tonnage.documents.kinds.storage.csi_driver import default_csi_driver
+from tonnage.documents.kinds.storage.persistent_volume import default_persistent_volume
+from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, mirror_data_sources
+from tonnage.documents.kinds.storage.storage_class import default_class_for, default_storage_class
+from tonnage.documents.kinds.storage.volume_attachment import default_volume_attachment
 from tonnage.objects.document import Doc, copy
 
 DEFAULT = "storageclass.kubernetes.io/is-default-class"

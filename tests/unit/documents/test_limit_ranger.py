@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.admission_plugins.limit_ranger import broken_limits, give_defaults
-from tonnage.documents.defaults.limit_range import default_limit_range
-from tonnage.documents.validation.limit_range import validate_limit_range
+from tonnage.documents.kinds.limit_range import default_limit_range, validate_limit_range
 from tonnage.objects.document import Doc
 
 

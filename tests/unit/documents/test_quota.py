@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tonnage.documents.kinds.resource_quota import validate_resource_quota, validate_resource_quota_update
 from tonnage.documents.quota.charging import charge, is_same_status, may_use_more, recounted, with_used
 from tonnage.documents.quota.scopes import is_about
 from tonnage.documents.quota.usage import names_for, usage_of
-from tonnage.documents.validation.resource_quota import validate_resource_quota, validate_resource_quota_update
 from tonnage.errors import Forbidden
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL

@@ -11,7 +11,7 @@ from tonnage.documents.admission_plugins.runtime_class import (
     obey_runtime_class,
     refuse_foreign_overhead,
 )
-from tonnage.documents.validation.runtime_class import validate_runtime_class, validate_runtime_class_update
+from tonnage.documents.kinds.runtime_class import validate_runtime_class, validate_runtime_class_update
 from tonnage.errors import Forbidden
 from tonnage.objects.document import Doc
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.strategies.pod import PodStrategy, merge_label_keys
+from tonnage.documents.kinds.pods.pod import PodStrategy, merge_label_keys
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.resources import BY_PLURAL

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.documents.strategies.config import SecretStrategy
-from tonnage.documents.strategies.device import ResourceSliceStrategy
-from tonnage.documents.strategies.event import EventStrategy
-from tonnage.documents.strategies.namespace import NamespaceStrategy, finalize
-from tonnage.documents.strategies.service import ServiceStrategy
-from tonnage.documents.strategies.workloads import ControllerRevisionStrategy, ReplicaSetStrategy, StatefulSetStrategy
+from tonnage.documents.kinds.config import SecretStrategy
+from tonnage.documents.kinds.device import ResourceSliceStrategy
+from tonnage.documents.kinds.event import EventStrategy
+from tonnage.documents.kinds.namespace import NamespaceStrategy, finalize
+from tonnage.documents.kinds.service import ServiceStrategy
+from tonnage.documents.kinds.workloads.controller_revision import ControllerRevisionStrategy
+from tonnage.documents.kinds.workloads.replica_set import ReplicaSetStrategy
+from tonnage.documents.kinds.workloads.stateful_set import StatefulSetStrategy
 from tonnage.errors import Invalid
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy

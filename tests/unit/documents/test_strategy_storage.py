@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from tonnage.clock import VirtualClock
-from tonnage.documents.strategies.base import Generation, Strategy
-from tonnage.documents.strategies.csi_driver import CSIDriverStrategy
-from tonnage.documents.strategies.csi_node import CSINodeStrategy
-from tonnage.documents.strategies.csi_storage_capacity import CSIStorageCapacityStrategy
-from tonnage.documents.strategies.node import NodeStrategy
-from tonnage.documents.strategies.persistent_volume import PersistentVolumeStrategy
-from tonnage.documents.strategies.persistent_volume_claim import PersistentVolumeClaimStrategy
-from tonnage.documents.strategies.storage_class import StorageClassStrategy
-from tonnage.documents.strategies.volume_attachment import VolumeAttachmentStrategy
+from tonnage.documents.kinds.node import NodeStrategy
+from tonnage.documents.kinds.storage.csi_driver import CSIDriverStrategy
+from tonnage.documents.kinds.storage.csi_node import CSINodeStrategy
+from tonnage.documents.kinds.storage.csi_storage_capacity import CSIStorageCapacityStrategy
+from tonnage.documents.kinds.storage.persistent_volume import PersistentVolumeStrategy
+from tonnage.documents.kinds.storage.persistent_volume_claim import PersistentVolumeClaimStrategy
+from tonnage.documents.kinds.storage.storage_class import StorageClassStrategy
+from tonnage.documents.kinds.storage.volume_attachment import VolumeAttachmentStrategy
+from tonnage.documents.strategy import Generation, Strategy
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.resources import BY_KIND, Resource

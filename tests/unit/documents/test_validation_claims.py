@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.validation.claims import (
+from tonnage.documents.kinds.storage.persistent_volume_claim import (
     requested,
     resize_refusal,
     validate_claim_spec,

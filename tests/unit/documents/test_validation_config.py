@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from tonnage.documents.validation.config import MAX_BYTES, validate_config_map, validate_secret
+from tonnage.documents.kinds.config import MAX_BYTES, validate_config_map, validate_secret
 from tonnage.objects.document import Doc
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.documents.validation.node import node_warnings, validate_node, validate_node_update
+from tonnage.documents.kinds.node import node_warnings, validate_node, validate_node_update
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.defaults.pod import default_pod
-from tonnage.documents.validation.pods.pod import validate_pod_create
-from tonnage.documents.validation.pods.pod_form import spec_diff, spec_unchanged
-from tonnage.documents.validation.pods.pod_update import validate_pod_status_update, validate_pod_update
+from tonnage.documents.kinds.pods.pod_defaults import default_pod
+from tonnage.documents.kinds.pods.pod_form import spec_diff, spec_unchanged
+from tonnage.documents.kinds.pods.pod_spec import validate_pod_create
+from tonnage.documents.kinds.pods.pod_update import validate_pod_status_update, validate_pod_update
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent

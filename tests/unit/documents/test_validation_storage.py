@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.validation.storage import (
-    validate_csi_driver,
-    validate_csi_driver_update,
-    validate_csi_node_update,
+from tonnage.documents.kinds.storage.csi_driver import validate_csi_driver, validate_csi_driver_update
+from tonnage.documents.kinds.storage.csi_node import validate_csi_node_update
+from tonnage.documents.kinds.storage.csi_storage_capacity import (
     validate_csi_storage_capacity,
     validate_csi_storage_capacity_update,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.documents.validation.persistent_volumes import (
+from tonnage.documents.kinds.storage.persistent_volume import (
     validate_persistent_volume,
     validate_persistent_volume_update,
 )

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from tonnage.apiserver.tables import cells
 from tonnage.apiserver.tables.column import AGE, NAME, Cell, CellOf, Column, Layout, flag, of, text
-from tonnage.documents.defaults.persistent_volumes import is_default_class
+from tonnage.documents.kinds.storage.storage_class import is_default_class
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES

@@ -29,11 +29,11 @@ from tonnage.documents.eviction import (
     still_processing,
     validate_eviction,
 )
+from tonnage.documents.kinds.namespace import finalize
 from tonnage.documents.pod_admission import carry_topology
 from tonnage.documents.pod_binding import bind, validate_binding
 from tonnage.documents.scale import apply_scale, scale_of
 from tonnage.documents.schema import schema_of_resource
-from tonnage.documents.strategies.namespace import finalize
 from tonnage.errors import BadRequest, Conflict
 from tonnage.objects.api_verbs import BINDINGS, EVICTIONS, SCALES
 from tonnage.objects.document import Doc, decode, dig

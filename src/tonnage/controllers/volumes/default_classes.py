@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.documents.defaults.persistent_volumes import default_class_for
+from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass

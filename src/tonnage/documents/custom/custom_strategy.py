@@ -5,7 +5,7 @@ from __future__ import annotations
 from tonnage.clock import Clock
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.custom_scale import validate_scale_paths
-from tonnage.documents.strategies.base import Generation, Strategy
+from tonnage.documents.strategy import Generation, Strategy
 from tonnage.gates import Gates
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy

@@ -214,3 +214,10 @@ def _validate_claims(claims: list[Doc], path: str, claim_names: Set[str]) -> Err
             told = f"must be one of the names in pod.spec.resourceClaims{choices}"
             errors.append(FieldError(not_found(at, name).reason, at, name, told))
     return errors
+
+
+def round_amounts(amounts: dict[str, str] | None) -> None:
+    """Round each amount up to thousandths and write it in canonical form. Mirrors SetDefaults_ResourceList."""
+    if amounts is not None:
+        for name, text in amounts.items():
+            amounts[name] = str(Quantity.of(text).round_up_to_milli())

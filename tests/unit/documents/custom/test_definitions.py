@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.custom.definition import (
+from tonnage.documents.custom.definition_status import accept_names, establish
+from tonnage.documents.kinds.custom_resource_definition import (
     default_definition,
     definition_warnings,
     validate_definition,
     validate_definition_update,
 )
-from tonnage.documents.custom.definition_status import accept_names, establish
 from tonnage.objects.document import Doc, copy
 from tonnage.testing.definition_builders import admitted, definition, object_schema
 

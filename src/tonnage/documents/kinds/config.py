@@ -1,0 +1,139 @@
+"""ConfigMap, Secret and ServiceAccount.
+
+ConfigMaps and Secrets have keys that can be file names, at most one mebibyte, and a flag that freezes them. Sizes are
+bytes as stored: of text its UTF-8, of a Secret's `data` and of `binaryData` what the base64 decodes to. The shape of
+well-known Secret types is checked; whether a key fits its certificate is not.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import ClassVar
+
+from tonnage.documents.strategy import Strategy
+from tonnage.documents.validation.metadata import immutable
+from tonnage.objects import names
+from tonnage.objects.document import Doc, same
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required, too_long
+from tonnage.objects.field_rules import sentences
+from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
+from tonnage.objects.texts.json_text import read_json
+
+MAX_BYTES = 1024 * 1024
+_ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
+_FROZEN = "field is immutable when `immutable` is set"
+# type -> keys it must have
+_REQUIRED_KEYS = {"kubernetes.io/tls": ("tls.crt", "tls.key")}
+_JSON_KEYS = {"kubernetes.io/dockercfg": ".dockercfg", "kubernetes.io/dockerconfigjson": ".dockerconfigjson"}
+
+
+class ConfigMapStrategy(Strategy):
+    def validate(self, doc: Doc) -> Errors:
+        return validate_config_map(doc)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_config_map_update(new, old)
+
+
+class SecretStrategy(Strategy):
+    """`stringData` is a way to write, never to read: it is folded into `data` when it arrives."""
+
+    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"type": ("type",)}
+
+    def default(self, doc: Doc) -> None:
+        if not doc.get("type"):
+            doc["type"] = "Opaque"
+        plain = doc.pop("stringData", None)
+        if plain:
+            encoded = {key: base64.b64encode(text.encode()).decode() for key, text in plain.items()}
+            doc["data"] = {**doc.get("data", {}), **encoded}
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_secret(doc)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_secret_update(new, old)
+
+
+class ServiceAccountStrategy(Strategy):
+    def prepare_create(self, doc: Doc) -> None:
+        _keep_names_only(doc)
+
+    def prepare_update(self, new: Doc, old: Doc) -> None:
+        _keep_names_only(new)
+
+
+def _keep_names_only(doc: Doc) -> None:
+    """Of a reference to a Secret only the name counts."""
+    for reference in doc.get("secrets", ()):
+        for field in [field for field in reference if field != "name"]:
+            del reference[field]
+
+
+def validate_config_map(doc: Doc) -> Errors:
+    data, binary = doc.get("data", {}), doc.get("binaryData", {})
+    errors: Errors = []
+    for key in data:
+        errors += sentences(f"data[{key}]", key, names.config_key(key))
+        if key in binary:
+            errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+    for key in binary:
+        errors += sentences(f"binaryData[{key}]", key, names.config_key(key))
+    size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
+    # Upstream means the whole object, and its empty path is written so.
+    return [*errors, too_long("[]", MAX_BYTES)] if size > MAX_BYTES else errors
+
+
+def validate_config_map_update(new: Doc, old: Doc) -> Errors:
+    return _validate_frozen(new, old, ("data", "binaryData")) + validate_config_map(new)
+
+
+def validate_secret(doc: Doc) -> Errors:
+    data, kind = doc.get("data", {}), doc.get("type", "")
+    errors: Errors = []
+    for key in data:
+        errors += sentences(f"data[{key}]", key, names.config_key(key))
+    if sum(map(_decoded_size, data.values())) > MAX_BYTES:
+        errors.append(too_long("data", MAX_BYTES))
+    if kind == "kubernetes.io/service-account-token":
+        if not doc["metadata"].get("annotations", {}).get(_ACCOUNT_ANNOTATION):
+            errors.append(required(f"metadata.annotations[{_ACCOUNT_ANNOTATION}]"))
+    elif kind in _JSON_KEYS:
+        errors += _validate_json(data, _JSON_KEYS[kind])
+    elif kind == "kubernetes.io/basic-auth":
+        if not data.keys() & {"username", "password"}:
+            errors += [required("data[username]"), required("data[password]")]
+    elif kind == "kubernetes.io/ssh-auth":
+        errors += [] if data.get("ssh-privatekey") else [required("data[ssh-privatekey]")]
+    else:
+        errors += [required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+    return errors
+
+
+def validate_secret_update(new: Doc, old: Doc) -> Errors:
+    errors = immutable("type", new.get("type", ""), old.get("type", ""))
+    return errors + _validate_frozen(new, old, ("data",)) + validate_secret(new)
+
+
+def _validate_frozen(new: Doc, old: Doc, fields: tuple[str, ...]) -> Errors:
+    if not old.get("immutable"):
+        return []
+    errors = [] if new.get("immutable") else [forbidden("immutable", _FROZEN)]
+    return errors + [forbidden(field, _FROZEN) for field in fields if not same(new.get(field), old.get(field))]
+
+
+def _validate_json(data: dict[str, str], key: str) -> Errors:
+    if key not in data:
+        return [required(f"data[{key}]")]
+    try:
+        parsed = read_json(base64.b64decode(data[key]), Budget(REQUEST))
+    except (BudgetExceeded, ValueError) as exc:
+        return [invalid(f"data[{key}]", "<secret contents redacted>", str(exc))]
+    if isinstance(parsed, dict):
+        return []
+    return [invalid(f"data[{key}]", "<secret contents redacted>", "not a JSON object")]
+
+
+def _decoded_size(encoded: str) -> int:
+    """Bytes behind a base64 text, without decoding it: three for every four characters, less the padding."""
+    return len(encoded) * 3 // 4 - encoded.count("=", -2)

@@ -1,0 +1,332 @@
+"""CustomResourceDefinition: defaults, what may be written, what may change, what is warned about.
+
+What a definition says about its objects is `documents/custom`'s. A definition is deleted in two steps: it is marked and
+stays, with a finalizer, until its objects are gone (`apiserver/custom/lifecycle.py`). Conversion by webhook is refused:
+nothing here calls one.
+
+Two things of upstream's show in the paths of errors. What all versions have in common (their schema, subresources,
+columns; that of a single version always) is judged once, as `spec.validation`, `spec.subresources` and so on, and not
+under `spec.versions[0]`: so the fields are called in upstream's internal version, and people have learnt to read it.
+And a rule that an old definition already broke is not held against its update.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from tonnage.clock import rfc3339
+from tonnage.documents.custom.definition_status import is_established, record_stored_version, storage_version, terminate
+from tonnage.documents.custom.formats import format_check
+from tonnage.documents.custom.schema_rules import walk_schema
+from tonnage.documents.custom.version_rules import (
+    column_errors,
+    deprecation_errors,
+    schema_errors,
+    selectable_errors,
+    subresource_errors,
+)
+from tonnage.documents.strategy import Generation, Strategy
+from tonnage.objects import names
+from tonnage.objects.document import Doc, dig, same
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.field_rules import choice, unsupported
+
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+APPROVED = "api-approved.kubernetes.io"
+IMMUTABLE = "field is immutable"
+
+
+class CustomResourceDefinitionStrategy(Strategy):
+    generation = Generation.COUNTED
+    unconditional_update = False
+    are_finalizers_qualified = False
+
+    def default(self, doc: Doc) -> None:
+        default_definition(doc)
+
+    def prepare_create(self, doc: Doc) -> None:
+        doc["status"] = {"acceptedNames": {"kind": "", "plural": ""}}
+        record_stored_version(doc)
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_definition(doc)
+
+    def prepare_update(self, new: Doc, old: Doc) -> None:
+        super().prepare_update(new, old)
+        record_stored_version(new)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_definition_update(new, old)
+
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        super().prepare_status(new, old)
+        if not new["status"].get("storedVersions"):
+            record_stored_version(new)
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        return validate_definition_status(new, old)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        return definition_warnings(new, old)
+
+    def holds_back_deletion(self, doc: Doc) -> bool:
+        """The first request to delete a definition marks it, always: its objects are to go first."""
+        return "deletionTimestamp" not in doc["metadata"]
+
+    def prepare_deletion(self, doc: Doc) -> None:
+        finalizers: list[str] = doc["metadata"].setdefault("finalizers", [])
+        if CLEANUP_FINALIZER not in finalizers:
+            finalizers.append(CLEANUP_FINALIZER)
+        terminate(
+            doc,
+            "True",
+            "InstanceDeletionPending",
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+            rfc3339(self.clock.now()),
+        )
+
+
+def default_definition(definition: Doc) -> None:
+    """Fill in, in place, what upstream fills in whenever it decodes a definition."""
+    spec = definition.setdefault("spec", {})
+    named = spec.setdefault("names", {})
+    kind = named.get("kind", "")
+    if not named.get("singular") and kind:
+        named["singular"] = kind.lower()
+    if not named.get("listKind") and kind:
+        named["listKind"] = f"{kind}List"
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+
+
+def validate_definition(definition: Doc) -> Errors:
+    """Everything wrong with a new definition; of metadata, its name and the approval of protected groups."""
+    errors = _name_errors(definition) + _spec_errors(definition.get("spec") or {})
+    errors += _names_errors(dig(definition, "status", "acceptedNames") or {}, "status.acceptedNames")
+    errors += _stored_version_errors(definition)
+    return errors + _approval_errors(definition, None) + _preserve_errors(definition, None)
+
+
+def validate_definition_update(new: Doc, old: Doc) -> Errors:
+    """Everything wrong with a change of a definition."""
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    errors = _spec_errors(spec, before)
+    if is_established(old):
+        errors += _immutable(spec, before, "scope")
+        errors += _immutable(spec, before, "names", "kind")
+    errors += _immutable(spec, before, "group")
+    errors += _immutable(spec, before, "names", "plural")
+    errors += _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
+    errors += _stored_version_errors(new)
+    return errors + _approval_errors(new, old) + _preserve_errors(new, old)
+
+
+def validate_definition_status(new: Doc, old: Doc) -> Errors:
+    """Everything wrong with a change through the status subresource."""
+    return _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
+
+
+def definition_warnings(new: Doc, old: Doc | None) -> list[str]:
+    """Sentences for the Warning header of an accepted write; what was so before is not told again."""
+    before = set(_warnings(old)) if old is not None else set()
+    return [told for told in _warnings(new) if told not in before]
+
+
+def _warnings(definition: Doc) -> list[str]:
+    formats: dict[str, None] = {}
+    rules = 0
+    for version in dig(definition, "spec", "versions") or ():
+        for schema, _ in walk_schema(dig(version, "schema", "openAPIV3Schema") or {}, ""):
+            if not _is_known_format(schema):
+                formats[f'unrecognized format "{schema["format"]}"'] = None
+            rules += len(schema.get("x-kubernetes-validations") or ())
+    told = [*formats]
+    if rules:
+        told.append("x-kubernetes-validations: this server stores CEL rules and does not evaluate them")
+    return told
+
+
+def _is_known_format(schema: Doc) -> bool:
+    word, kind = schema.get("format") or "", schema.get("type", "")
+    if not word:
+        return True
+    if kind in ("integer", "number"):
+        return word in (("int32", "int64") if kind == "integer" else ("float", "double"))
+    return kind in ("", "string") and format_check(word) is not None
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def _name_errors(definition: Doc) -> Errors:
+    name: str = dig(definition, "metadata", "name") or ""
+    prefix: str = dig(definition, "metadata", "generateName") or ""
+    wanted = f"{dig(definition, 'spec', 'names', 'plural') or ''}.{dig(definition, 'spec', 'group') or ''}"
+    told = 'must be spec.names.plural+"."+spec.group'
+    errors = [invalid("metadata.generateName", prefix, told)] if prefix else []
+    if name and name != wanted:
+        errors.append(invalid("metadata.name", name, told))
+    return errors
+
+
+def _names_errors(named: Doc, path: str) -> Errors:
+    errors: Errors = []
+
+    def judge(value: str, where: str, told: str = "") -> None:
+        wrong = names.dns1035_label(value.lower() if told else value)
+        if wrong:
+            errors.append(invalid(where, value, told + ",".join(wrong)))
+
+    mixed = "may have mixed case, but should otherwise match: "
+    for field, told in (("plural", ""), ("singular", ""), ("kind", mixed), ("listKind", mixed)):
+        if named.get(field):
+            judge(named[field], f"{path}.{field}", told)
+    for index, value in enumerate(named.get("shortNames") or ()):
+        judge(value, f"{path}.shortNames[{index}]")
+    if named.get("kind") and named["kind"] == named.get("listKind"):
+        errors.append(invalid(f"{path}.listKind", named["listKind"], "kind and listKind may not be the same"))
+    for index, value in enumerate(named.get("categories") or ()):
+        judge(value, f"{path}.categories[{index}]")
+    return errors
+
+
+def _immutable(new: Doc, old: Doc, *fields: str) -> Errors:
+    value = dig(new, *fields)
+    return [] if value == dig(old, *fields) else [invalid(".".join(("spec", *fields)), value, IMMUTABLE)]
+
+
+def _approval_errors(new: Doc, old: Doc | None) -> Errors:
+    """Groups of the Kubernetes community need the address of a review, or the admission that there was none."""
+    group: str = dig(new, "spec", "group") or ""
+    if not (f".{group}".endswith(".k8s.io") or f".{group}".endswith(".kubernetes.io")):
+        return []
+    said = (dig(new, "metadata", "annotations") or {}).get(APPROVED, "")
+    state = _approval(said)
+    if old is not None and state == _approval((dig(old, "metadata", "annotations") or {}).get(APPROVED, "")):
+        return []
+    path, see = f"metadata.annotations[{APPROVED}]", "see https://github.com/kubernetes/enhancements/pull/1111"
+    if state == "missing":
+        return [required(path, f'protected groups must have approval annotation "{APPROVED}", {see}')]
+    if state == "invalid":
+        told = (
+            f'protected groups must have approval annotation "{APPROVED}" with either a URL or a reason starting with'
+        )
+        return [invalid(path, said, f'{told} "unapproved", {see}')]
+    return []
+
+
+def _approval(said: str) -> str:
+    if not said:
+        return "missing"
+    if said.startswith("unapproved"):
+        return "bypassed"
+    try:
+        parts = urlsplit(said)
+    except ValueError:
+        return "invalid"
+    return "approved" if parts.scheme and parts.netloc else "invalid"
+
+
+def _preserve_errors(new: Doc, old: Doc | None) -> Errors:
+    if not dig(new, "spec", "preserveUnknownFields") or (old and dig(old, "spec", "preserveUnknownFields")):
+        return []
+    told = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+    return [invalid("spec.preserveUnknownFields", True, told)]
+
+
+def _stored_version_errors(definition: Doc) -> Errors:
+    path, stored = "status.storedVersions", dig(definition, "status", "storedVersions") or []
+    if not stored:
+        return [invalid(path, None, "must have at least one stored version")]
+    errors: Errors = []
+    storage = storage_version(definition)
+    if storage is not None and storage not in stored:
+        errors.append(invalid(path, stored, f"must have the storage version {storage}"))
+    known = {version.get("name") for version in dig(definition, "spec", "versions") or ()}
+    for index, name in enumerate(stored):
+        if name not in known:
+            told = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions"
+                f" until a storage migration ensures no data remains persisted in {name} and removes {name} from "
+                "status.storedVersions"
+            )
+            errors.append(invalid(f"{path}[{index}]", name, told))
+    return errors
+
+
+# -- spec -------------------------------------------------------------------------------------------------------------
+
+
+def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:
+    errors: Errors = []
+    group: str = spec.get("group") or ""
+    if not group:
+        errors.append(required("spec.group"))
+    elif wrong := names.dns_subdomain(group):
+        errors.append(invalid("spec.group", group, ",".join(wrong)))
+    elif "." not in group:
+        errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    errors += choice(spec.get("scope") or "", ("Cluster", "Namespaced"), "spec.scope")
+
+    versions: list[Doc] = spec.get("versions") or []
+    for index, version in enumerate(versions):
+        if dig(version, "schema", "openAPIV3Schema") is None:
+            errors.append(required(f"spec.versions[{index}].schema.openAPIV3Schema"))
+    for index, version in enumerate(versions):
+        path = f"spec.versions[{index}]"
+        if wrong := names.dns1035_label(version.get("name") or ""):
+            errors.append(invalid(f"{path}.name", version.get("name") or "", ",".join(wrong)))
+        errors += deprecation_errors(version, path)
+    # The first version is told once more under the field that held the only one there was, before there were several.
+    if versions and versions[0].get("name") and (wrong := names.dns1035_label(versions[0]["name"])):
+        errors.append(invalid("spec.version", versions[0]["name"], ",".join(wrong)))
+    for field, internal, judge in (
+        ("schema", "validation", schema_errors),
+        ("subresources", "subresources", subresource_errors),
+        ("additionalPrinterColumns", "additionalPrinterColumns", column_errors),
+        ("selectableFields", "selectableFields", selectable_errors),
+    ):
+        if _are_identical(versions, field):
+            errors += judge(versions[0], f"spec.{internal}", old)
+        else:
+            for index, version in enumerate(versions):
+                errors += judge(version, f"spec.versions[{index}].{field}", old)
+
+    if len({version.get("name") for version in versions}) != len(versions):
+        errors.append(invalid("spec.versions", versions, "must contain unique version names"))
+    if sum(1 for version in versions if version.get("storage")) != 1:
+        told = "must have exactly one version marked as storage version"
+        errors.append(invalid("spec.versions", spec.get("versions"), told))
+    named = spec.get("names") or {}
+    errors += [
+        required(f"spec.names.{field}") for field in ("plural", "singular", "kind", "listKind") if not named.get(field)
+    ]
+    return errors + _names_errors(named, "spec.names") + _conversion_errors(spec)
+
+
+def _are_identical(versions: list[Doc], field: str) -> bool:
+    """Have all versions the same of this, so that upstream keeps it once?"""
+    first = versions[0].get(field) if versions else None
+    return bool(first) and all(same(version.get(field), first) for version in versions)
+
+
+def _conversion_errors(spec: Doc) -> Errors:
+    conversion: Doc = spec.get("conversion") or {}
+    path, strategy = "spec.conversion", conversion.get("strategy") or ""
+    webhook: Any = conversion.get("webhook")
+    if not strategy:
+        return [required(f"{path}.strategy")]
+    if strategy == "Webhook":
+        told = "this server calls no conversion webhooks; keep versions that differ in nothing but their name, and None"
+        return [forbidden(f"{path}.strategy", told)]
+    if strategy != "None":
+        return [unsupported(f"{path}.strategy", strategy, ("None", "Webhook"))]
+    if not webhook:
+        return []
+    told, errors = "should not be set when strategy is not set to Webhook", []
+    if webhook.get("clientConfig") is not None:
+        errors.append(forbidden(f"{path}.webhookClientConfig", told))
+    if webhook.get("conversionReviewVersions"):
+        errors.append(forbidden(f"{path}.conversionReviewVersions", told))
+    return errors

@@ -1,0 +1,157 @@
+"""NetworkPolicy. Mirrors ValidateNetworkPolicy and ValidateNetworkPolicyUpdate.
+
+Ranges of addresses that an object already had are not judged again, wherever in it they stand now.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Set
+
+from tonnage.documents.strategy import Generation, Strategy
+from tonnage.documents.validation.addresses import parse, validate_cidr
+from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.objects import names
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors, forbidden, go_value, invalid, required
+from tonnage.objects.field_rules import sentences, unsupported
+
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
+_TYPES = ("Ingress", "Egress")
+_RULES = (("ingress", "from"), ("egress", "to"))
+_STRICT_SUBSET = "must be a strict subset of `cidr`"
+
+
+def default_network_policy(doc: Doc) -> None:
+    """Fill in a NetworkPolicy, in place. Mirrors SetDefaults_NetworkPolicy and SetDefaults_NetworkPolicyPort."""
+    spec = doc.setdefault("spec", {})
+    spec.setdefault("podSelector", {})
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    for rule in (*spec.get("ingress", ()), *spec.get("egress", ())):
+        for port in rule.get("ports", ()):
+            port.setdefault("protocol", "TCP")
+
+
+class NetworkPolicyStrategy(Strategy):
+    """Kept, not enforced: pods of an embedded cluster have no network of their own."""
+
+    generation = Generation.COUNTED
+
+    def default(self, doc: Doc) -> None:
+        default_network_policy(doc)
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_network_policy(doc)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_network_policy(new, old)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        return network_policy_warnings(new)
+
+
+def validate_network_policy(doc: Doc, old: Doc | None = None) -> Errors:
+    """Everything wrong with a policy; `old` is what stood there before, if anything did."""
+    spec = doc.get("spec", {})
+    was: Doc = old.get("spec", {}) if old is not None else {}
+    lenient = bool(validate_label_selector(was.get("podSelector"), ""))
+    kept = frozenset(text for _, text in _ranges(was))
+    errors = validate_label_selector(spec.get("podSelector"), "spec.podSelector", allow_invalid_values=lenient)
+    for direction, peers in _RULES:
+        for idx, rule in enumerate(spec.get(direction, [])):
+            at = f"spec.{direction}[{idx}]"
+            for number, port in enumerate(rule.get("ports", [])):
+                errors += _validate_port(port, f"{at}.ports[{number}]")
+            for number, peer in enumerate(rule.get(peers, [])):
+                errors += _validate_peer(peer, f"{at}.{peers}[{number}]", lenient, kept)
+    types = spec.get("policyTypes", [])
+    if len(types) > len(_TYPES):
+        return [*errors, invalid("spec.policyTypes", types, "may not specify more than two policyTypes")]
+    return errors + [
+        unsupported(f"spec.policyTypes[{idx}]", each, _TYPES) for idx, each in enumerate(types) if each not in _TYPES
+    ]
+
+
+def network_policy_warnings(doc: Doc) -> list[str]:
+    """Ranges that are legal, and not written as they should be. Mirrors GetWarningsForCIDR, for what is legal."""
+    return [
+        f"{path}: IPv6 CIDR value {go_value(text)} should be in RFC 5952 canonical format ({go_value(str(network))})"
+        for path, text in _ranges(doc.get("spec", {}))
+        if ":" in text and (network := _network(text)) is not None and str(network) != text
+    ]
+
+
+def _ranges(spec: Doc) -> Iterator[tuple[str, str]]:
+    for direction, peers in _RULES:
+        for idx, rule in enumerate(spec.get(direction, [])):
+            for number, peer in enumerate(rule.get(peers, [])):
+                at, block = f"spec.{direction}[{idx}].{peers}[{number}].ipBlock", peer.get("ipBlock", {})
+                if "cidr" in block:
+                    yield f"{at}.cidr", block["cidr"]
+                yield from ((f"{at}.except[{place}]", text) for place, text in enumerate(block.get("except", [])))
+
+
+def _validate_port(port: Doc, at: str) -> Errors:
+    errors: Errors = []
+    if "protocol" in port and port["protocol"] not in _PROTOCOLS:
+        errors.append(unsupported(f"{at}.protocol", port["protocol"], _PROTOCOLS))
+    number, end = port.get("port"), port.get("endPort")
+    if number is None:
+        if end is not None:
+            errors.append(invalid(f"{at}.endPort", end, "may not be specified when `port` is not specified"))
+        return errors
+    if isinstance(number, str):
+        if end is not None:
+            errors.append(invalid(f"{at}.endPort", end, "may not be specified when `port` is non-numeric"))
+        return errors + sentences(f"{at}.port", number, names.port_name(number))
+    errors += sentences(f"{at}.port", number, names.port_number(number))
+    if end is not None:
+        if end < number:  # upstream shows the port's value here, not the end's
+            errors.append(invalid(f"{at}.endPort", number, "must be greater than or equal to `port`"))
+        errors += sentences(f"{at}.endPort", end, names.port_number(end))
+    return errors
+
+
+def _validate_peer(peer: Doc, at: str, lenient: bool, kept: Set[str]) -> Errors:
+    errors: Errors = []
+    for field in ("podSelector", "namespaceSelector"):
+        errors += validate_label_selector(peer.get(field), f"{at}.{field}", allow_invalid_values=lenient)
+    if "ipBlock" in peer:
+        errors += _validate_block(peer["ipBlock"], f"{at}.ipBlock", kept)
+    if not peer:
+        errors.append(required(at, "must specify a peer"))
+    elif "ipBlock" in peer and len(peer) > 1:
+        errors.append(forbidden(at, "may not specify both ipBlock and another peer"))
+    return errors
+
+
+def _validate_block(block: Doc, at: str, kept: Set[str]) -> Errors:
+    cidr = block.get("cidr", "")
+    if not cidr:
+        return [required(f"{at}.cidr")]
+    errors = validate_cidr(cidr, f"{at}.cidr", kept)
+    outer = _network(cidr)
+    if outer is None:
+        return errors
+    for idx, text in enumerate(block.get("except", [])):
+        errors += validate_cidr(text, f"{at}.except[{idx}]", kept)
+        inner = _network(text)
+        if inner is not None and not _is_inside(inner, outer):
+            errors.append(invalid(f"{at}.except[{idx}]", text, _STRICT_SUBSET))
+    return errors
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    """The range in a text, as leniently as Kubernetes reads it; None of nonsense."""
+    base, _, length = text.partition("/")
+    address = parse(base)
+    if address is None or not length.isdigit() or int(length) > address.max_prefixlen:
+        return None
+    return ipaddress.ip_network(f"{address}/{int(length)}", strict=False)
+
+
+def _is_inside(
+    inner: ipaddress.IPv4Network | ipaddress.IPv6Network, outer: ipaddress.IPv4Network | ipaddress.IPv6Network
+) -> bool:
+    return inner.network_address in outer and outer.prefixlen < inner.prefixlen

@@ -1,0 +1,219 @@
+"""Node, as far as scheduling and storage depend on it.
+
+A node may be created with its status, and is then written through two endpoints, spec here, status there. It offers
+what it has, unless it says otherwise. Taints are unique by key and effect; amounts are not negative and, for counted
+resources, whole; pod ranges, provider and external id are set once. Mirrors ValidateNode and ValidateNodeUpdate, with
+its paths: taints are reported below `metadata`, where they stood as an annotation ten years ago. Two annotations of
+that time, taints and pods to avoid, are not looked into; nobody reads them any more.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import ClassVar
+
+from tonnage.documents.strategy import Strategy
+from tonnage.documents.validation.addresses import is_dual_stack, validate_cidr
+from tonnage.documents.validation.internal_form import internal
+from tonnage.documents.validation.resources import NOT_POSITIVE, round_amounts, validate_resource_quantity
+from tonnage.objects import names
+from tonnage.objects.document import Doc, dig
+from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, go_value, invalid, required
+from tonnage.objects.field_rules import unsupported, validate_label_name
+
+# A Go server writes these structs whole, even for a node that has told nothing yet, and clients read them unasked.
+_SYSTEM_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+_TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_FEATURE_MAX_BYTES = 253
+_FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
+
+
+class NodeStrategy(Strategy):
+    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"spec.unschedulable": ("spec", "unschedulable")}
+
+    def default(self, doc: Doc) -> None:
+        default_node(doc)
+
+    def prepare_create(self, doc: Doc) -> None:
+        # Dynamic kubelet configuration is gone; what is left of it is not taken in any more.
+        doc.get("spec", {}).pop("configSource", None)
+        doc.get("status", {}).pop("config", None)
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_node(doc)
+
+    def prepare_update(self, new: Doc, old: Doc) -> None:
+        super().prepare_update(new, old)
+        if "configSource" not in old.get("spec", {}):
+            new.get("spec", {}).pop("configSource", None)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        errors = validate_node(new)
+        told = {(error.reason, error.field, error.detail) for error in errors}
+        again = validate_node_update(new, old)
+        return errors + [error for error in again if (error.reason, error.field, error.detail) not in told]
+
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        super().prepare_status(new, old)
+        if "config" not in old.get("status", {}):
+            new.get("status", {}).pop("config", None)
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        return validate_node_update(new, old)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        return node_warnings(new)
+
+
+def default_node(doc: Doc) -> None:
+    """Mirrors SetDefaults_NodeStatus, and the conversion that keeps podCIDR and podCIDRs alike."""
+    spec, status = doc.setdefault("spec", {}), doc.setdefault("status", {})
+    _default_pod_ranges(spec)
+    if spec.get("unschedulable") is False:
+        del spec["unschedulable"]
+    for taint in spec.get("taints", []):
+        if taint.get("value") == "":
+            del taint["value"]
+    if "capacity" in status and "allocatable" not in status:
+        status["allocatable"] = dict(status["capacity"])
+    round_amounts(status.get("capacity"))
+    round_amounts(status.get("allocatable"))
+    status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {}).setdefault("Port", 0)
+    info = status.setdefault("nodeInfo", {})
+    for field in _SYSTEM_INFO:
+        info.setdefault(field, "")
+
+
+def _default_pod_ranges(spec: Doc) -> None:
+    """`podCIDR` is the first of `podCIDRs`; where they differ it wins, for an old client knows only the one."""
+    single, ranges = spec.pop("podCIDR", ""), spec.get("podCIDRs", [])
+    if single and ranges[:1] != [single]:
+        ranges = spec["podCIDRs"] = [single]
+    if ranges:
+        spec["podCIDR"] = ranges[0]
+
+
+def validate_node(doc: Doc) -> Errors:
+    """A new node may bring its status along; what is there has to be legal."""
+    errors = _validate_taints(dig(doc, "spec", "taints") or [])
+    errors += _validate_amounts(doc)
+    swap = dig(doc, "status", "nodeInfo", "swap", "capacity")
+    if swap is not None and swap <= 0:
+        errors.append(invalid("metadata.nodeSwapStatus.capacity", swap, NOT_POSITIVE))
+    errors += _validate_declared_features(dig(doc, "status", "declaredFeatures") or [])
+    return errors + _validate_pod_ranges(dig(doc, "spec", "podCIDRs") or [])
+
+
+def validate_node_update(new: Doc, old: Doc) -> Errors:
+    """A change through either endpoint; the plain one is judged by `validate_node` as well."""
+    errors = _validate_amounts(new)
+    errors += _validate_declared_features(dig(new, "status", "declaredFeatures") or [])
+    addresses = [internal("NodeAddress", address) for address in dig(new, "status", "addresses") or []]
+    seen: set[str] = set()
+    for idx, address in enumerate(addresses):
+        spelled = go_value(address)
+        if spelled in seen:
+            errors.append(duplicate(f"status.addresses[{idx}]", address))
+        seen.add(spelled)
+    spec, before = new.get("spec", {}), old.get("spec", {})
+    if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
+        told = 'node updates may not change podCIDR except from "" to valid'
+        errors.append(forbidden("spec.podCIDRs", told))
+    if before.get("providerID") and spec.get("providerID") != before["providerID"]:
+        told = 'node updates may not change providerID except from "" to valid'
+        errors.append(forbidden("spec.providerID", told))
+    errors += _validate_taints(spec.get("taints", []))
+    if spec.get("externalID", "") != before.get("externalID", ""):
+        errors.append(forbidden("spec.externalID", "may not be updated"))
+    return errors
+
+
+def node_warnings(doc: Doc) -> list[str]:
+    told: list[str] = []
+    spec = doc.get("spec", {})
+    if "configSource" in spec:
+        told.append("spec.configSource: the feature is removed")
+    if spec.get("externalID"):
+        told.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+    for idx, value in enumerate(spec.get("podCIDRs", [])):
+        network = ipaddress.ip_network(value, strict=False)
+        if network.version == 6 and str(network) != value:
+            canonical = f'should be in RFC 5952 canonical format ("{network}")'
+            told.append(f'spec.podCIDRs[{idx}]: IPv6 CIDR value "{value}" {canonical}')
+    return told
+
+
+def _validate_taints(taints: list[Doc]) -> Errors:
+    errors: Errors = []
+    seen: set[tuple[str, str]] = set()
+    for idx, taint in enumerate(taints):
+        path = f"metadata.taints[{idx}]"
+        key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
+        errors += validate_label_name(key, f"{path}.key")
+        if told := names.label_value(value):
+            errors.append(invalid(f"{path}.value", value, ";".join(told)))
+        if not effect:
+            errors.append(required(f"{path}.effect"))
+        elif effect not in _TAINT_EFFECTS:
+            errors.append(unsupported(f"{path}.effect", effect, _TAINT_EFFECTS))
+        if (key, effect) in seen:
+            shown = internal("Taint", taint)
+            told_twice = "taints must be unique by key and effect pair"
+            errors.append(FieldError(duplicate(path, shown).reason, path, shown, told_twice))
+        seen.add((key, effect))
+    return errors
+
+
+def _validate_amounts(doc: Doc) -> Errors:
+    errors: Errors = []
+    for side in ("capacity", "allocatable"):
+        for name, text in (dig(doc, "status", side) or {}).items():
+            errors += validate_resource_quantity(name, text, f"status.{side}.{name}")
+    return errors
+
+
+def _validate_declared_features(features: list[str]) -> Errors:
+    """Known by their spelling, sorted, none twice. An error at the second of two that are out of order."""
+    path = "status.declaredFeatures"
+    errors: Errors = []
+    for idx, feature in enumerate(features):
+        if len(feature.encode()) > _FEATURE_MAX_BYTES:
+            told = f'invalid feature name "{feature}": must be no more than {_FEATURE_MAX_BYTES} characters'
+            errors.append(invalid(f"{path}[{idx}]", feature, told))
+        elif not _FEATURE.fullmatch(feature):
+            told = (
+                f'invalid feature name "{feature}": must start with an UpperCamelCase segment, with subsequent '
+                "segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "
+                "characters and slashes"
+            )
+            errors.append(invalid(f"{path}[{idx}]", feature, told))
+        following = features[idx + 1] if idx + 1 < len(features) else None
+        if following == feature:
+            errors.append(duplicate(f"{path}[{idx + 1}]", following))
+        elif following is not None and following < feature:
+            errors.append(invalid(f"{path}[{idx + 1}]", following, "list must be sorted alphabetically"))
+    return errors
+
+
+def _validate_pod_ranges(ranges: list[str]) -> Errors:
+    path = "spec.podCIDRs"
+    errors: Errors = []
+    for idx, value in enumerate(ranges):
+        errors += validate_cidr(value, f"{path}[{idx}]")
+    if len(ranges) > 1 and not errors:
+        bases = [value.partition("/")[0] for value in ranges]
+        if len(ranges) > 2 or not is_dual_stack(bases):
+            errors.append(invalid(path, ranges, "may specify no more than one CIDR for each IP family"))
+    return errors

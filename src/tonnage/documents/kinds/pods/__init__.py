@@ -1,0 +1,1 @@
+"""Pod and PodTemplate, and the rules of the pod templates of workloads."""

@@ -1,0 +1,185 @@
+"""Pod, and PodTemplate, which follows the rules of a workload's template.
+
+A pod starts Pending, with its service class computed and its label keys merged into its selectors; after that its
+spec hardly changes. What depends on other objects, its priority and the labels of its node, is admission's, between
+`default` and `prepare_create` (`documents/admission.py`). Binding and eviction have modules of their own
+(`documents/pod_binding.py`, `documents/eviction.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import ClassVar
+
+from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_template
+from tonnage.documents.kinds.pods.pod_form import spec_unchanged
+from tonnage.documents.kinds.pods.pod_placement import PREFERRED, REQUIRED
+from tonnage.documents.kinds.pods.pod_spec import validate_pod_create, validate_pod_template
+from tonnage.documents.kinds.pods.pod_update import validate_pod_status_update, validate_pod_update
+from tonnage.documents.kinds.pods.pod_warnings import pod_warnings, spec_warnings
+from tonnage.documents.pod_admission import tolerate_node_trouble
+from tonnage.documents.pod_resources import qos_class
+from tonnage.documents.strategy import Generation, Strategy, keep
+from tonnage.objects.document import Doc, same
+from tonnage.objects.field_errors import Errors
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+class PodStrategy(Strategy):
+    generation = Generation.COUNTED
+    selectable: ClassVar[dict[str, tuple[str, ...]]] = {
+        "spec.nodeName": ("spec", "nodeName"),
+        "spec.restartPolicy": ("spec", "restartPolicy"),
+        "spec.schedulerName": ("spec", "schedulerName"),
+        "spec.serviceAccountName": ("spec", "serviceAccountName"),
+        "spec.hostNetwork": ("spec", "hostNetwork"),
+        "status.phase": ("status", "phase"),
+        "status.podIP": ("status", "podIP"),
+        "status.podIPs": ("status", "podIPs", "ip"),  # may be asked for, and is empty for every pod
+        "status.nominatedNodeName": ("status", "nominatedNodeName"),
+    }
+
+    def default(self, doc: Doc) -> None:
+        default_pod(doc)
+
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
+        drop_disabled_pod_fields(new["spec"])
+
+    def prepare_create(self, doc: Doc) -> None:
+        tolerate_node_trouble(doc)
+        doc["status"] = {"phase": "Pending", "qosClass": qos_class(doc["spec"])}
+        if doc["spec"].get("schedulingGates"):
+            doc["status"]["conditions"] = [_gated_condition(doc)]
+        merge_label_keys(doc)
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_pod_create(doc)
+
+    def prepare_update(self, new: Doc, old: Doc) -> None:
+        tolerate_node_trouble(new)
+        for field in ("priority", "preemptionPolicy"):
+            if field in old["spec"]:
+                new["spec"].setdefault(field, old["spec"][field])
+        keep(new, old, "status")
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_pod_update(new, old)
+
+    def spec_changed(self, new: Doc, old: Doc) -> bool:
+        return not spec_unchanged(new["spec"], old["spec"])
+
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        """Spec, owners and the service class are not written here; what was observed is not forgotten."""
+        keep(new, old, "spec")
+        keep(new["metadata"], old["metadata"], "ownerReferences")
+        status, was = new.setdefault("status", {}), old.get("status", {})
+        if not status.get("qosClass") and "qosClass" in was:
+            status["qosClass"] = was["qosClass"]
+        _keep_observed(status, was)
+        status.pop("nodeAllocatableResourceClaimStatuses", None)  # its gate is closed on a stock server
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        ends = self.gates.enabled("ClearingNominatedNodeNameAfterBinding")
+        return validate_pod_status_update(new, old, nomination_ends_with_binding=ends)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        return pod_warnings(new) if old is None else []
+
+    def grace_period_s(self, doc: Doc, asked_s: int | None) -> int:
+        """What was asked, else what the pod says; none where nothing runs. Mirrors CheckGracefulDelete."""
+        period_s: int = doc["spec"].get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
+        if not doc["spec"].get("nodeName") or doc.get("status", {}).get("phase") in _FINISHED:
+            return 0
+        return period_s if period_s >= 0 else 1
+
+
+def merge_label_keys(pod: Doc) -> None:
+    """Write matchLabelKeys and mismatchLabelKeys into their selectors, once, with the values the pod has at creation.
+
+    A key the pod has no label for adds nothing; without a selector there is nothing to add to.
+    """
+    labels = pod["metadata"].get("labels", {})
+    for term in _terms_with_keys(pod["spec"]):
+        selector = term.get("labelSelector")
+        if selector is None:
+            continue
+        added = [
+            {"key": key, "operator": operator, "values": [labels[key]]}
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+            for key in term.get(field, ())
+            if key in labels
+        ]
+        if added:
+            selector["matchExpressions"] = selector.get("matchExpressions", []) + added
+
+
+def drop_disabled_pod_fields(spec: Doc) -> None:
+    """Drop the fields whose gates are closed on a stock server, before anyone looks at them."""
+    spec.pop("schedulingGroup", None)
+    for volume in spec.get("volumes", ()):
+        for source in volume.get("projected", {}).get("sources", ()):
+            source.pop("clusterTrustBundle", None)
+            source.pop("podCertificate", None)
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for container in spec.get(field, ()):
+            lifecycle = container.get("lifecycle", {})
+            if lifecycle.pop("stopSignal", None) is not None and not lifecycle:
+                del container["lifecycle"]
+
+
+def _terms_with_keys(spec: Doc) -> Iterator[Doc]:
+    affinity = spec.get("affinity", {})
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for preferred in affinity.get(kind, {}).get(PREFERRED, ()):
+            yield preferred.get("podAffinityTerm", {})
+        yield from affinity.get(kind, {}).get(REQUIRED, ())
+    yield from spec.get("topologySpreadConstraints", ())
+
+
+def _gated_condition(pod: Doc) -> Doc:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+    # The strategy of a pod reads no clock; the time of creation is noted by now.
+    created_at = pod["metadata"].get("creationTimestamp")
+    return {**condition, "lastTransitionTime": created_at} if created_at else condition
+
+
+def _keep_observed(status: Doc, was: Doc) -> None:
+    """An observedGeneration that a client leaves out keeps its value, in the status and condition by condition."""
+    if not status.get("observedGeneration") and "observedGeneration" in was:
+        status["observedGeneration"] = was["observedGeneration"]
+    before: dict[str, deque[int]] = {}
+    for condition in was.get("conditions", ()):
+        before.setdefault(condition.get("type", ""), deque()).append(condition.get("observedGeneration", 0))
+    for condition in status.get("conditions", ()):
+        remembered = before.get(condition.get("type", ""))
+        generation = remembered.popleft() if remembered else 0
+        if not condition.get("observedGeneration") and generation:
+            condition["observedGeneration"] = generation
+
+
+class PodTemplateStrategy(Strategy):
+    generation = Generation.COUNTED
+
+    def default(self, doc: Doc) -> None:
+        default_pod_template(doc.setdefault("template", {}))
+
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
+        drop_disabled_pod_fields(new["template"]["spec"])
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_pod_template(doc["template"], "template")
+
+    def spec_changed(self, new: Doc, old: Doc) -> bool:
+        return not same(new.get("template"), old.get("template"))
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        if old is not None and not self.spec_changed(new, old):
+            return []
+        return spec_warnings(new["template"]["spec"], "template.spec")

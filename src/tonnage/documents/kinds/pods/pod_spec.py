@@ -1,0 +1,349 @@
+"""What makes a new pod, or a pod template, legal.
+
+`validate_pod_create` judges a Pod, `validate_pod_template` the template of a workload; both lean on
+`validate_pod_spec`, which goes through the spec in upstream's order and hands the larger parts to `pod_volumes`,
+`containers`, `pod_placement` and `pod_security`. How a pod is named and found on the network (host ports, DNS, host
+names and aliases) stands at the end. Changes are judged in `pod_update`. Defaults have been filled in by then.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tonnage.documents.kinds.pods.containers import (
+    Surroundings,
+    validate_containers,
+    validate_ephemeral_containers,
+    validate_image_spacing,
+    validate_init_containers,
+)
+from tonnage.documents.kinds.pods.pod_form import shown
+from tonnage.documents.kinds.pods.pod_placement import (
+    validate_affinity,
+    validate_scheduling_gates,
+    validate_tolerations,
+    validate_topology_spread,
+)
+from tonnage.documents.kinds.pods.pod_security import validate_host_users, validate_os, validate_pod_security_context
+from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
+from tonnage.documents.known_pod_specs import KnownSpecs, depends_on_its_pod, text_of_spec
+from tonnage.documents.pod_resources import aggregate, amounts_of, is_pod_level_resource
+from tonnage.documents.validation.addresses import validate_ip
+from tonnage.documents.validation.metadata import validate_annotations, validate_labels
+from tonnage.documents.validation.resources import is_huge_pages, validate_resource_name, validate_resource_requirements
+from tonnage.objects import names
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_found, required, too_long
+from tonnage.objects.field_rules import choice, sentences, unsupported
+
+MIRROR = "kubernetes.io/config.mirror"
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_MAX_INT32 = 2**31 - 1
+_legal: KnownSpecs[bool] = KnownSpecs()
+"""Specs of pods that nothing is wrong with, judged strictly."""
+DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_NAMESERVERS_MAX, _SEARCHES_MAX, _SEARCH_CHARS_MAX = 3, 32, 2048
+_HOSTNAME_MAX_BYTES = 64
+_SEARCH = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SEARCH_DOMAIN = _SEARCH + r"(\." + _SEARCH + ")*"
+_SEARCH_TOLD = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', "
+    "and must start and end with an alphanumeric character (e.g. 'example.com', "
+    f"regex used for validation is '{_SEARCH_DOMAIN}')"
+)
+
+
+def validate_pod_create(pod: Doc) -> Errors:
+    """Everything wrong with a new pod, metadata apart. Mirrors ValidatePodCreate."""
+    errors = validate_pod(pod)
+    spec = pod["spec"]
+    if spec.get("ephemeralContainers"):
+        errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return errors
+
+
+def validate_pod(pod: Doc, *, allow_invalid_values: bool = False) -> Errors:
+    """What holds for a pod at any time. Mirrors validatePodMetadataAndSpec."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    errors = validate_pod_annotations(metadata.get("annotations", {}), spec, "metadata.annotations")
+    if depends_on_its_pod(spec):
+        return errors + _validate_spec_of_pod(spec, metadata, allow_invalid_values=allow_invalid_values)
+    text = text_of_spec(spec)
+    if _legal.get(text):
+        return errors
+    wrong = _validate_spec_of_pod(spec, metadata, allow_invalid_values=allow_invalid_values)
+    if not wrong and not allow_invalid_values:
+        _legal.keep(text, True)
+    return errors + wrong
+
+
+def _validate_spec_of_pod(spec: Doc, metadata: Doc, *, allow_invalid_values: bool) -> Errors:
+    errors = validate_pod_spec(spec, "spec", metadata=metadata, is_pod=True, allow_invalid_values=allow_invalid_values)
+    if not spec.get("serviceAccountName"):
+        for idx, volume in enumerate(spec.get("volumes", ())):
+            for number, source in enumerate(volume.get("projected", {}).get("sources", ())):
+                if "serviceAccountToken" in source:
+                    at = f"spec.volumes[{idx}].projected.sources[{number}].serviceAccountToken"
+                    errors.append(forbidden(at, "must not be specified when serviceAccountName is not set"))
+    for field in ("containers", "initContainers"):
+        for idx, container in enumerate(spec.get(field, ())):
+            errors += validate_image_spacing(container, f"spec.{field}[{idx}]")
+    return errors
+
+
+def validate_pod_template(template: Doc, path: str) -> Errors:
+    """A workload's template. Mirrors ValidatePodTemplateSpec, whose paths leave `metadata` out."""
+    metadata, spec = template.get("metadata", {}), template.get("spec", {})
+    errors = validate_labels(metadata.get("labels", {}), f"{path}.labels")
+    errors += validate_annotations(metadata.get("annotations", {}), f"{path}.annotations")
+    errors += validate_pod_annotations(metadata.get("annotations", {}), spec, f"{path}.annotations")
+    errors += validate_pod_spec(spec, f"{path}.spec")
+    if spec.get("ephemeralContainers"):
+        told = "ephemeral containers not allowed in pod template"
+        errors.append(forbidden(f"{path}.spec.ephemeralContainers", told))
+    return errors
+
+
+def validate_pod_annotations(annotations: dict[str, str], spec: Doc, path: str) -> Errors:
+    """The annotations that mean something to the server. Mirrors ValidatePodSpecificAnnotations."""
+    errors: Errors = []
+    if MIRROR in annotations and not spec.get("nodeName"):
+        told = "must set spec.nodeName if mirror pod annotation is set"
+        errors.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], told))
+    cost = annotations.get(_DELETION_COST)
+    # Upstream takes what strconv reads as an int32, but not a leading plus or zeros.
+    if cost is not None and not (re.fullmatch("0|-?[1-9][0-9]*", cost) and -_MAX_INT32 - 1 <= int(cost) <= _MAX_INT32):
+        errors.append(invalid(f"{path}[{_DELETION_COST}]", cost, "must be a 32bit integer"))
+    return errors
+
+
+def validate_pod_spec(
+    spec: Doc, path: str, *, metadata: Doc | None = None, is_pod: bool = False, allow_invalid_values: bool = False
+) -> Errors:
+    """Everything wrong with a pod's spec. Mirrors ValidatePodSpec.
+
+    `metadata` is the pod's own, when there is a pod; `allow_invalid_values` forgives label values in node affinity
+    that a stored pod already has.
+    """
+    metadata = metadata or {}
+    volumes, errors = validate_volumes(
+        spec.get("volumes", []), f"{path}.volumes", pod_name=metadata.get("name", ""), is_pod=is_pod
+    )
+    claims = spec.get("resourceClaims", [])
+    errors += _validate_resource_claims(claims, metadata, f"{path}.resourceClaims")
+    pod = Surroundings(
+        volumes=volumes,
+        claim_names={claim["name"] for claim in claims if claim.get("name")},
+        grace_period_s=spec.get("terminationGracePeriodSeconds"),
+        restart_policy=spec.get("restartPolicy", ""),
+        host_users=spec.get("hostUsers", True),
+    )
+    regular, initial = spec.get("containers", []), spec.get("initContainers", [])
+    errors += validate_containers(regular, f"{path}.containers", pod)
+    errors += validate_init_containers(initial, regular, f"{path}.initContainers", pod)
+    errors += validate_ephemeral_containers(
+        spec.get("ephemeralContainers", []), regular + initial, f"{path}.ephemeralContainers", pod
+    )
+    errors += _validate_pod_level(spec, f"{path}.resources", pod)
+    errors += validate_host_network(spec, path, is_pod)
+    errors += choice(spec.get("restartPolicy", ""), ("Always", "OnFailure", "Never"), f"{path}.restartPolicy")
+    errors += choice(spec.get("dnsPolicy", ""), DNS_POLICIES, f"{path}.dnsPolicy")
+    errors += validate_labels(spec.get("nodeSelector", {}), f"{path}.nodeSelector")
+    errors += validate_pod_security_context(spec, f"{path}.securityContext")
+    errors += validate_affinity(spec.get("affinity", {}), f"{path}.affinity", allow_invalid_values=allow_invalid_values)
+    errors += validate_dns(spec, f"{path}.dnsConfig")
+    for idx, gate in enumerate(spec.get("readinessGates", ())):
+        kind = gate.get("conditionType", "")
+        errors += sentences(f"{path}.readinessGates[{idx}].conditionType", kind, names.qualified_name(kind))
+    errors += validate_scheduling_gates(spec.get("schedulingGates", []), f"{path}.schedulingGates")
+    errors += validate_topology_spread(spec.get("topologySpreadConstraints", []), f"{path}.topologySpreadConstraints")
+    errors += validate_host_users(spec, path)
+    errors += validate_hostname_override(spec, f"{path}.hostnameOverride")
+    errors += _validate_names(spec, path)
+    errors += validate_os(spec, path)
+    return errors + _validate_file_keys(spec, path)
+
+
+def _validate_names(spec: Doc, path: str) -> Errors:
+    """The many fields that are a name, a number or a word, in upstream's order."""
+    errors: Errors = []
+    for field, rule in (("serviceAccountName", names.dns_subdomain), ("nodeName", names.dns_subdomain)):
+        if spec.get(field):
+            errors += sentences(f"{path}.{field}", spec[field], rule(spec[field]))
+    deadline_s = spec.get("activeDeadlineSeconds")
+    if deadline_s is not None:
+        errors += sentences(f"{path}.activeDeadlineSeconds", deadline_s, names.in_range(deadline_s, 1, _MAX_INT32))
+    for field in ("hostname", "subdomain"):
+        if spec.get(field):
+            errors += sentences(f"{path}.{field}", spec[field], names.dns_label(spec[field]))
+    errors += validate_tolerations(spec.get("tolerations", []), f"{path}.tolerations")
+    errors += validate_host_aliases(spec.get("hostAliases", []), f"{path}.hostAliases")
+    if spec.get("priorityClassName"):
+        name = spec["priorityClassName"]
+        errors += sentences(f"{path}.priorityClassName", name, names.dns_subdomain(name))
+    if "runtimeClassName" in spec:
+        name = spec["runtimeClassName"]
+        errors += sentences(f"{path}.runtimeClassName", name, names.dns_subdomain(name))
+    if "preemptionPolicy" in spec:
+        policies = ("PreemptLowerPriority", "Never")
+        errors += choice(spec["preemptionPolicy"], policies, f"{path}.preemptionPolicy")
+    if "overhead" in spec:
+        errors += validate_resource_requirements({"limits": spec["overhead"]}, f"{path}.overhead")
+    return errors
+
+
+def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Errors:
+    """Claims for devices: one of the two ways to name them. Mirrors validatePodResourceClaims."""
+    if MIRROR in metadata.get("annotations", {}):
+        return [forbidden("[]", "static pods do not support resource claims") for _ in claims]
+    errors: Errors = []
+    taken: set[str] = set()
+    fields = ("resourceClaimName", "resourceClaimTemplateName")
+    for idx, claim in enumerate(claims):
+        at, name = f"{path}[{idx}]", claim.get("name", "")
+        if not name:
+            errors.append(required(f"{at}.name"))
+        elif name in taken:
+            errors.append(duplicate(f"{at}.name", name))
+        else:
+            errors += sentences(f"{at}.name", name, names.dns_label(name))
+            taken.add(name)
+        found = [field for field in fields if field in claim]
+        if len(found) != 1:
+            told = (
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+                if found
+                else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            )
+            errors.append(invalid(at, shown("PodResourceClaim", claim), told))
+        for field in found:
+            errors += sentences(f"{at}.{field}", claim[field], names.dns_subdomain(claim[field]))
+    return errors
+
+
+def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Errors:
+    """Amounts for the pod as a whole: room for all that its containers say. Mirrors validatePodResources."""
+    if "resources" not in spec:
+        return []
+    if spec.get("os", {}).get("name") == "windows":
+        return [forbidden(path, "may not be set for a windows pod")]
+    errors: Errors = []
+    if "claims" in spec["resources"]:
+        errors.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
+    errors += validate_resource_requirements(
+        spec["resources"], path, claim_names=pod.claim_names, name_rule=_validate_pod_level_name
+    )
+    requests, limits = amounts_of(spec, "requests"), amounts_of(spec, "limits")
+    for name, needed in aggregate(spec, "requests").items():
+        if name in requests and needed > requests[name]:
+            told = f"must be greater than or equal to aggregate container requests of {needed}"
+            errors.append(invalid(f"{path}.requests[{name}]", str(requests[name]), told))
+    for name, needed in aggregate(spec, "limits").items():
+        if is_huge_pages(name) and name in limits and needed > limits[name]:
+            told = f"must be greater than or equal to aggregate container limits of {needed}"
+            errors.append(invalid(f"{path}.limits[{name}]", str(limits[name]), told))
+    for idx, container in enumerate(spec.get("containers", ())):
+        for name, limit in amounts_of(container, "limits").items():
+            if name in limits and limit > limits[name]:
+                told = f"must be less than or equal to pod limits of {limits[name]}"
+                errors.append(invalid(f"{path}.containers[{idx}][{name}].limits", str(limit), told))
+    return errors
+
+
+def _validate_pod_level_name(name: str, path: str) -> Errors:
+    errors = validate_resource_name(name, path)
+    if not errors and not is_pod_level_resource(name):
+        errors.append(unsupported(path, name, ("cpu", "hugepages-", "memory")))
+    return errors
+
+
+def _validate_file_keys(spec: Doc, path: str) -> Errors:
+    """A variable read from a file needs an emptyDir to read it from. Mirrors validateFileKeyRefVolumes."""
+    errors: Errors = []
+    volumes = {volume.get("name", ""): volume for volume in spec.get("volumes", ())}
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for idx, container in enumerate(spec.get(field, ())):
+            for number, variable in enumerate(container.get("env", ())):
+                reference = variable.get("valueFrom", {}).get("fileKeyRef")
+                if reference is None:
+                    continue
+                name = reference.get("volumeName", "")
+                at = f"{path}.{field}[{idx}].env[{number}].valueFrom.fileKeyRef.volumeName"
+                if name not in volumes:
+                    errors.append(not_found(at, name))
+                elif "emptyDir" not in volumes[name]:
+                    errors.append(invalid(at, name, "referenced volume must be of type emptyDir"))
+    return errors
+
+
+def validate_host_network(spec: Doc, path: str, is_pod: bool) -> Errors:
+    """On the host's network a container's port is the host's; a template may leave that to the pod's defaults."""
+    if not spec.get("hostNetwork"):
+        return []
+    errors: Errors = []
+    for idx, container in enumerate(spec.get("containers", ())):
+        for number, port in enumerate(container.get("ports", ())):
+            outside, inside = port.get("hostPort", 0), port.get("containerPort", 0)
+            if (is_pod or outside) and outside != inside:
+                at = f"{path}.containers[{idx}].ports[{number}].hostPort"
+                errors.append(invalid(at, outside, "must match `containerPort` when `hostNetwork` is true"))
+    return errors
+
+
+def validate_dns(spec: Doc, path: str) -> Errors:
+    config = spec.get("dnsConfig")
+    if spec.get("dnsPolicy") == "None":
+        if config is None:
+            return [required(path, "must provide `dnsConfig` when `dnsPolicy` is None")]
+        if not config.get("nameservers"):
+            told = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            return [required(f"{path}.nameservers", told)]
+    if config is None:
+        return []
+    servers, searches = config.get("nameservers", []), config.get("searches", [])
+    errors: Errors = []
+    if len(servers) > _NAMESERVERS_MAX:
+        told = f"must not have more than {_NAMESERVERS_MAX} nameservers"
+        errors.append(invalid(f"{path}.nameservers", servers, told))
+    for idx, server in enumerate(servers):
+        errors += validate_ip(server, f"{path}.nameservers[{idx}]")
+    if len(searches) > _SEARCHES_MAX:
+        told = f"must not have more than {_SEARCHES_MAX} search paths"
+        errors.append(invalid(f"{path}.searches", searches, told))
+    if len(" ".join(searches)) > _SEARCH_CHARS_MAX:
+        told = f"must not have more than {_SEARCH_CHARS_MAX} characters (including spaces) in the search list"
+        errors.append(invalid(f"{path}.searches", searches, told))
+    for idx, search in enumerate(searches):
+        domain = search.removesuffix(".")
+        if search != "." and not re.fullmatch(_SEARCH_DOMAIN, domain):
+            errors.append(invalid(f"{path}.searches[{idx}]", domain, _SEARCH_TOLD))
+    for idx, option in enumerate(config.get("options", ())):
+        if not option.get("name"):
+            errors.append(required(f"{path}.options[{idx}]", "must not be empty"))
+    return errors
+
+
+def validate_hostname_override(spec: Doc, path: str) -> Errors:
+    if "hostnameOverride" not in spec:
+        return []
+    name = spec["hostnameOverride"]
+    errors: Errors = []
+    if spec.get("setHostnameAsFQDN"):
+        errors.append(forbidden(path, "may not be specified when setHostnameAsFQDN is true"))
+    if spec.get("hostNetwork"):
+        errors.append(forbidden(path, "may not be specified when hostNetwork is true"))
+    if len(name.encode()) > _HOSTNAME_MAX_BYTES:
+        errors.append(too_long(path, _HOSTNAME_MAX_BYTES))
+    return errors + sentences(path, name, names.dns_subdomain(name))
+
+
+def validate_host_aliases(aliases: list[Doc], path: str) -> Errors:
+    """Entries for the pod's hosts file."""
+    errors: Errors = []
+    for idx, alias in enumerate(aliases):
+        errors += validate_ip(alias.get("ip", ""), f"{path}[{idx}].ip")
+        for number, host in enumerate(alias.get("hostnames", ())):
+            errors += sentences(f"{path}[{idx}].hostnames[{number}]", host, names.dns_subdomain(host))
+    return errors

@@ -1,0 +1,255 @@
+"""What may change on a pod that exists: almost nothing of its spec, most of its status.
+
+A pod is a decision already made; to change it, one makes another. `validate_pod_update` takes the few fields that may
+change out of the comparison and refuses any other difference, showing it. `validate_pod_status_update` is for the
+kubelet and the scheduler. Mirrors ValidatePodUpdate and ValidatePodStatusUpdate.
+"""
+
+from __future__ import annotations
+
+from tonnage.documents.kinds.pods.pod_form import spec_diff, spec_unchanged
+from tonnage.documents.kinds.pods.pod_placement import (
+    REQUIRED,
+    validate_node_affinity_mutation,
+    validate_node_selector_mutation,
+    validate_only_added_tolerations,
+    validate_only_removed_gates,
+)
+from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations
+from tonnage.documents.validation.addresses import is_dual_stack, validate_ip
+from tonnage.documents.validation.metadata import immutable
+from tonnage.documents.validation.selectors import has_invalid_values
+from tonnage.objects import names
+from tonnage.objects.document import Doc, copy, same
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid
+from tonnage.objects.field_rules import sentences
+
+_MAX_INT32 = 2**31 - 1
+_UPDATABLE = ",".join(
+    (
+        "`spec.containers[*].image`",
+        "`spec.initContainers[*].image`",
+        "`spec.activeDeadlineSeconds`",
+        "`spec.tolerations` (only additions to existing tolerations)",
+        "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+    )
+)
+_STATUS_LISTS = {
+    "containerStatuses": "containers",
+    "initContainerStatuses": "initContainers",
+    "ephemeralContainerStatuses": "ephemeralContainers",
+}
+_SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
+
+
+def validate_pod_update(new: Doc, old: Doc) -> Errors:
+    """Everything wrong with a plain update of a pod, metadata apart."""
+    spec, was = new["spec"], old["spec"]
+    terms = was.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
+    errors = validate_pod(new, allow_invalid_values=has_invalid_values(terms))
+    errors += _validate_annotation_changes(new, old)
+    for field in ("containers", "initContainers"):
+        now, before = spec.get(field, []), was.get(field, [])
+        if len(now) != len(before):
+            return [*errors, forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
+    if wrong := _validate_deadline(spec.get("activeDeadlineSeconds"), was.get("activeDeadlineSeconds")):
+        errors += wrong
+        if "activeDeadlineSeconds" in spec:
+            return errors
+    errors += validate_only_added_tolerations(
+        spec.get("tolerations", []), was.get("tolerations", []), "spec.tolerations"
+    )
+    errors += validate_only_removed_gates(
+        spec.get("schedulingGates", []), was.get("schedulingGates", []), "spec.schedulingGates"
+    )
+    if spec_unchanged(spec, was):
+        return errors
+    munged, wrong = _without_legal_changes(spec, was)
+    errors += wrong
+    if not spec_unchanged(munged, was):
+        told = f"pod updates may not change fields other than {_UPDATABLE}\n{spec_diff(was, munged)}"
+        errors.append(forbidden("spec", told))
+    return errors
+
+
+def _without_legal_changes(spec: Doc, was: Doc) -> tuple[Doc, Errors]:
+    """The new spec with every field that may change put back, so that what still differs is what may not.
+
+    A pod behind scheduling gates may also be narrowed: nodeSelector and node affinity, each by its own rule.
+    """
+    munged = copy(spec)
+    for field in ("containers", "initContainers"):
+        for container, before in zip(munged.get(field, ()), was.get(field, ()), strict=True):
+            _put_back(container, before, "image")
+    for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        _put_back(munged, was, field)
+    if was.get("terminationGracePeriodSeconds", 0) < 0 and munged.get("terminationGracePeriodSeconds") == 1:
+        _put_back(munged, was, "terminationGracePeriodSeconds")
+
+    errors: Errors = []
+    if was.get("schedulingGates"):
+        errors += validate_node_selector_mutation(
+            spec.get("nodeSelector", {}), was.get("nodeSelector", {}), "spec.nodeSelector"
+        )
+        _put_back(munged, was, "nodeSelector")
+        now, before = (each.get("affinity", {}).get("nodeAffinity", {}) for each in (spec, was))
+        if not same(now, before):
+            errors += validate_node_affinity_mutation(now, before, "spec.affinity.nodeAffinity")
+            affinity = munged.setdefault("affinity", {})
+            _put_back(affinity, was.get("affinity", {}), "nodeAffinity")
+            if not affinity and "affinity" not in was:
+                del munged["affinity"]
+    return munged, errors
+
+
+def _put_back(new: Doc, old: Doc, field: str) -> None:
+    if field in old:
+        new[field] = old[field]
+    else:
+        new.pop(field, None)
+
+
+def _validate_deadline(now: int | None, before: int | None) -> Errors:
+    """A deadline may be set, and brought nearer; it is never moved away or lifted."""
+    at = "spec.activeDeadlineSeconds"
+    if now is None:
+        told = "must not update from a positive integer to nil value"
+        return [] if before is None else [invalid(at, None, told)]
+    if not 0 <= now <= _MAX_INT32:
+        return sentences(at, now, names.in_range(now, 0, _MAX_INT32))
+    if before is not None and before < now:
+        return [invalid(at, now, "must be less than or equal to previous value")]
+    return []
+
+
+def _validate_annotation_changes(new: Doc, old: Doc) -> Errors:
+    now, before = (each["metadata"].get("annotations", {}) for each in (new, old))
+    if now.get(MIRROR) == before.get(MIRROR):
+        return []
+    told = "may not remove or update mirror pod annotation" if MIRROR in before else "may not add mirror pod annotation"
+    return [forbidden(f"metadata.annotations[{MIRROR}]", told)]
+
+
+# -- status -----------------------------------------------------------------------------------------------------------
+
+
+def validate_pod_status_update(new: Doc, old: Doc, *, nomination_ends_with_binding: bool) -> Errors:
+    """Everything wrong with a write to a pod's status, metadata apart.
+
+    With `nomination_ends_with_binding` (the gate ClearingNominatedNodeNameAfterBinding) a pod that has a node cannot be
+    given a nomination any more; emptying one or leaving it alone is always legal.
+    """
+    status, was = new.get("status", {}), old.get("status", {})
+    errors = validate_pod_annotations(new["metadata"].get("annotations", {}), new["spec"], "metadata.annotations")
+    errors += _validate_annotation_changes(new, old)
+    errors += _validate_conditions(status.get("conditions", []))
+    nominee = status.get("nominatedNodeName", "")
+    if nominee and nominee != was.get("nominatedNodeName", ""):
+        at = "status.nominatedNodeName"
+        errors += sentences(at, nominee, names.dns_subdomain(nominee))
+        if nomination_ends_with_binding and old["spec"].get("nodeName"):
+            errors.append(forbidden(at, "may not be set on pods that are already bound to a node"))
+    errors += _validate_observed(status, "status")
+    errors += immutable("status.qosClass", status.get("qosClass", ""), was.get("qosClass", ""))
+    for field, kind in _STATUS_LISTS.items():
+        errors += _validate_transitions(status.get(field, []), was.get(field, []), f"status.{field}", old["spec"], kind)
+    errors += _validate_claim_statuses(status.get("resourceClaimStatuses", []), new["spec"])
+    errors += _validate_addresses(status.get("podIPs", []), was.get("podIPs", []), "status.podIPs")
+    return errors + _validate_host_addresses(status, was)
+
+
+def _validate_conditions(conditions: list[Doc]) -> Errors:
+    errors: Errors = []
+    for idx, condition in enumerate(conditions):
+        at, kind = f"status.conditions[{idx}]", condition.get("type", "")
+        errors += _validate_observed(condition, at)
+        if kind not in _SYSTEM_CONDITIONS:
+            errors += sentences(f"{at}.Type", kind, names.qualified_name(kind))
+    return errors
+
+
+def _validate_observed(part: Doc, path: str) -> Errors:
+    generation = part.get("observedGeneration", 0)
+    if generation >= 0:
+        return []
+    return [invalid(f"{path}.observedGeneration", generation, "must be a non-negative integer")]
+
+
+def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Doc, kind: str) -> Errors:
+    """A container that ended stays ended, unless a restart policy says otherwise; ephemeral ones have none."""
+    errors: Errors = []
+    restartable = {} if kind == "ephemeralContainers" else {item.get("name", ""): item for item in spec.get(kind, ())}
+    if kind != "ephemeralContainers" and _all_may_restart(spec):
+        return []
+    followers: dict[str, Doc] = {}
+    for status in now:
+        followers.setdefault(status.get("name", ""), status)
+    for idx, status in enumerate(before):
+        ended = status.get("state", {}).get("terminated")
+        if ended is None:
+            continue
+        name = status.get("name", "")
+        follower = followers.get(name)
+        if follower is None or "terminated" in follower.get("state", {}):
+            continue
+        container = restartable.get(name)
+        if container is None or not _may_restart(container, spec, ended.get("exitCode", 0)):
+            errors.append(forbidden(f"{path}[{idx}].state", "may not be transitioned to non-terminated state"))
+    return errors
+
+
+def _all_may_restart(spec: Doc) -> bool:
+    containers = spec.get("containers", []) + spec.get("initContainers", [])
+    rules = [rule for container in containers for rule in container.get("restartPolicyRules", ())]
+    return any(rule.get("action") == "RestartAllContainers" for rule in rules)
+
+
+def _may_restart(container: Doc, spec: Doc, exit_code: int) -> bool:
+    """Rules by exit code first, then the container's own policy, then the pod's. Mirrors ContainerShouldRestart."""
+    for rule in container.get("restartPolicyRules", ()):
+        codes = rule.get("exitCodes", {})
+        is_listed = exit_code in codes.get("values", ())
+        if rule.get("action") == "Restart" and is_listed == (codes.get("operator") == "In"):
+            return True
+    policy = container.get("restartPolicy", spec.get("restartPolicy", ""))
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+
+
+def _validate_claim_statuses(statuses: list[Doc], spec: Doc) -> Errors:
+    errors: Errors = []
+    known = {claim.get("name", "") for claim in spec.get("resourceClaims", ())}
+    taken: set[str] = set()
+    for idx, status in enumerate(statuses):
+        at, name = f"status.resourceClaimStatuses[{idx}]", status.get("name", "")
+        if name not in known:
+            told = "must match the name of an entry in `spec.resourceClaims`"
+            errors.append(invalid(f"{at}.name", name, told))
+        if name in taken:
+            errors.append(duplicate(f"{at}.name", name))
+        taken.add(name)
+        if "resourceClaimName" in status:
+            claim = status["resourceClaimName"]
+            errors += sentences(f"{at}.resourceClaimName", claim, names.dns_subdomain(claim))
+    return errors
+
+
+def _validate_addresses(now: list[Doc], before: list[Doc], path: str) -> Errors:
+    kept = {item.get("ip", "") for item in before}
+    values = [item.get("ip", "") for item in now]
+    errors: Errors = []
+    for idx, value in enumerate(values):
+        errors += validate_ip(value, f"{path}[{idx}]", kept)
+    if len(values) > 2 or (len(values) == 2 and not is_dual_stack(values)):
+        shown = [{"IP": value} for value in values]
+        errors.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
+    return errors
+
+
+def _validate_host_addresses(status: Doc, was: Doc) -> Errors:
+    several = status.get("hostIPs", [])
+    if not several:
+        return []
+    errors: Errors = []
+    if several[0].get("ip", "") != status.get("hostIP", ""):
+        errors.append(invalid("status.hostIPs[0].ip", several[0].get("ip", ""), "must be equal to `hostIP`"))
+    return errors + _validate_addresses(several, was.get("hostIPs", []), "status.hostIPs")

@@ -1,0 +1,410 @@
+"""Service. Nothing is allocated: addresses and node ports are what a client gave.
+
+A stock server would draw a cluster IP from its range; here nothing listens on one, and an address that leads nowhere is
+worse than none. Headless services, which is what StatefulSets need, are complete. Mirrors validateService, but for the
+fields a stock server fills by allocating: `healthCheckNodePort` and node ports are never demanded, and addresses are
+judged for their form, not for lying in some range.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import ClassVar
+
+from tonnage.documents.strategy import Strategy
+from tonnage.documents.validation.addresses import is_dual_stack, parse, validate_cidr, validate_ip
+from tonnage.documents.validation.metadata import validate_labels
+from tonnage.objects import names
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
+from tonnage.objects.field_rules import choice, optional_choice, port_number_or_name, sentences, unsupported
+
+# Field -> the type that has it. On an update that leaves the type, a value nobody touched goes with it.
+_OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
+_AFFINITY_TIMEOUT_S = 10800
+_INTERNAL_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_LINK_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
+_MAX_AFFINITY_S = 86400
+_ONLY_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
+
+
+class ServiceStrategy(Strategy):
+    name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
+    create_on_update = True
+    selectable: ClassVar[dict[str, tuple[str, ...]]] = {
+        "spec.clusterIP": ("spec", "clusterIP"),
+        "spec.type": ("spec", "type"),
+    }
+
+    def default(self, doc: Doc) -> None:
+        default_service(doc)
+
+    def prepare_create(self, doc: Doc) -> None:
+        doc["status"] = {"loadBalancer": {}}
+        settle_addresses(doc["spec"])
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_service(doc)
+
+    def prepare_update(self, new: Doc, old: Doc) -> None:
+        super().prepare_update(new, old)
+        spec, was = new["spec"], old["spec"]
+        settle_addresses(spec, was)
+        if was["type"] == "LoadBalancer" and spec["type"] != "LoadBalancer":
+            for field in _OF_BALANCERS:
+                if spec.get(field) == was.get(field):
+                    spec.pop(field, None)
+            new["status"] = {**new.get("status", {}), "loadBalancer": {}}
+        if spec["type"] in ("ClusterIP", "ExternalName") and was["type"] in ("NodePort", "LoadBalancer"):
+            if spec.get("externalTrafficPolicy") == was.get("externalTrafficPolicy"):
+                spec.pop("externalTrafficPolicy", None)
+            _drop_untouched_node_ports(spec, was)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_service(new, old)
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        return validate_service_status(new, old)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        return service_warnings(new)
+
+
+def _drop_untouched_node_ports(spec: Doc, was: Doc) -> None:
+    outer = [port.get("nodePort", 0) for port in spec.get("ports", ())]
+    if outer == [port.get("nodePort", 0) for port in was.get("ports", ())]:
+        for port in spec.get("ports", ()):
+            port.pop("nodePort", None)
+
+
+def default_service(doc: Doc) -> None:
+    """Fill in a Service, in place. Mirrors SetDefaults_Service."""
+    spec = doc.setdefault("spec", {})
+    for field in ("sessionAffinity", "type", "clusterIP", "externalName", "externalTrafficPolicy"):
+        if spec.get(field) == "":
+            del spec[field]
+    spec.setdefault("sessionAffinity", "None")
+    spec.setdefault("type", "ClusterIP")
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec["sessionAffinity"] == "ClientIP":
+        config = spec.get("sessionAffinityConfig", {}).get("clientIP", {})
+        if "timeoutSeconds" not in config:
+            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_TIMEOUT_S}}
+    for port in spec.get("ports", ()):
+        if not port.get("protocol"):
+            port["protocol"] = "TCP"
+        if port.get("targetPort") in (None, 0, ""):
+            port["targetPort"] = port.get("port", 0)
+        if not port.get("nodePort", True):
+            del port["nodePort"]
+    if is_externally_accessible(spec):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if spec["type"] in _INTERNAL_TYPES:
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+        for ingress in doc.get("status", {}).get("loadBalancer", {}).get("ingress", ()):
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
+
+
+def is_externally_accessible(spec: Doc) -> bool:
+    kind = spec.get("type")
+    return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def settle_addresses(spec: Doc, was: Doc | None = None) -> None:
+    """Bring the single and the plural address fields into line, in place; an update inherits what it leaves out.
+
+    What a stock server would allocate stays absent, and with it nothing else is: families and policy are filled in as
+    if it had.
+    """
+    if spec["type"] == "ExternalName":
+        if was is not None and was["type"] != "ExternalName":
+            for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+                if spec.get(field) == was.get(field):
+                    spec.pop(field, None)
+        _mirror_single(spec)
+        return
+    if was is not None and was["type"] != "ExternalName":
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if field in was and field not in spec:
+                spec[field] = was[field]
+    _mirror_single(spec)
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+
+
+def _mirror_single(spec: Doc) -> None:
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def validate_service(doc: Doc, old: Doc | None = None) -> Errors:
+    """A new Service, or with `old` a changed one."""
+    spec = doc["spec"]
+    was = old["spec"] if old is not None else {}
+    is_headless = spec.get("clusterIPs") == ["None"]
+    errors = _validate_kept(spec, was) if old is not None else []
+    if not spec.get("ports") and not is_headless and spec["type"] != "ExternalName":
+        errors.append(required("spec.ports"))
+    errors += _validate_type(spec, is_headless)
+    errors += _validate_ports(spec.get("ports", []))
+    errors += validate_labels(spec.get("selector", {}), "spec.selector")
+    errors += choice(spec["sessionAffinity"], ("ClientIP", "None"), "spec.sessionAffinity")
+    errors += _validate_affinity_timeout(spec)
+    errors += _validate_addresses(spec, was)
+    kept = set(was.get("externalIPs", ()))
+    for idx, address in enumerate(spec.get("externalIPs", ())):
+        errors += _validate_external_ip(address, f"spec.externalIPs[{idx}]", kept)
+    errors += choice(spec["type"], _TYPES, "spec.type")
+    errors += _validate_port_clashes(spec)
+    errors += _validate_balancer_fields(spec, was)
+    return errors + _validate_traffic(spec)
+
+
+def validate_service_status(doc: Doc, old: Doc) -> Errors:
+    """What a load balancer reports. Mirrors ValidateLoadBalancerStatus."""
+    ingresses = doc.get("status", {}).get("loadBalancer", {}).get("ingress", [])
+    path = "status.loadBalancer.ingress"
+    if ingresses and doc["spec"]["type"] != "LoadBalancer":
+        return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
+    before = old.get("status", {}).get("loadBalancer", {}).get("ingress", [])
+    kept = {item["ip"] for item in before if item.get("ip")}
+    errors: Errors = []
+    for idx, ingress in enumerate(ingresses):
+        at, address, mode, host = (
+            f"{path}[{idx}]",
+            ingress.get("ip", ""),
+            ingress.get("ipMode"),
+            ingress.get("hostname"),
+        )
+        errors += validate_ip(address, f"{at}.ip", kept) if address else []
+        if address and mode is None:
+            errors.append(required(f"{at}.ipMode", "must be specified when `ip` is set"))
+        elif not address and mode is not None:
+            errors.append(forbidden(f"{at}.ipMode", "may not be specified when `ip` is not set"))
+        else:
+            errors += optional_choice(mode, ("Proxy", "VIP"), f"{at}.ipMode")
+        if host:
+            errors += sentences(f"{at}.hostname", host, names.dns_subdomain(host))
+            if parse(host) is not None:
+                errors.append(invalid(f"{at}.hostname", host, "must be a DNS name, not an IP address"))
+    return errors
+
+
+def service_warnings(doc: Doc) -> list[str]:
+    """Fields that a headless service carries in vain, and external addresses, which are going out of use."""
+    spec = doc["spec"]
+    if spec.get("clusterIPs") == ["None"]:
+        ignored = {
+            "loadBalancerIP": bool(spec.get("loadBalancerIP")),
+            "externalIPs": bool(spec.get("externalIPs")),
+            "SessionAffinity": spec["sessionAffinity"] != "None",
+        }
+        return [f"spec.{field} is ignored for headless services" for field, is_set in ignored.items() if is_set]
+    if spec.get("externalIPs") and spec["type"] != "ExternalName":
+        return ["spec.externalIPs is deprecated and may no longer be implemented in some clusters"]
+    return []
+
+
+def _validate_type(spec: Doc, is_headless: bool) -> Errors:
+    kind = spec["type"]
+    if kind in ("LoadBalancer", "NodePort"):
+        told = f"may not be set to 'None' for {kind} services"
+        return [invalid("spec.clusterIPs[0]", "None", told)] if is_headless else []
+    if kind != "ExternalName":
+        return []
+    told = "may not be set for ExternalName services"
+    errors = [
+        forbidden(f"spec.{field}", told) for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy") if field in spec
+    ]
+    name = spec.get("externalName", "").removesuffix(".")
+    if not name:
+        return [*errors, required("spec.externalName")]
+    return errors + sentences("spec.externalName", name, names.dns_subdomain(name))
+
+
+def _validate_ports(ports: list[Doc]) -> Errors:
+    errors: Errors = []
+    taken: set[str] = set()
+    for idx, port in enumerate(ports):
+        at, name = f"spec.ports[{idx}]", port.get("name", "")
+        if name:
+            errors += sentences(f"{at}.name", name, names.dns_label(name))
+            if name in taken:
+                errors.append(duplicate(f"{at}.name", name))
+            taken.add(name)
+        elif len(ports) > 1:
+            errors.append(required(f"{at}.name"))
+        errors += sentences(f"{at}.port", port.get("port", 0), names.port_number(port.get("port", 0)))
+        errors += choice(port.get("protocol", ""), _PROTOCOLS, f"{at}.protocol")
+        errors += port_number_or_name(port.get("targetPort", 0), f"{at}.targetPort")
+        if "appProtocol" in port:
+            errors += sentences(f"{at}.appProtocol", port["appProtocol"], names.qualified_name(port["appProtocol"]))
+    return errors
+
+
+def _validate_port_clashes(spec: Doc) -> Errors:
+    ports = spec.get("ports", [])
+    errors: Errors = []
+    if spec["type"] == "ClusterIP":
+        told = "may not be used when `type` is 'ClusterIP'"
+        errors += [
+            forbidden(f"spec.ports[{idx}].nodePort", told) for idx, port in enumerate(ports) if port.get("nodePort")
+        ]
+    node_ports: set[tuple[str, int]] = set()
+    inner_ports: set[tuple[str, int]] = set()
+    for idx, port in enumerate(ports):
+        protocol, number, outer = port.get("protocol", ""), port.get("port", 0), port.get("nodePort", 0)
+        if outer and (protocol, outer) in node_ports:
+            errors.append(duplicate(f"spec.ports[{idx}].nodePort", outer))
+        node_ports.add((protocol, outer))
+        if (protocol, number) in inner_ports:
+            shown = {
+                "Name": "",
+                "Protocol": protocol,
+                "AppProtocol": None,
+                "Port": number,
+                "TargetPort": 0,
+                "NodePort": 0,
+            }
+            errors.append(duplicate(f"spec.ports[{idx}]", shown))
+        inner_ports.add((protocol, number))
+    return errors
+
+
+def _validate_affinity_timeout(spec: Doc) -> Errors:
+    if spec["sessionAffinity"] != "ClientIP":
+        return []
+    timeout_s = spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"]
+    if 0 < timeout_s <= _MAX_AFFINITY_S:
+        return []
+    told = f"must be greater than 0 and less than {_MAX_AFFINITY_S}"
+    return [invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", timeout_s, told)]
+
+
+def _validate_addresses(spec: Doc, was: Doc) -> Errors:
+    """clusterIP, clusterIPs and the families. Mirrors ValidateServiceClusterIPsRelatedFields."""
+    if spec["type"] == "ExternalName":
+        return []
+    single, several, families = spec.get("clusterIP", ""), spec.get("clusterIPs", []), spec.get("ipFamilies", [])
+    errors: Errors = []
+    if single and several[:1] != [single]:
+        errors.append(
+            invalid("spec.clusterIPs", several, "first value must match `clusterIP`")
+            if several
+            else required("spec.clusterIPs")
+        )
+    elif not single and several:
+        errors.append(invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified"))
+    seen: set[str] = set()
+    for idx, family in enumerate(families):
+        if family not in ("IPv4", "IPv6"):
+            errors.append(unsupported(f"spec.ipFamilies[{idx}]", family, ("IPv4", "IPv6")))
+        if family in seen:
+            errors.append(duplicate(f"spec.ipFamilies[{idx}]", family))
+        seen.add(family)
+    policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
+    errors += optional_choice(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy")
+
+    wrong: Errors = []
+    if several[:1] == ["None"] and len(several) > 1:
+        wrong.append(invalid("spec.clusterIPs", several, "'None' must be the first and only value"))
+    kept = set(was.get("clusterIPs", ()))
+    for idx, address in enumerate(several):
+        if idx > 0 or address != "None":
+            wrong += validate_ip(address, f"spec.clusterIPs[{idx}]", kept)
+    errors += wrong
+    if len(several) > 2:
+        errors.append(invalid("spec.clusterIPs", several, "may only hold up to 2 values"))
+    if wrong:
+        return errors
+    if len(several) > 1 and not is_dual_stack(several):
+        errors.append(invalid("spec.clusterIPs", several, "may specify no more than one IP for each IP family"))
+    for idx, (address, family) in enumerate(zip(several, families, strict=False)):
+        parsed = parse(address)
+        if parsed is not None and family in ("IPv4", "IPv6") and family != f"IPv{parsed.version}":
+            told = f"expected an {family} value as indicated by `ipFamilies[{idx}]`"
+            errors.append(invalid(f"spec.clusterIPs[{idx}]", address, told))
+    return errors
+
+
+def _validate_kept(spec: Doc, was: Doc) -> Errors:
+    """The primary address is for life, unless the service passes through ExternalName."""
+    if "ExternalName" in (spec["type"], was["type"]):
+        return []
+    now, before = spec.get("clusterIPs", []), was.get("clusterIPs", [])
+    if before and not now:
+        return [invalid("spec.clusterIPs[0]", None, "primary clusterIP can not be unset")]
+    if before and now[0] != before[0]:
+        return [invalid("spec.clusterIPs[0]", now, "may not change once set")]
+    return []
+
+
+def _validate_external_ip(address: str, path: str, kept: set[str]) -> Errors:
+    if errors := validate_ip(address, path, kept):
+        return errors
+    parsed = parse(address)
+    if parsed is None:
+        return []
+    told = ""
+    if parsed.is_unspecified:
+        told = f"may not be unspecified ({address})"
+    elif parsed.is_loopback:
+        told = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+    elif parsed.is_link_local:
+        told = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+    elif any(parsed in network for network in _LINK_LOCAL_MULTICAST if network.version == parsed.version):
+        told = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+    return [invalid(path, address, told)] if told else []
+
+
+def _validate_balancer_fields(spec: Doc, was: Doc) -> Errors:
+    is_balancer = spec["type"] == "LoadBalancer"
+    errors: Errors = []
+    ranges = spec.get("loadBalancerSourceRanges", [])
+    if ranges and not is_balancer:
+        errors.append(forbidden("spec.LoadBalancerSourceRanges", _ONLY_BALANCERS))
+    kept = {item.strip() for item in was.get("loadBalancerSourceRanges", ())}
+    for idx, text in enumerate(ranges):
+        errors += validate_cidr(text.strip(), f"spec.LoadBalancerSourceRanges[{idx}]", kept)
+    if "allocateLoadBalancerNodePorts" in spec and not is_balancer:
+        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCERS))
+    if "loadBalancerClass" in spec:
+        kind = spec["loadBalancerClass"]
+        if not is_balancer:
+            errors.append(forbidden("spec.loadBalancerClass", _ONLY_BALANCERS))
+        else:
+            errors += sentences("spec.loadBalancerClass", kind, names.qualified_name(kind))
+    if (
+        is_balancer
+        and was.get("type") == "LoadBalancer"
+        and spec.get("loadBalancerClass") != was.get("loadBalancerClass")
+    ):
+        errors.append(invalid("spec.loadBalancerClass", spec.get("loadBalancerClass"), "may not change once set"))
+    return errors
+
+
+def _validate_traffic(spec: Doc) -> Errors:
+    policy = spec.get("externalTrafficPolicy")
+    errors: Errors = []
+    if is_externally_accessible(spec):
+        errors += choice(policy or "", ("Cluster", "Local"), "spec.externalTrafficPolicy")
+    elif policy is not None:
+        told = "may only be set for externally-accessible services"
+        errors.append(invalid("spec.externalTrafficPolicy", policy, told))
+    checks = spec.get("healthCheckNodePort", 0)
+    if checks and not (spec["type"] == "LoadBalancer" and policy == "Local"):
+        told = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        errors.append(invalid("spec.healthCheckNodePort", checks, told))
+    errors += optional_choice(spec.get("internalTrafficPolicy"), ("Cluster", "Local"), "spec.internalTrafficPolicy")
+    return errors + optional_choice(
+        spec.get("trafficDistribution"),
+        ("PreferClose", "PreferSameZone", "PreferSameNode"),
+        "spec.trafficDistribution",
+    )

@@ -1,0 +1,287 @@
+"""PersistentVolume, and a volume described inline in a VolumeAttachment.
+
+A volume's source and mode are settled at creation; capacity, class, claim reference and mount options may change. Its
+node affinity may be set once and then, unless the gate makes it mutable, only have its beta labels replaced by the ones
+that took over. Its status tells when its phase last changed. Mirrors upstream's ValidatePersistentVolumeSpec and its
+neighbours.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from tonnage.clock import rfc3339
+from tonnage.documents.strategy import Strategy
+from tonnage.documents.validation.internal_form import diff, internal, unchanged
+from tonnage.documents.validation.metadata import IMMUTABLE, immutable
+from tonnage.documents.validation.resources import round_amounts, validate_basic_resource, validate_positive_quantity
+from tonnage.documents.validation.selectors import (
+    has_invalid_values,
+    node_selector_term_warnings,
+    validate_node_selector,
+)
+from tonnage.documents.validation.volume_sources import SOURCES, validate_source
+from tonnage.objects import names
+from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
+from tonnage.objects.core_v1.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
+from tonnage.objects.document import Doc, copy
+from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required
+
+_SOURCE_DEFAULTS: dict[str, Doc] = {
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "hostPath": {"type": ""},
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+# Their `fsType: ""` and `readOnly: false` say something; everywhere else a server leaves them out.
+_KEEP_ZEROS = frozenset({"azureDisk", "local"})
+ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+VOLUME_MODES = ("Block", "Filesystem")
+_RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
+_INLINE = "may not be specified in the context of inline volumes"
+# A node's label before and after it left beta.
+_GA_LABELS = {
+    BETA_ZONE: ZONE,
+    BETA_REGION: REGION,
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
+_MOUNT_OPTIONS_ANNOTATION = "volume.beta.kubernetes.io/mount-options"
+_TAKE_NO_MOUNT_OPTIONS = frozenset(
+    {"csi", "fc", "flexVolume", "flocker", "hostPath", "local", "portworxVolume", "scaleIO", "storageos"}
+)
+
+
+class PersistentVolumeStrategy(Strategy):
+    """Notes the time of a changed phase: nobody else knows that it has changed."""
+
+    def default(self, doc: Doc) -> None:
+        default_persistent_volume(doc)
+
+    def prepare_create(self, doc: Doc) -> None:
+        doc["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(self.clock.now())}
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_persistent_volume(doc)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        is_mutable = self.gates.enabled("MutablePVNodeAffinity")
+        return validate_persistent_volume_update(new, old, node_affinity_is_mutable=is_mutable)
+
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        """A changed phase gets the time of the change, unless the writer brings a time of its own."""
+        super().prepare_status(new, old)
+        status, before = new.setdefault("status", {}), old.get("status", {})
+        at, at_before = status.get("lastPhaseTransitionTime"), before.get("lastPhaseTransitionTime")
+        is_same_phase = status.get("phase") == before.get("phase")
+        if is_same_phase and at is None and at_before is not None:
+            status["lastPhaseTransitionTime"] = at_before
+        elif not is_same_phase and at in (None, at_before):
+            status["lastPhaseTransitionTime"] = rfc3339(self.clock.now())
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        return volume_warnings(new)
+
+
+def default_persistent_volume(doc: Doc) -> None:
+    """Mirrors SetDefaults_PersistentVolume and what upstream's generated code adds for each source."""
+    doc.setdefault("status", {}).setdefault("phase", "Pending")
+    spec = doc.setdefault("spec", {})
+    drop_empty(spec, "storageClassName", "persistentVolumeReclaimPolicy")
+    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    spec.setdefault("volumeMode", "Filesystem")
+    round_amounts(spec.get("capacity"))
+    for source in SOURCES.keys() & spec.keys():
+        for field, value in _SOURCE_DEFAULTS.get(source, {}).items():
+            spec[source].setdefault(field, value)
+        if source not in _KEEP_ZEROS:
+            drop_empty(spec[source], "fsType")
+            if spec[source].get("readOnly") is False:
+                del spec[source]["readOnly"]
+
+
+def drop_empty(part: Doc, *fields: str) -> None:
+    for field in fields:
+        if part.get(field) == "":
+            del part[field]
+
+
+def validate_persistent_volume(doc: Doc, *, old: Doc | None = None) -> Errors:
+    """Everything wrong with a volume; `old` excuses label values that were stored before they were checked."""
+    stored = (old or {}).get("spec", {}).get("nodeAffinity", {}).get("required", {})
+    allow_invalid_values = has_invalid_values(stored.get("nodeSelectorTerms", []))
+    spec = doc.get("spec", {})
+    errors = validate_volume_spec(spec, "spec", allow_invalid_values=allow_invalid_values)
+    annotations = doc.get("metadata", {}).get("annotations", {})
+    if _MOUNT_OPTIONS_ANNOTATION in annotations and not spec.keys() & (SOURCES.keys() - _TAKE_NO_MOUNT_OPTIONS):
+        at = f"metadata.annotations.{_MOUNT_OPTIONS_ANNOTATION}"
+        errors.append(forbidden(at, "may not specify mount options for this volume type"))
+    return errors
+
+
+def validate_persistent_volume_update(new: Doc, old: Doc, *, node_affinity_is_mutable: bool) -> Errors:
+    errors = validate_persistent_volume(new, old=old)
+    spec, before = new.get("spec", {}), old.get("spec", {})
+    source = spec
+    if "controllerExpandSecretRef" in spec.get("csi", {}) and "controllerExpandSecretRef" not in before.get("csi", {}):
+        # The one part of a source that may still be added: volumes made before their class knew expansion need it.
+        source = {**spec, "csi": {**spec["csi"], "controllerExpandSecretRef": None}} if "csi" in before else spec
+    if not unchanged("PersistentVolumeSource", source, before):
+        told = "spec.persistentvolumesource is immutable after creation\n"
+        told += diff("PersistentVolumeSource", before, source)
+        errors.append(forbidden("spec.persistentvolumesource", told))
+    errors += immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
+    if not node_affinity_is_mutable and "nodeAffinity" in before:
+        errors += _validate_kept_affinity(spec.get("nodeAffinity"), before["nodeAffinity"])
+    if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
+        told = "update from non-nil value to nil is forbidden"
+        errors.append(forbidden("spec.volumeAttributesClassName", told))
+    return errors
+
+
+def validate_volume_spec(
+    spec: Doc, path: str, *, is_inline: bool = False, allow_invalid_values: bool = False
+) -> Errors:
+    """A volume's spec; the inline kind is a CSI source and hardly anything else."""
+    errors: Errors = []
+    if is_inline:
+        errors += [forbidden(f"{path}.{field}", _INLINE) for field in ("claimRef", "capacity") if spec.get(field)]
+        if "csi" not in spec:
+            errors.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
+    modes = spec.get("accessModes", [])
+    errors += validate_access_modes(modes, f"{path}.accessModes") if modes else [required(f"{path}.accessModes")]
+    if not is_inline:
+        errors += _validate_capacity(spec.get("capacity"), f"{path}.capacity")
+    errors += _validate_reclaim_policy(spec, path, is_inline)
+    has_node_affinity = False
+    if "nodeAffinity" in spec and is_inline:
+        errors.append(forbidden(f"{path}.nodeAffinity", _INLINE))
+    elif "nodeAffinity" in spec:
+        has_node_affinity = True
+        errors += _validate_node_affinity(spec["nodeAffinity"], f"{path}.nodeAffinity", allow_invalid_values)
+    errors += validate_source(spec, path, has_node_affinity=has_node_affinity)
+    is_root = posixpath.normpath(spec.get("hostPath", {}).get("path") or ".") in ("/", "//")
+    if is_root and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+        told = "may not be 'recycle' for a hostPath mount of '/'"
+        errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", told))
+    return errors + _validate_class_and_mode(spec, path, is_inline)
+
+
+def validate_access_modes(modes: list[str], path: str) -> Errors:
+    """Known modes; ReadWriteOncePod stands alone. Shared with claims."""
+    errors = [not_supported(path, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
+    if "ReadWriteOncePod" in modes and any(mode != "ReadWriteOncePod" for mode in modes if mode in ACCESS_MODES):
+        errors.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+    return errors
+
+
+def volume_warnings(doc: Doc) -> list[str]:
+    """Mirrors GetWarningsForPersistentVolume: what is accepted, and does not do what it once did."""
+    told: list[str] = []
+    spec = doc.get("spec", {})
+    annotations = doc.get("metadata", {}).get("annotations", {})
+    for key, message in (
+        (BETA_STORAGE_CLASS, 'deprecated since v1.8; use "storageClassName" attribute instead'),
+        (_MOUNT_OPTIONS_ANNOTATION, 'deprecated since v1.31; use "mountOptions" attribute instead'),
+    ):
+        if key in annotations:
+            told.append(f"metadata.annotations[{key}]: {message}")
+    if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+        told.append(
+            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "
+            "Instead, the recommended approach is to use dynamic provisioning."
+        )
+    terms = spec.get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
+    for idx, term in enumerate(terms):
+        told += node_selector_term_warnings(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{idx}]")
+    for source, shown, since, gone in (
+        ("cephfs", "cephfs", "v1.28", "v1.31"),
+        ("photonPersistentDisk", "photonPersistentDisk", "v1.11", "v1.16"),
+        ("scaleIO", "scaleIO", "v1.16", "v1.22"),
+        ("storageos", "storageOS", "v1.22", "v1.25"),
+        ("glusterfs", "glusterfs", "v1.25", "v1.26"),
+        ("rbd", "rbd", "v1.28", "v1.31"),
+    ):
+        if source in spec:
+            told.append(f"spec.{shown}: deprecated in {since}, non-functional in {gone}+")
+    return told
+
+
+def _validate_capacity(capacity: dict[str, str] | None, path: str) -> Errors:
+    errors: Errors = []
+    if not capacity:
+        errors.append(required(path))
+    if not capacity or capacity.keys() != {"storage"}:
+        errors.append(not_supported(path, internal("ResourceList", capacity), ("storage",)))
+    for name, text in (capacity or {}).items():
+        errors += validate_basic_resource(text, f"{path}[{name}]")
+        errors += validate_positive_quantity(text, f"{path}[{name}]")
+    return errors
+
+
+def _validate_reclaim_policy(spec: Doc, path: str, is_inline: bool) -> Errors:
+    policy = spec.get("persistentVolumeReclaimPolicy")
+    at = f"{path}.persistentVolumeReclaimPolicy"
+    if not policy:
+        return []
+    if is_inline:
+        told = "may only be Retain in the context of inline volumes"
+        return [] if policy == "Retain" else [forbidden(at, told)]
+    return [] if policy in _RECLAIM_POLICIES else [not_supported(at, policy, _RECLAIM_POLICIES)]
+
+
+def _validate_node_affinity(affinity: Doc, path: str, allow_invalid_values: bool) -> Errors:
+    if "required" not in affinity:
+        return [required(f"{path}.required", "must specify required node constraints")]
+    return validate_node_selector(affinity["required"], f"{path}.required", allow_invalid_values=allow_invalid_values)
+
+
+def _validate_class_and_mode(spec: Doc, path: str, is_inline: bool) -> Errors:
+    errors: Errors = []
+    class_name, mode = spec.get("storageClassName"), spec.get("volumeMode")
+    if class_name and is_inline:
+        errors.append(forbidden(f"{path}.storageClassName", _INLINE))
+    elif class_name:
+        told = names.dns_subdomain(class_name)
+        errors += [invalid(f"{path}.storageClassName", class_name, sentence) for sentence in told]
+    if mode is not None and is_inline:
+        if mode != "Filesystem":
+            told_mode = "may not specify volumeMode other than Filesystem in the context of inline volumes"
+            errors.append(forbidden(f"{path}.volumeMode", told_mode))
+    elif mode is not None and mode not in VOLUME_MODES:
+        errors.append(not_supported(f"{path}.volumeMode", mode, VOLUME_MODES))
+    attributes_class = spec.get("volumeAttributesClassName")
+    if attributes_class is None or is_inline:
+        return errors
+    at = f"{path}.volumeAttributesClassName"
+    if attributes_class:
+        errors += [invalid(at, attributes_class, sentence) for sentence in names.dns_subdomain(attributes_class)]
+    else:
+        errors.append(required(at, "an empty string is disallowed"))
+    if "csi" not in spec:
+        errors.append(required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
+    return errors
+
+
+def _validate_kept_affinity(new: Doc | None, old: Doc) -> Errors:
+    """Mirrors validatePvNodeAffinity: unchanged, but for a beta label that became its successor at the same place."""
+    excused = copy(old)
+    for kept, now in zip(_requirements(excused), _requirements(new or {}), strict=False):
+        if _GA_LABELS.get(kept.get("key", "")) == now.get("key"):
+            kept["key"] = now["key"]
+    if new is not None and unchanged("VolumeNodeAffinity", new, excused):
+        return []
+    # The path has no `spec.` in front, as upstream's.
+    shown = internal("VolumeNodeAffinity", new)
+    return [invalid("nodeAffinity", shown, f"{IMMUTABLE}, except for updating from beta label to GA")]
+
+
+def _requirements(affinity: Doc) -> list[Doc]:
+    return [
+        requirement
+        for term in affinity.get("required", {}).get("nodeSelectorTerms", [])
+        for field in ("matchExpressions", "matchFields")
+        for requirement in term.get(field, [])
+    ]

@@ -1,0 +1,302 @@
+"""PersistentVolumeClaim; `validate_claim_spec` also judges the template of a generic ephemeral volume.
+
+A claim's spec is a request: it does not change after creation, but for what follows from being served. The volume's
+name and the class may be filled in once; a bound claim may ask for more space, go back to a size the volume has not
+reached yet, and move to another attributes class. Whether its StorageClass lets it grow is `resize_refusal`, which
+upstream asks after validation, as an admission. Mirrors ValidatePersistentVolumeClaimSpec and its neighbours.
+
+A data source has two names, kept alike here: `dataSource` knows only claims and snapshots, and drops anything else
+without a word, as it always did; `dataSourceRef` takes any kind, but another namespace only in clusters that allow it.
+This one, like a stock Kubernetes, does not (CrossNamespaceVolumeDataSource is off).
+"""
+
+from __future__ import annotations
+
+from tonnage.documents.kinds.storage.persistent_volume import VOLUME_MODES, drop_empty, validate_access_modes
+from tonnage.documents.strategy import Strategy
+from tonnage.documents.validation.internal_form import diff, unchanged
+from tonnage.documents.validation.metadata import IMMUTABLE, immutable
+from tonnage.documents.validation.resources import (
+    is_native,
+    round_amounts,
+    validate_basic_resource,
+    validate_positive_quantity,
+    validate_resource_quantity,
+)
+from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.objects import names
+from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
+from tonnage.objects.core_v1.resize_status import RESIZE_STATUSES
+from tonnage.objects.document import Doc, copy, dig
+from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
+from tonnage.quantity import Quantity
+
+_LEGACY_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+
+
+class PersistentVolumeClaimStrategy(Strategy):
+    def default(self, doc: Doc) -> None:
+        default_claim(doc)
+
+    def prepare_create(self, doc: Doc) -> None:
+        doc["status"] = {"phase": "Pending"}
+        _prepare_data_sources(doc.setdefault("spec", {}), {})
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_claim(doc)
+
+    def prepare_update(self, new: Doc, old: Doc) -> None:
+        super().prepare_update(new, old)
+        _prepare_data_sources(new.setdefault("spec", {}), old.get("spec", {}))
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        # A claim stored by an older server may have its source under one name only.
+        stored = copy(old)
+        mirror_data_sources(stored.get("spec", {}))
+        return validate_claim_update(new, stored)
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        return validate_claim_status_update(new)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        return claim_warnings(new)
+
+
+def _prepare_data_sources(spec: Doc, before: Doc) -> None:
+    if dig(spec, "dataSourceRef", "namespace") and "dataSourceRef" not in before:
+        del spec["dataSourceRef"]
+    source = spec.get("dataSource", {})
+    is_legacy = (source.get("apiGroup", ""), source.get("kind")) in _LEGACY_SOURCES
+    had_source = "dataSource" in before or "dataSourceRef" in before
+    if not had_source and "dataSourceRef" not in spec and not is_legacy:
+        spec.pop("dataSource", None)
+    mirror_data_sources(spec)
+
+
+def default_claim(doc: Doc) -> None:
+    """Mirrors SetDefaults_PersistentVolumeClaim."""
+    doc.setdefault("status", {}).setdefault("phase", "Pending")
+    default_claim_spec(doc.setdefault("spec", {}))
+    for field in ("capacity", "allocatedResources"):
+        round_amounts(doc["status"].get(field))
+
+
+def default_claim_spec(spec: Doc) -> None:
+    """Also for the template of a generic ephemeral volume and of a StatefulSet."""
+    spec.setdefault("volumeMode", "Filesystem")
+    drop_empty(spec, "volumeName")
+    for field in ("limits", "requests"):
+        round_amounts(dig(spec, "resources", field))
+
+
+def mirror_data_sources(spec: Doc) -> None:
+    """Write a claim's data source under both of its names when only one is given.
+
+    `dataSource` came first; `dataSourceRef` may name any kind and another namespace, which the former cannot say.
+    Mirrors NormalizeDataSources.
+    """
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
+
+
+"""Where a claim's class stood before `storageClassName`; it still wins over the field."""
+
+
+def validate_claim(doc: Doc, *, old: Doc | None = None) -> Errors:
+    """Everything wrong with a claim; `old` excuses what was stored before it was checked."""
+    before = (old or {}).get("spec", {})
+    return validate_claim_spec(
+        doc.get("spec", {}),
+        "spec",
+        allow_invalid_selector=bool(validate_label_selector(before.get("selector"), "spec.selector")),
+        allow_any_api_group=any("apiGroup" in before.get(field, {}) for field in ("dataSource", "dataSourceRef")),
+    )
+
+
+def validate_claim_spec(
+    spec: Doc, path: str, *, allow_invalid_selector: bool = False, allow_any_api_group: bool = False
+) -> Errors:
+    errors: Errors = []
+    modes = spec.get("accessModes", [])
+    if not modes:
+        errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
+    errors += validate_label_selector(
+        spec.get("selector"), f"{path}.selector", allow_invalid_values=allow_invalid_selector
+    )
+    errors += validate_access_modes(modes, f"{path}.accessModes")
+    errors += _validate_request(dig(spec, "resources", "requests", "storage"), f"{path}.resources[storage]")
+    errors += _validate_class_name(spec, "storageClassName", path)
+    mode = spec.get("volumeMode")
+    if mode is not None and mode not in VOLUME_MODES:
+        errors.append(not_supported(f"{path}.volumeMode", mode, VOLUME_MODES))
+    errors += _validate_data_sources(spec, path, allow_any_api_group)
+    return errors + _validate_class_name(spec, "volumeAttributesClassName", path)
+
+
+def validate_claim_update(new: Doc, old: Doc) -> Errors:
+    """`new` carries the stored status; both carry their data source under both of its names."""
+    errors = validate_claim(new, old=old)
+    spec, before = new.get("spec", {}), old.get("spec", {})
+    judged, stored = copy(spec), copy(before)
+    if not stored.get("volumeName") and "volumeName" in judged:
+        stored["volumeName"] = judged["volumeName"]
+    errors += _excuse_new_class(new, old, judged)
+    is_bound = dig(new, "status", "phase") == "Bound"
+    if is_bound:
+        _excuse_growth(judged, before)
+    if not unchanged("PersistentVolumeClaimSpec", judged, stored):
+        told = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        )
+        errors.append(forbidden("spec", f"{told}\n{diff('PersistentVolumeClaimSpec', stored, judged)}"))
+    size, size_before = requested(new), requested(old)
+    # A claim whose expansion failed may go back, but not below what the volume has: no volume ever shrinks.
+    if size < size_before and size <= Quantity.of(dig(old, "status", "capacity", "storage")):
+        errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+    errors += immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
+    return errors + _validate_attributes_class_change(spec, before, dig(old, "status") or {})
+
+
+def validate_claim_status_update(new: Doc) -> Errors:
+    """What a controller reports: amounts, and how far an expansion has come."""
+    status: Doc = new.get("status", {})
+    errors: Errors = []
+    for name, text in status.get("capacity", {}).items():
+        errors += validate_basic_resource(text, f"status.capacity[{name}]")
+    path = "status.allocatedResourceStatuses"
+    for name, resize_status in status.get("allocatedResourceStatuses", {}).items():
+        errors += _validate_resource_key(name, path)
+        if resize_status not in RESIZE_STATUSES:
+            # Upstream shows the key here, not the value that is wrong.
+            errors.append(not_supported(path, name, RESIZE_STATUSES))
+    path = "status.allocatedResources"
+    for name, text in status.get("allocatedResources", {}).items():
+        key_errors = _validate_resource_key(name, path)
+        errors += key_errors
+        if not key_errors:
+            errors += validate_basic_resource(text, f"{path}[{name}]") or validate_resource_quantity(
+                "storage", text, f"{path}[{name}]"
+            )
+    return errors
+
+
+def resize_refusal(new: Doc, old: Doc, storage_class: Doc | None) -> str | None:
+    """Why a claim may not grow, if so; `storage_class` is the one it names, None when there is no such class.
+
+    Mirrors the PersistentVolumeClaimResize admission, whose answer is 403, after the update has been found legal.
+    """
+    if requested(new) <= requested(old):
+        return None
+    if dig(old, "status", "phase") != "Bound":
+        return "Only bound persistent volume claims can be expanded"
+    name = class_name_in(new)
+    if name and name == class_name_in(old) and storage_class is not None and storage_class.get("allowVolumeExpansion"):
+        return None
+    told = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support"
+    return f"{told} resize"
+
+
+def requested(claim: Doc) -> Quantity:
+    """The size a claim asks for; 0 when it says nothing."""
+    return Quantity.of(dig(claim, "spec", "resources", "requests", "storage"))
+
+
+def claim_warnings(doc: Doc) -> list[str]:
+    """Mirrors GetWarningsForPersistentVolumeClaim."""
+    told: list[str] = []
+    if BETA_STORAGE_CLASS in (dig(doc, "metadata", "annotations") or {}):
+        message = 'deprecated since v1.8; use "storageClassName" attribute instead'
+        told.append(f"metadata.annotations[{BETA_STORAGE_CLASS}]: {message}")
+    return told + claim_spec_warnings(doc.get("spec", {}), "spec")
+
+
+def claim_spec_warnings(spec: Doc, path: str) -> list[str]:
+    """Sizes that are no whole number of bytes."""
+    told: list[str] = []
+    for side in ("requests", "limits"):
+        size = Quantity.of(dig(spec, "resources", side, "storage"))
+        if size.milli_value() % 1000 != 0:
+            message = f'fractional byte value "{size}" is invalid, must be an integer'
+            told.append(f"{path}.resources.{side}[storage]: {message}")
+    return told
+
+
+def _validate_request(text: str | None, path: str) -> Errors:
+    if text is None:
+        return [required(path)]
+    return validate_positive_quantity(text, path) or validate_resource_quantity("storage", text, path)
+
+
+def _validate_class_name(spec: Doc, field: str, path: str) -> Errors:
+    name = spec.get(field)
+    return [invalid(f"{path}.{field}", name, told) for told in names.dns_subdomain(name)] if name else []
+
+
+def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> Errors:
+    errors: Errors = []
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    for field in ("dataSource", "dataSourceRef"):
+        if field in spec:
+            errors += _validate_data_source(spec[field], f"{path}.{field}", allow_any_api_group)
+    if source is None or reference is None:
+        return errors
+    # Upstream passes a path where a value is meant, and prints it as an empty object.
+    if reference.get("namespace"):
+        told = "may not be specified when dataSourceRef.namespace is specified"
+        errors.append(invalid(path, {}, told))
+    elif any(source.get(field) != reference.get(field) for field in ("apiGroup", "kind", "name")):
+        errors.append(invalid(path, {}, "must match dataSourceRef"))
+    return errors
+
+
+def _validate_data_source(source: Doc, path: str, allow_any_api_group: bool) -> Errors:
+    errors = [required(f"{path}.{field}") for field in ("name", "kind") if not source.get(field)]
+    group = source.get("apiGroup", "")
+    if not group and source.get("kind") != "PersistentVolumeClaim":
+        told = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+        errors.append(invalid(path, source.get("kind", ""), told))
+    if group and not allow_any_api_group:
+        errors += [invalid(f"{path}.apiGroup", group, sentence) for sentence in names.dns_subdomain(group)]
+    namespace = source.get("namespace")
+    if namespace:
+        errors += [invalid(f"{path}.namespace", namespace, sentence) for sentence in names.dns_label(namespace)]
+    return errors
+
+
+def _excuse_new_class(new: Doc, old: Doc, judged: Doc) -> Errors:
+    """A class may be written where there was none, or moved from the annotation to the field; told when not."""
+    before, now = (dig(each, "metadata", "annotations", BETA_STORAGE_CLASS) for each in (old, new))
+    had, has = (dig(each, "spec", "storageClassName") for each in (old, new))
+    is_moved = before is not None and had is None and has == before and now in (None, before)
+    if is_moved or (had is None and has is not None and before in (None, has)):
+        judged.pop("storageClassName", None)
+    if is_moved or (now or "") == (before or ""):
+        return []
+    return [invalid(f"metadata.annotations.{BETA_STORAGE_CLASS}", now or "", IMMUTABLE)]
+
+
+def _excuse_growth(judged: Doc, before: Doc) -> None:
+    """What a bound claim may change is made what it was, so that the comparison finds the rest."""
+    if requests := dig(judged, "resources", "requests"):
+        requests["storage"] = dig(before, "resources", "requests", "storage") or "0"
+    judged["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
+
+
+def _validate_attributes_class_change(spec: Doc, before: Doc, status: Doc) -> list[FieldError]:
+    name = spec.get("volumeAttributesClassName")
+    is_changed = name != before.get("volumeAttributesClassName")
+    if not is_changed or "currentVolumeAttributesClassName" not in status or name:
+        return []
+    emptied = "nil" if name is None else "empty string"
+    told = f"update to {emptied} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    return [forbidden("spec.volumeAttributesClassName", told)]
+
+
+def _validate_resource_key(name: str, path: str) -> Errors:
+    errors = [invalid(path, name, sentence) for sentence in names.qualified_name(name)]
+    if not errors and is_native(name) and name != "storage":
+        errors.append(not_supported(path, name, ("storage",)))
+    return errors

@@ -1,0 +1,144 @@
+"""CronJob: a schedule that can be read, in a zone that exists, and the template of the Jobs it makes."""
+
+from __future__ import annotations
+
+import re
+
+from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
+from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
+from tonnage.documents.kinds.workloads.job import default_job_parts, size_warnings, validate_job_spec
+from tonnage.documents.strategy import Generation, Strategy
+from tonnage.objects.document import Doc
+from tonnage.objects.field_errors import Errors, invalid, required
+from tonnage.objects.field_rules import nonnegative, unsupported
+from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_schedule
+
+_AT = "spec.jobTemplate.spec"
+_NAME_MAX = 52
+"""A Job's name has eleven characters more, and 63 at most."""
+_ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
+
+
+class CronJobStrategy(Strategy):
+    generation = Generation.COUNTED
+
+    def default(self, doc: Doc) -> None:
+        default_cron_job(doc)
+
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
+        drop_disabled_pod_fields(_job_spec(new).get("template", {}).get("spec", {}))
+
+    def prepare_create(self, doc: Doc) -> None:
+        doc["status"] = {}
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_cron_job(doc)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_cron_job_update(new, old)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        told = workload_name_warnings(new["metadata"].get("name", "")) if old is None else []
+        spec = _job_spec(new)
+        if old is None or self.spec_changed(new, old):
+            told += size_warnings(spec, _AT)
+            told += spec_warnings(spec.get("template", {}).get("spec", {}), f"{_AT}.template.spec")
+        if old is not None and "TZ" in new["spec"].get("schedule", ""):
+            told.append(
+                "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "
+                "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+            )
+        return told
+
+
+def _job_spec(doc: Doc) -> Doc:
+    found: Doc = doc["spec"].get("jobTemplate", {}).get("spec", {})
+    return found
+
+
+def default_cron_job(doc: Doc) -> None:
+    """The template's own defaults come with the Job that is made of it, those of its pods are there already."""
+    spec: Doc = doc.setdefault("spec", {})
+    if not spec.get("concurrencyPolicy"):
+        spec["concurrencyPolicy"] = "Allow"
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
+    template = spec.setdefault("jobTemplate", {})
+    template.setdefault("metadata", {})
+    default_job_parts(template.setdefault("spec", {}))
+
+
+def validate_cron_job(doc: Doc) -> Errors:
+    errors = _validate_spec(doc["spec"], None)
+    name = doc["metadata"].get("name", "")
+    if len(name.encode()) > _NAME_MAX:
+        errors.append(invalid("metadata.name", name, f"must be no more than {_NAME_MAX} characters"))
+    return errors
+
+
+def validate_cron_job_update(new: Doc, old: Doc) -> Errors:
+    return _validate_spec(new["spec"], old["spec"])
+
+
+def _validate_spec(spec: Doc, was: Doc | None) -> Errors:
+    errors = _validate_schedule(spec, had_zone=was is not None and "TZ" in was.get("schedule", ""))
+    errors += nonnegative(spec.get("startingDeadlineSeconds", 0), "spec.startingDeadlineSeconds")
+    if was is None or spec.get("timeZone") != was.get("timeZone"):
+        errors += _validate_zone(spec.get("timeZone"))
+    policy = spec.get("concurrencyPolicy", "")
+    policies = ("Allow", "Forbid", "Replace")
+    if not policy:
+        errors.append(required("spec.concurrencyPolicy"))
+    elif policy not in policies:
+        errors.append(unsupported("spec.concurrencyPolicy", policy, policies))
+    errors += _validate_template(spec.get("jobTemplate", {}), "spec.jobTemplate")
+    for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        errors += nonnegative(spec.get(field, 0), f"spec.{field}")
+    return errors
+
+
+def _validate_schedule(spec: Doc, *, had_zone: bool) -> Errors:
+    schedule = spec.get("schedule", "")
+    if not schedule:
+        return [required("spec.schedule")]
+    errors: Errors = []
+    try:
+        parse_schedule(schedule)
+    except InvalidSchedule as exc:
+        errors.append(invalid("spec.schedule", schedule, exc.message))
+    if "TZ" in schedule:
+        if had_zone and "timeZone" in spec:
+            told = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+            errors.append(invalid("spec.schedule", schedule, told))
+        elif not had_zone:
+            told = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            errors.append(invalid("spec.schedule", schedule, told))
+    return errors
+
+
+def _validate_zone(zone: str | None) -> Errors:
+    if zone is None:
+        return []
+    if not zone:
+        return [invalid("spec.timeZone", zone, "timeZone must be nil or non-empty string")]
+    for part in zone.split("/"):
+        if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
+            return [invalid("spec.timeZone", zone, f"unknown time zone {zone}")]
+    errors: Errors = []
+    if zone.lower() == "local":
+        told = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        errors.append(invalid("spec.timeZone", zone, told))
+    if not is_zone(zone):
+        errors.append(invalid("spec.timeZone", zone, f"unknown time zone {zone}"))
+    return errors
+
+
+def _validate_template(template: Doc, path: str) -> Errors:
+    spec = template.get("spec", {})
+    errors = validate_job_spec(spec, f"{path}.spec")
+    if "selector" in spec:
+        errors.append(invalid(f"{path}.spec.selector", spec["selector"], "`selector` will be auto-generated"))
+    if spec.get("manualSelector"):
+        errors.append(unsupported(f"{path}.spec.manualSelector", True, ("nil", "false")))
+    return errors

@@ -1,0 +1,124 @@
+"""DaemonSet: a pod a node."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
+from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
+from tonnage.documents.kinds.workloads.workload import (
+    HISTORY_LIMIT,
+    MISMATCH,
+    WorkloadStrategy,
+    drop_zero,
+    parsed_selector,
+    shown_strategy,
+    validate_always_running,
+    validate_collisions,
+    validate_selector_kept,
+    validate_status_counts,
+)
+from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.objects.document import Doc, same
+from tonnage.objects.field_errors import Errors, invalid, required
+from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent, nonnegative, unsupported
+from tonnage.objects.texts.whole_numbers import whole_number
+
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+class DaemonSetStrategy(WorkloadStrategy):
+    """Its template's own generation lives on in an annotation, for clients of an API long gone."""
+
+    new_status: ClassVar[Doc] = {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    }
+
+    def default(self, doc: Doc) -> None:
+        default_daemon_set(doc)
+
+    def prepare_create(self, doc: Doc) -> None:
+        super().prepare_create(doc)
+        _set_template_generation(doc, max(_template_generation(doc), 1))
+
+    def prepare_update(self, new: Doc, old: Doc) -> None:
+        super().prepare_update(new, old)
+        is_changed = not same(new["spec"].get("template"), old["spec"].get("template"))
+        _set_template_generation(new, _template_generation(old) + is_changed)
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_daemon_set(doc)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_selector_kept(new, old) + validate_daemon_set(new)
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        counts = (*self.new_status, "observedGeneration", "updatedNumberScheduled", "numberAvailable")
+        status, was = new.get("status", {}), old.get("status", {})
+        errors = validate_status_counts(status, (*counts, "numberUnavailable", "collisionCount"))
+        return errors + validate_collisions(status, was)
+
+
+def _template_generation(doc: Doc) -> int:
+    text = doc["metadata"].get("annotations", {}).get(_TEMPLATE_GENERATION, "")
+    return whole_number(text) if text.isdecimal() else 0
+
+
+def _set_template_generation(doc: Doc, generation: int) -> None:
+    annotations = doc["metadata"].get("annotations", {})
+    doc["metadata"]["annotations"] = {**annotations, _TEMPLATE_GENERATION: str(generation)}
+
+
+def default_daemon_set(doc: Doc) -> None:
+    spec = doc.setdefault("spec", {})
+    drop_zero(spec, "minReadySeconds")
+    default_pod_template(spec.setdefault("template", {}))
+    strategy = spec.setdefault("updateStrategy", {})
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+    spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
+
+
+def validate_daemon_set_strategy(strategy: Doc, path: str) -> Errors:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if kind == "OnDelete":
+        return []
+    if kind != "RollingUpdate":
+        shown = shown_strategy(kind, rolling, ("MaxUnavailable", "MaxSurge"))
+        return [unsupported(path, shown, ("RollingUpdate", "OnDelete"))]
+    if rolling is None:
+        return [required(f"{path}.rollingUpdate")]
+    out, extra = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+    at = f"{path}.rollingUpdate"
+    errors = count_or_percent(out, f"{at}.maxUnavailable") + count_or_percent(extra, f"{at}.maxSurge")
+    errors += at_most_all(out, f"{at}.maxUnavailable") + at_most_all(extra, f"{at}.maxSurge")
+    if amount_of(out) != 0 and amount_of(extra) != 0:
+        errors.append(invalid(f"{at}.maxSurge", extra, "may not be set when maxUnavailable is non-zero"))
+    elif amount_of(out) == 0 and amount_of(extra) == 0:
+        errors.append(required(f"{at}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+    return errors
+
+
+def validate_daemon_set(doc: Doc) -> Errors:
+    spec = doc["spec"]
+    selector, template = spec.get("selector"), spec.get("template", {})
+    errors = validate_label_selector(selector, "spec.selector")
+    labels = template.get("metadata", {}).get("labels")
+    parsed = parsed_selector(selector)
+    # Unlike the others, a DaemonSet without a selector is told here that it selects nothing.
+    if selector is None or (parsed is not None and not parsed.matches(labels or {})):
+        errors.append(invalid("spec.template.metadata.labels", labels, MISMATCH))
+    if selector is not None and parsed is not None and parsed.is_empty:
+        errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
+    errors += validate_pod_template(template, "spec.template")
+    errors += validate_always_running(template, "DaemonSet")
+    errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+    errors += validate_daemon_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
+    return errors + nonnegative(spec.get("revisionHistoryLimit", 0), "spec.revisionHistoryLimit")

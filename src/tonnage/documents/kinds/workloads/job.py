@@ -1,0 +1,385 @@
+"""Job: how many pods, how often, when it counts as done or failed. Mirrors pkg/apis/batch/validation.
+
+Its selector and its pods' labels are the server's, unless its author insists. `validate_job_spec` judges the spec of a
+CronJob's template too; `job_policies` has what a failure or a success means, `job_status` the status.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
+from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
+from tonnage.documents.kinds.pods.pod_warnings import workload_name_warnings
+from tonnage.documents.kinds.workloads.job_policies import validate_pod_failure_policy, validate_success_policy
+from tonnage.documents.kinds.workloads.job_status import is_indexed, validate_job_status
+from tonnage.documents.kinds.workloads.workload import WorkloadStrategy
+from tonnage.documents.validation.metadata import immutable
+from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.objects import names
+from tonnage.objects.document import Doc, copy, same
+from tonnage.objects.field_errors import Errors, invalid, required, too_long
+from tonnage.objects.field_rules import nonnegative, unsupported
+from tonnage.objects.selectors import InvalidSelector, LabelSelector
+
+_MANY_COMPLETIONS, _MANY_PARALLEL = 100_000, 10_000
+
+
+_BACKOFF_LIMIT = 6
+
+
+_NO_LIMIT = 2**31 - 1
+
+
+CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
+
+
+OLD_CONTROLLER_UID, OLD_JOB_NAME = "controller-uid", "job-name"
+
+
+_MOST_PARALLEL = 100_000
+
+
+_MANY_TO_COUNT = 100_000
+
+
+_MOST_OF_MANY = 10_000
+"""With so many completions and a limit for each index, more pods at a time, or failed indexes, could not be told."""
+
+
+_MOST_FAILED = 100_000
+
+
+_MANAGED_BY_MAX = 63
+
+
+_RESTARTS = ("OnFailure", "Never")
+
+
+_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+
+
+class JobStrategy(WorkloadStrategy):
+    """Older than garbage collection: deleted without a word about its pods, it leaves them. (kubectl says a word.)"""
+
+    default_propagation: ClassVar[str] = "Orphan"
+    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.successful": ("status", "succeeded")}
+
+    def default(self, doc: Doc) -> None:
+        default_job(doc)
+
+    def prepare_create(self, doc: Doc) -> None:
+        super().prepare_create(doc)
+        if not doc["spec"].get("manualSelector"):
+            _generate_selector(doc)
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_job(doc)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_job_update(new, old)
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        return validate_job_status(new, old)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        named = workload_name_warnings(new["metadata"].get("name", "")) if old is None else []
+        if old is not None and not self.spec_changed(new, old):
+            return []
+        return named + size_warnings(new["spec"], "spec") + super().warnings(new, old)
+
+
+def size_warnings(spec: Doc, path: str) -> list[str]:
+    """Of an Indexed Job so large that not all that fails could be told."""
+    is_large = spec.get("completions", 0) > _MANY_COMPLETIONS and spec.get("parallelism", 0) > _MANY_PARALLEL
+    if not (is_indexed(spec) and is_large):
+        return []
+    return [
+        f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
+        "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+    ]
+
+
+def _generate_selector(doc: Doc) -> None:
+    """Select by the Job's uid, which nobody else has; what its author wrote there is left, and judged."""
+    spec, name, uid = doc["spec"], doc["metadata"].get("name", ""), doc["metadata"].get("uid", "")
+    meta = spec["template"].setdefault("metadata", {})
+    wanted = {OLD_JOB_NAME: name, JOB_NAME: name, OLD_CONTROLLER_UID: uid, CONTROLLER_UID: uid}
+    labels = meta.setdefault("labels", {})
+    for key, value in wanted.items():  # in place: they may be the labels of the Job, too
+        labels.setdefault(key, value)
+    selector = dict(spec.get("selector") or {})
+    selector["matchLabels"] = {CONTROLLER_UID: uid, **selector.get("matchLabels", {})}
+    spec["selector"] = selector
+
+
+def default_job(doc: Doc) -> None:
+    spec: Doc = doc.setdefault("spec", {})
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    # With a limit for each index, it alone decides.
+    spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else _BACKOFF_LIMIT)
+    labels = spec.get("template", {}).get("metadata", {}).get("labels")
+    if labels and not doc["metadata"].get("labels"):
+        doc["metadata"]["labels"] = labels  # the same map, as upstream: what a new Job's template gets, it gets as well
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
+    spec.setdefault("manualSelector", False)
+    default_job_parts(spec)
+
+
+def default_job_parts(spec: Doc) -> None:
+    for rule in spec.get("podFailurePolicy", {}).get("rules", ()):
+        for pattern in rule.get("onPodConditions", ()):
+            if not pattern.get("status"):
+                pattern["status"] = "True"
+    default_pod_template(spec.setdefault("template", {}))
+
+
+def validate_job(doc: Doc) -> Errors:
+    spec, name = doc["spec"], doc["metadata"].get("name", "")
+    errors = _validate_generated_selector(doc)
+    errors += _validate_selected_spec(spec)
+    completions = spec.get("completions", 0)
+    if is_indexed(spec) and completions > 0:
+        longest = f"{name}-{completions - 1}"
+        if names.dns_label(longest):
+            told = f"will not able to create pod with invalid DNS label: {longest}"
+            errors.append(invalid("metadata.name", name, told))
+    return errors
+
+
+def validate_job_update(new: Doc, old: Doc) -> Errors:
+    """Upstream judges the spec twice, and tells of each fault once."""
+    spec, was = new["spec"], old["spec"]
+    errors = validate_job(new)
+    errors += _validate_completions_kept(spec, was)
+    errors += immutable("spec.selector", spec.get("selector"), was.get("selector"))
+    errors += _validate_template_kept(spec, was, may_place=_may_change_template(old))
+    for field in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
+        errors += immutable(f"spec.{field}", spec.get(field), was.get(field))
+    return errors
+
+
+def validate_job_spec(spec: Doc, path: str) -> Errors:
+    """Everything but the selector."""
+    errors: Errors = []
+    for field in _COUNTS:
+        errors += nonnegative(spec.get(field, 0), f"{path}.{field}")
+    errors += nonnegative(spec.get("backoffLimitPerIndex", 0), f"{path}.backoffLimitPerIndex")
+    if "maxFailedIndexes" in spec:
+        errors += nonnegative(spec["maxFailedIndexes"], f"{path}.maxFailedIndexes")
+        if "backoffLimitPerIndex" not in spec:
+            errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    if "managedBy" in spec:
+        errors += _validate_managed_by(spec["managedBy"], f"{path}.managedBy")
+    errors += _validate_completion_mode(spec, path)
+    if "podFailurePolicy" in spec:
+        errors += validate_pod_failure_policy(spec, f"{path}.podFailurePolicy")
+    if "successPolicy" in spec:
+        if is_indexed(spec):
+            errors += validate_success_policy(spec, f"{path}.successPolicy")
+        else:
+            at = f"{path}.successPolicy"
+            errors.append(invalid(at, _capitalised(spec["successPolicy"]), "requires indexed completion mode"))
+    errors += _validate_replacement(spec, f"{path}.podReplacementPolicy")
+    errors += validate_pod_template(spec.get("template", {}), f"{path}.template")
+    return errors + _validate_restart_policy(spec, f"{path}.template.spec.restartPolicy")
+
+
+def _validate_selected_spec(spec: Doc) -> Errors:
+    errors = validate_job_spec(spec, "spec")
+    selector = spec.get("selector")
+    if selector is None:
+        errors.append(required("spec.selector"))
+    else:
+        errors += validate_label_selector(selector, "spec.selector")
+    labels = spec.get("template", {}).get("metadata", {}).get("labels")
+    parsed = _parsed(selector)
+    if selector is None or (parsed is not None and not parsed.matches(labels or {})):
+        told = "`selector` does not match template `labels`"
+        errors.append(invalid("spec.template.metadata.labels", labels, told))
+    return errors
+
+
+def _validate_generated_selector(doc: Doc) -> Errors:
+    """Where the server writes selector and labels, they are the server's: whoever wrote others is told."""
+    spec, meta = doc["spec"], doc["metadata"]
+    if spec.get("manualSelector") or spec.get("selector") is None:
+        return []
+    name, uid = meta.get("name", ""), meta.get("uid", "")
+    errors = [] if uid else [required("metadata.uid")]
+    wanted = {OLD_CONTROLLER_UID: uid, OLD_JOB_NAME: name, CONTROLLER_UID: uid, JOB_NAME: name}
+    labels = spec.get("template", {}).get("metadata", {}).get("labels") or {}
+    for key, value in wanted.items():
+        at = f"spec.template.metadata.labels[{key}]"
+        if key not in labels:
+            errors.append(required(at, f"must be '{value}'"))
+        elif labels[key] != value:
+            errors.append(invalid(at, dict(sorted(labels.items())), f"must be '{value}'"))
+    parsed = _parsed(spec["selector"])
+    if parsed is not None and not parsed.matches(wanted):
+        errors.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
+    return errors
+
+
+def _validate_managed_by(value: str, path: str) -> Errors:
+    """A domain, a slash, a path."""
+    errors: Errors = []
+    host, slash, rest = value.partition("/")
+    if not value:
+        errors.append(required(path))
+    elif not slash or not host or not rest:
+        told = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        errors.append(invalid(path, value, told))
+    else:
+        errors += [invalid(path, host, told) for told in names.dns_subdomain(host)]
+        if names.path_segment(rest.replace("/", "")) or not _is_url_path(rest):
+            errors.append(invalid(path, rest, "Invalid path"))
+    if len(value.encode()) > _MANAGED_BY_MAX:
+        errors.append(too_long(path, _MANAGED_BY_MAX))
+    return errors
+
+
+def _is_url_path(text: str) -> bool:
+    return all(each.isalnum() or each in "/-._~%!$&'()*+,;=:" for each in text)
+
+
+def _validate_completion_mode(spec: Doc, path: str) -> Errors:
+    errors: Errors = []
+    mode = spec.get("completionMode")
+    if mode is not None and mode not in ("NonIndexed", "Indexed"):
+        errors.append(unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed")))
+    if mode in (None, "NonIndexed"):
+        for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if field in spec:
+                errors.append(invalid(f"{path}.{field}", spec[field], "requires indexed completion mode"))
+    if mode != "Indexed":
+        return errors
+    completions, parallelism, failed = spec.get("completions"), spec.get("parallelism", 0), spec.get("maxFailedIndexes")
+    if completions is None:
+        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    if parallelism > _MOST_PARALLEL:
+        told = f"must be less than or equal to {_MOST_PARALLEL} when completion mode is Indexed"
+        errors.append(invalid(f"{path}.parallelism", parallelism, told))
+    if completions is not None and failed is not None and failed > completions:
+        errors.append(invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"))
+    if failed is not None and failed > _MOST_FAILED:
+        errors.append(invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {_MOST_FAILED}"))
+    if completions is not None and completions > _MANY_TO_COUNT and "backoffLimitPerIndex" in spec:
+        told = (
+            f"must be less than or equal to {_MOST_OF_MANY} when completions are above {_MANY_TO_COUNT} and used "
+            "with backoff limit per index"
+        )
+        if failed is None:
+            need = f"must be specified when completions is above {_MANY_TO_COUNT}"
+            errors.append(required(f"{path}.maxFailedIndexes", need))
+        if parallelism > _MOST_OF_MANY:
+            errors.append(invalid(f"{path}.parallelism", parallelism, told))
+        if failed is not None and failed > _MOST_OF_MANY:
+            errors.append(invalid(f"{path}.maxFailedIndexes", failed, told))
+    return errors
+
+
+def _validate_replacement(spec: Doc, path: str) -> Errors:
+    policy = spec.get("podReplacementPolicy")
+    allowed = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
+    return [] if policy is None or policy in allowed else [unsupported(path, policy, allowed)]
+
+
+def _validate_restart_policy(spec: Doc, path: str) -> Errors:
+    policy = spec.get("template", {}).get("spec", {}).get("restartPolicy", "")
+    if policy in ("", "Always"):
+        return [required(path, 'valid values: "OnFailure", "Never"')]
+    if policy not in _RESTARTS:
+        return [unsupported(path, policy, _RESTARTS)]
+    if "podFailurePolicy" in spec and policy != "Never":
+        return [invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')]
+    return []
+
+
+def _validate_completions_kept(spec: Doc, was: Doc) -> Errors:
+    """They stay, but for an Indexed Job whose parallelism follows."""
+    completions = spec.get("completions")
+    if not is_indexed(spec):
+        return immutable("spec.completions", completions, was.get("completions"))
+    if completions is None or completions == was.get("completions") or completions == spec.get("parallelism"):
+        return []
+    return [invalid("spec.completions", completions, "can only be modified in tandem with spec.parallelism")]
+
+
+def _may_change_template(old: Doc) -> bool:
+    """A Job that is suspended, and has no pods: where they go and what they ask for may still change."""
+    spec, status = old["spec"], old.get("status", {})
+    conditions = status.get("conditions", ())
+    is_told = any(each.get("type") == "Suspended" and each.get("status") == "True" for each in conditions)
+    return bool(spec.get("suspend")) and ("startTime" not in status or is_told) and not status.get("active", 0)
+
+
+def _validate_template_kept(spec: Doc, was: Doc, *, may_place: bool) -> Errors:
+    template, before = spec.get("template", {}), copy(was.get("template", {}))
+    if may_place:
+        _take_placement(template, before)
+    if not (was.get("suspend") and may_place):
+        return immutable("spec.template", template, before)
+    pod, pod_before = template.get("spec", {}), before.get("spec", {})
+    for field in ("containers", "initContainers"):
+        containers, containers_before = pod.get(field, []), pod_before.get(field, [])
+        if len(containers) == len(containers_before):
+            for new, old in zip(containers, containers_before, strict=True):
+                if new.get("name") == old.get("name"):
+                    _take(new, old, "resources")
+    return immutable("spec.template.spec", pod, pod_before)
+
+
+def _take_placement(template: Doc, before: Doc) -> None:
+    """Give the old template what the new one says about places, so that it does not count as a change."""
+    meta, meta_before = template.get("metadata", {}), before.setdefault("metadata", {})
+    pod, pod_before = template.get("spec", {}), before.setdefault("spec", {})
+    for field in ("labels", "annotations"):
+        _take(meta, meta_before, field)
+    for field in ("nodeSelector", "tolerations", "schedulingGates"):
+        _take(pod, pod_before, field)
+    affinity, affinity_before = pod.get("affinity"), dict(pod_before.get("affinity") or {})
+    if affinity is None:
+        affinity_before.pop("nodeAffinity", None)
+    else:
+        _take(affinity, affinity_before, "nodeAffinity")
+    if affinity_before or affinity is not None:
+        pod_before["affinity"] = affinity_before
+    else:
+        pod_before.pop("affinity", None)
+    if same(meta_before, {}) and "metadata" not in template:
+        before.pop("metadata")
+
+
+def _take(new: Doc, old: Doc, field: str) -> None:
+    if field in new:
+        old[field] = new[field]
+    else:
+        old.pop(field, None)
+
+
+def _parsed(selector: Doc | None) -> LabelSelector | None:
+    """The selector as something that can match, None when it makes no sense."""
+    if selector is None or validate_label_selector(selector, ""):
+        return None
+    try:
+        parsed = msgspec.convert(selector, LabelSelector)
+        parsed.matches({})
+    except (InvalidSelector, msgspec.ValidationError):
+        return None
+    return parsed
+
+
+def _capitalised(policy: Doc) -> Doc:
+    """A success policy by the names of upstream's types, which its messages have."""
+    rules = [
+        {"SucceededIndexes": rule.get("succeededIndexes"), "SucceededCount": rule.get("succeededCount")}
+        for rule in policy.get("rules", ())
+    ]
+    return {"Rules": rules or None}

@@ -1,0 +1,196 @@
+"""What a Job's status may say, and become: it counts up, and what is done stays done.
+
+Other controllers than ours may look after a Job (`managedBy`), so the server holds all of them to this. A rule is asked
+about what changes; what was wrong before may stay. Mirrors validateJobStatus and getStatusValidationOptions.
+"""
+
+from __future__ import annotations
+
+from tonnage.objects.document import Doc, same
+from tonnage.objects.field_errors import OMIT, Errors, duplicate, invalid, required
+from tonnage.objects.field_rules import nonnegative
+from tonnage.objects.texts.index_intervals import Interval, InvalidIntervals, parse_interval, parse_intervals
+
+
+def is_indexed(spec: Doc) -> bool:
+    return bool(spec.get("completionMode") == "Indexed")
+
+
+_CONDITIONS = "status.conditions"
+
+
+def validate_job_status(new: Doc, old: Doc) -> Errors:
+    return _validate_numbers(new) + _validate_state(new, old) + _validate_indexes(new, old) + _validate_kept(new, old)
+
+
+def has_condition(doc: Doc, kind: str, status: str = "True") -> bool:
+    """Does the Job have a condition of this type and status?"""
+    conditions = doc.get("status", {}).get("conditions", ())
+    return any(each.get("type") == kind and each.get("status") == status for each in conditions)
+
+
+def is_finished(doc: Doc) -> bool:
+    return has_condition(doc, "Complete") or has_condition(doc, "Failed")
+
+
+def _validate_numbers(doc: Doc) -> Errors:
+    status = doc.get("status", {})
+    errors: Errors = []
+    for field in ("active", "succeeded", "failed", "ready", "terminating"):
+        errors += nonnegative(status.get(field, 0), f"status.{field}")
+    seen: set[str] = set()
+    for field in ("succeeded", "failed"):
+        for idx, uid in enumerate(status.get("uncountedTerminatedPods", {}).get(field, ())):
+            path = f"status.uncountedTerminatedPods.{field}[{idx}]"
+            if not uid:
+                errors.append(invalid(path, uid, "must not be empty"))
+            elif uid in seen:
+                errors.append(duplicate(path, uid))
+            seen.add(uid)
+    return errors
+
+
+def _validate_state(new: Doc, old: Doc) -> Errors:
+    """Conditions, times and what a finished Job may still have."""
+    spec, status, was = new["spec"], new.get("status", {}), old.get("status", {})
+    is_complete, is_failed, is_done = has_condition(new, "Complete"), has_condition(new, "Failed"), is_finished(new)
+    is_met, is_failing = has_condition(new, "SuccessCriteriaMet"), has_condition(new, "FailureTarget")
+
+    def became(kind: str) -> bool:
+        return has_condition(new, kind) != has_condition(old, kind)
+
+    def changed(field: str) -> bool:
+        return not same(status.get(field), was.get(field))
+
+    completed, ended, started = became("Complete"), is_done != is_finished(old), status.get("startTime")
+    finished_at, uncounted = status.get("completionTime"), status.get("uncountedTerminatedPods", {})
+    errors: Errors = []
+
+    def wrong(told: str) -> None:
+        errors.append(invalid(_CONDITIONS, OMIT, told))
+
+    if (completed or became("Failed")) and is_complete and is_failed:
+        wrong("cannot set Complete=True and Failed=true conditions")
+    if (completed or became("FailureTarget")) and is_complete and is_failing:
+        wrong("cannot set Complete=True and FailureTarget=true conditions")
+    if completed or changed("completionTime"):
+        if finished_at is not None and not is_complete:
+            told = "cannot set completionTime when there is no Complete=True condition"
+            errors.append(invalid("status.completionTime", finished_at, told))
+        if finished_at is None and is_complete:
+            errors.append(required("status.completionTime", "completionTime is required for Complete jobs"))
+    if (changed("startTime") or changed("completionTime")) and started and finished_at and finished_at < started:
+        errors.append(invalid("status.completionTime", finished_at, "must be equal to or after `startTime`"))
+    if (became("Failed") or changed("failedIndexes")) and is_failed and not is_failing:
+        wrong("cannot set Failed=True condition without the FailureTarget=true condition")
+    if (completed or became("SuccessCriteriaMet")) and is_complete and not is_met:
+        wrong("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+    active, terminating, ready = status.get("active", 0), status.get("terminating"), status.get("ready")
+    if (ended or changed("active")) and is_done and active > 0:
+        errors.append(invalid("status.active", active, "active>0 is invalid for finished job"))
+    has_nothing_to_do = bool(spec.get("suspend")) and spec.get("completions") == 0
+    if (ended or changed("startTime")) and is_done and started is None and not has_nothing_to_do:
+        errors.append(required("status.startTime", "startTime is required for finished job"))
+    if (
+        (ended or changed("uncountedTerminatedPods"))
+        and is_done
+        and (uncounted.get("failed") or uncounted.get("succeeded"))
+    ):
+        shown = {"Succeeded": uncounted.get("succeeded"), "Failed": uncounted.get("failed")}
+        errors.append(invalid("status.uncountedTerminatedPods", shown, "must be empty for finished job"))
+    if (ended or changed("terminating")) and is_done and terminating:
+        errors.append(invalid("status.terminating", terminating, "terminating>0 is invalid for finished job"))
+    if (changed("ready") or changed("active")) and ready is not None and ready > active:
+        errors.append(invalid("status.ready", ready, "cannot set more ready pods than active"))
+    if is_met and is_failed:
+        wrong("cannot set SuccessCriteriaMet=True and Failed=true conditions")
+    if is_met and is_failing:
+        wrong("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+    if "successPolicy" in spec and not is_met and is_complete:
+        wrong("cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
+    return errors
+
+
+def _validate_indexes(new: Doc, old: Doc) -> Errors:
+    spec, status, was = new["spec"], new.get("status", {}), old.get("status", {})
+    completed, failed, bound = status.get("completedIndexes", ""), status.get("failedIndexes"), spec.get("completions")
+    completed_changed = completed != was.get("completedIndexes", "")
+    failed_changed = failed != was.get("failedIndexes")
+    errors: Errors = []
+    if completed_changed and bound is not None:
+        errors += _validate_format(completed, bound, "completedIndexes")
+    if failed_changed and bound is not None and "backoffLimitPerIndex" in spec and failed is not None:
+        errors += _validate_format(failed, bound, "failedIndexes")
+    if completed_changed and completed and not is_indexed(spec):
+        told = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        errors.append(invalid("status.completedIndexes", completed, told))
+    if failed_changed and failed is not None and "backoffLimitPerIndex" not in spec:
+        told = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+        errors.append(invalid("status.failedIndexes", failed, told))
+    if (completed_changed or failed_changed) and bound is not None and failed is not None:
+        both = _overlap(_understood(completed, bound), _understood(failed, bound))
+        if both is not None:
+            told = f"failedIndexes and completedIndexes overlap at index: {both}"
+            errors.append(invalid("status.failedIndexes", failed, told))
+    return errors
+
+
+def _validate_format(text: str, bound: int, field: str) -> Errors:
+    try:
+        parse_intervals(text, bound)
+    except InvalidIntervals as exc:
+        return [invalid(f"status.{field}", text, f"error parsing {field}: {exc.message}")]
+    return []
+
+
+def _understood(text: str, bound: int) -> list[Interval]:
+    found: list[Interval] = []
+    for part in text.split(",") if text else ():
+        try:
+            found.append(parse_interval(part, bound))
+        except InvalidIntervals:
+            continue  # told of where the format is judged
+    return found
+
+
+def _overlap(one: list[Interval], other: list[Interval]) -> int | None:
+    """The first index that is in both; each list is in order."""
+    mine, theirs = 0, 0
+    while mine < len(one) and theirs < len(other):
+        low, high = max(one[mine][0], other[theirs][0]), min(one[mine][1], other[theirs][1])
+        if low <= high:
+            return low
+        if one[mine][0] <= other[theirs][0]:
+            mine += 1
+        else:
+            theirs += 1
+    return None
+
+
+def _validate_kept(new: Doc, old: Doc) -> Errors:
+    """What has been said may not be taken back."""
+    spec, status, was = new["spec"], new.get("status", {}), old.get("status", {})
+    errors: Errors = []
+    for kind in ("Failed", "Complete", "FailureTarget"):
+        if has_condition(old, kind) and not has_condition(new, kind):
+            errors.append(invalid(_CONDITIONS, OMIT, f"cannot disable the terminal {kind}=True condition"))
+    # An Indexed Job of as many pods as completions may be made smaller.
+    is_scalable = is_indexed(spec) and spec.get("completions") == spec.get("parallelism")
+    for field in ("failed", "succeeded"):
+        if status.get(field, 0) < was.get(field, 0) and not (field == "succeeded" and is_scalable):
+            errors.append(invalid(f"status.{field}", status.get(field, 0), f"cannot decrease the {field} counter"))
+    finished_at, before = status.get("completionTime"), was.get("completionTime")
+    if finished_at is not None and before is not None and finished_at != before:
+        errors.append(invalid("status.completionTime", finished_at, "field is immutable"))
+    is_resuming = has_condition(old, "Suspended") and has_condition(new, "Suspended", "False")
+    is_other_start = "startTime" in was and status.get("startTime") != was["startTime"]
+    if is_other_start and not is_resuming and not spec.get("suspend"):
+        told = "field is immutable for unsuspended job once set"
+        errors.append(invalid("status.startTime", status.get("startTime"), told))
+    if has_condition(old, "SuccessCriteriaMet") and not has_condition(new, "SuccessCriteriaMet"):
+        errors.append(invalid(_CONDITIONS, OMIT, "cannot disable the SuccessCriteriaMet=True condition"))
+    is_met_late = has_condition(new, "SuccessCriteriaMet") and not has_condition(old, "SuccessCriteriaMet")
+    if is_met_late and has_condition(old, "Complete"):
+        told = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+        errors.append(invalid(_CONDITIONS, OMIT, told))
+    return errors

@@ -1,0 +1,170 @@
+"""StatefulSet: replicas with names, and claims of their own.
+
+Its claim templates are whole claims, with kind, apiVersion and a pending status, because that is how upstream's types
+have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
+from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, validate_claim_spec
+from tonnage.documents.kinds.workloads.workload import (
+    HISTORY_LIMIT,
+    WorkloadStrategy,
+    default_common,
+    shown_strategy,
+    validate_always_running,
+    validate_collisions,
+    validate_match,
+    validate_selector,
+    validate_status_counts,
+)
+from tonnage.objects import names
+from tonnage.objects.document import Doc, copy, same
+from tonnage.objects.field_errors import Errors, forbidden, invalid
+from tonnage.objects.field_rules import nonnegative, sentences, unsupported
+
+_MUTABLE_STATEFUL_SET = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+
+
+class StatefulSetStrategy(WorkloadStrategy):
+    # A pod's name is the set's and a number, and has to be a host name.
+    name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
+    new_status: ClassVar[Doc] = {"replicas": 0, "availableReplicas": 0}
+
+    def default(self, doc: Doc) -> None:
+        default_stateful_set(doc)
+
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
+        super().drop_disabled_fields(new, old)
+        # MaxUnavailableStatefulSet is closed on a stock server.
+        new["spec"].get("updateStrategy", {}).get("rollingUpdate", {}).pop("maxUnavailable", None)
+
+    def validate(self, doc: Doc) -> Errors:
+        return validate_stateful_set(doc)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return validate_stateful_set_update(new, old)
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+        counts = ("replicas", *parts, "observedGeneration", "collisionCount")
+        status, was = new.get("status", {}), old.get("status", {})
+        told = "cannot be greater than status.readyReplicas"
+        return validate_status_counts(status, counts, parts=parts, ready_told=told) + validate_collisions(status, was)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        told = super().warnings(new, old)
+        if new["spec"].get("revisionHistoryLimit", 0) < 0:
+            told.append(
+                "spec.revisionHistoryLimit: a negative value retains all historical revisions; "
+                "a value >= 0 is recommended"
+            )
+        return told
+
+
+def default_stateful_set(doc: Doc) -> None:
+    spec = default_common(doc)
+    spec.setdefault("serviceName", "")
+    if not spec.get("podManagementPolicy"):
+        spec["podManagementPolicy"] = "OrderedReady"
+    strategy = spec.setdefault("updateStrategy", {})
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
+        strategy["rollingUpdate"].setdefault("partition", 0)
+    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    for field in ("whenDeleted", "whenScaled"):
+        if not retention.get(field):
+            retention[field] = "Retain"
+    spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
+    for claim in spec.get("volumeClaimTemplates", ()):
+        claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
+        claim.setdefault("metadata", {})
+        claim.setdefault("spec", {}).setdefault("resources", {})
+        default_claim(claim)
+
+
+def validate_stateful_set_strategy(strategy: Doc, path: str) -> Errors:
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if kind == "OnDelete":
+        if rolling is None:
+            return []
+        shown = {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
+        return [invalid(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")]
+    if kind != "RollingUpdate":
+        shown = shown_strategy(kind, rolling, ("Partition", "MaxUnavailable"))
+        return [invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'")]
+    if rolling is None:
+        return []
+    return nonnegative(rolling.get("partition", 0), f"{path}.rollingUpdate.partition")
+
+
+def validate_stateful_set(doc: Doc, *, is_update: bool = False) -> Errors:
+    """A StatefulSet; what may not change is not judged again on an update."""
+    spec = doc["spec"]
+    errors: Errors = []
+    policy = spec.get("podManagementPolicy", "")
+    if policy not in ("OrderedReady", "Parallel"):
+        told = "must be 'OrderedReady' or 'Parallel'"
+        errors.append(invalid("spec.podManagementPolicy", policy, told))
+    errors += validate_stateful_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
+    retention = spec.get("persistentVolumeClaimRetentionPolicy", {})
+    for field in ("whenDeleted", "whenScaled"):
+        if retention.get(field) not in ("Retain", "Delete"):
+            at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
+            errors.append(unsupported(at, retention.get(field, ""), ("Retain", "Delete")))
+    if not is_update:
+        for idx, claim in enumerate(spec.get("volumeClaimTemplates", ())):
+            errors += validate_claim_spec(claim.get("spec", {}), f"spec.volumeClaimTemplates[{idx}].spec")
+    errors += nonnegative(spec.get("replicas", 0), "spec.replicas")
+    errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+    errors += nonnegative(spec.get("ordinals", {}).get("start", 0), "spec.ordinals.start")
+    service = spec.get("serviceName", "")
+    if service and not is_update:
+        errors += sentences("spec.serviceName", service, names.dns_label(service))
+    errors += validate_selector(spec, "statefulset", "")
+    template = _with_claim_volumes(spec)
+    errors += validate_match(spec, template)
+    errors += validate_pod_template(template, "spec.template")
+    return errors + validate_always_running(spec.get("template", {}), "StatefulSet")
+
+
+def validate_stateful_set_update(new: Doc, old: Doc) -> Errors:
+    errors = validate_stateful_set(new, is_update=True)
+    fixed, was = (
+        {field: value for field, value in each["spec"].items() if field not in _MUTABLE_STATEFUL_SET}
+        for each in (new, old)
+    )
+    if not same(fixed, was):
+        told = (
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+            "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+        )
+        errors.append(forbidden("spec", told))
+    return errors
+
+
+def _with_claim_volumes(spec: Doc) -> Doc:
+    """The template as its pods will see it: a volume for each claim; host names are the controller's affair."""
+    template: Doc = copy(spec.get("template", {}))
+    pod = template.get("spec", {})
+    for field in ("hostname", "subdomain"):
+        pod.pop(field, None)
+    made = {claim.get("metadata", {}).get("name", ""): claim for claim in spec.get("volumeClaimTemplates", ())}
+    if made:
+        volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in made]
+        pod["volumes"] = volumes + [item for item in pod.get("volumes", []) if item.get("name", "") not in made]
+    return template

@@ -1,0 +1,161 @@
+"""What the workloads share: their strategy, a selector that selects their own template, and counts in their status.
+
+A workload counts a generation with every change of what it wants, and keeps its status behind `/status`. Its selector
+never changes, and the pods of its template always restart. What a new object's status looks like follows upstream's
+types: a number that upstream always writes is there from the start. Mirrors upstream's apps validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
+from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
+from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
+from tonnage.documents.kinds.pods.pod_warnings import spec_warnings
+from tonnage.documents.strategy import Generation, Strategy
+from tonnage.documents.validation.metadata import immutable
+from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.objects.document import Doc, copy
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.field_rules import nonnegative, unsupported
+from tonnage.objects.selectors import InvalidSelector, LabelSelector
+
+HISTORY_LIMIT = 10
+MISMATCH = "`selector` does not match template `labels`"
+
+
+class WorkloadStrategy(Strategy):
+    """What the workloads share."""
+
+    generation = Generation.COUNTED
+    new_status: ClassVar[Doc] = {}
+    """The status of an object that no controller has seen yet."""
+
+    def prepare_create(self, doc: Doc) -> None:
+        doc["status"] = copy(self.new_status)
+
+    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
+        drop_disabled_pod_fields(new["spec"].get("template", {}).get("spec", {}))
+
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        super().prepare_status(new, old)
+        new["status"] = {**self.new_status, **new["status"]}
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        if old is not None and not self.spec_changed(new, old):
+            return []
+        return spec_warnings(new["spec"].get("template", {}).get("spec", {}), "spec.template.spec")
+
+
+def default_common(doc: Doc) -> Doc:
+    spec: Doc = doc.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    drop_zero(spec, "minReadySeconds", "paused")
+    default_pod_template(spec.setdefault("template", {}))
+    return spec
+
+
+def drop_zero(spec: Doc, *fields: str) -> None:
+    for field in fields:
+        if not spec.get(field, True):
+            del spec[field]
+
+
+def shown_strategy(kind: str, rolling: Doc | None, fields: Sequence[str]) -> Doc:
+    """A strategy as upstream's message prints it, by the names of its Go type."""
+    inner: dict[str, Any] | None = None
+    if rolling is not None:
+        inner = {field: rolling.get(field[0].lower() + field[1:], 0) for field in fields}
+    return {"Type": kind, "RollingUpdate": inner}
+
+
+def validate_selector_kept(new: Doc, old: Doc) -> Errors:
+    """A selector says which pods are one's own; changing it would abandon them."""
+    return immutable("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
+
+
+def validate_status_counts(
+    status: Doc,
+    counts: Sequence[str],
+    *,
+    parts: Sequence[str] = (),
+    ready_told: str = "cannot be greater than readyReplicas",
+) -> Errors:
+    """Numbers that are not negative; no part exceeds `replicas`, and whoever is available is ready."""
+    errors: Errors = []
+    for field in counts:
+        errors += nonnegative(status.get(field, 0), f"status.{field}")
+    for field in parts:
+        if status.get(field, 0) > status.get("replicas", 0):
+            errors.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
+    if parts and status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
+        errors.append(invalid("status.availableReplicas", status["availableReplicas"], ready_told))
+    return errors
+
+
+def validate_collisions(status: Doc, was: Doc) -> Errors:
+    """How often a name was taken only ever goes up."""
+    now, before = status.get("collisionCount"), was.get("collisionCount")
+    if before is None or (now is not None and now >= before):
+        return []
+    return [invalid("status.collisionCount", now or 0, "cannot be decremented")]
+
+
+def validate_selected_template(spec: Doc, kind: str) -> Errors:
+    # ReplicaSets, too, are told that their selector is invalid "for deployment".
+    errors = validate_selector(spec, "deployment", "invalid label selector")
+    template = spec.get("template", {})
+    if spec.get("selector") is None or parsed_selector(spec["selector"]) is not None:
+        errors += validate_match(spec, template)
+        errors += validate_pod_template(template, "spec.template")
+        errors += validate_always_running(template, kind)
+    return errors
+
+
+def validate_selector(spec: Doc, kind: str, told: str) -> Errors:
+    selector = spec.get("selector")
+    if selector is None:
+        return [required("spec.selector")]
+    errors = validate_label_selector(selector, "spec.selector")
+    parsed = parsed_selector(selector)
+    if parsed is None:
+        errors.append(invalid("spec.selector", selector, told))
+    elif parsed.is_empty:
+        errors.append(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
+    return errors
+
+
+def validate_match(spec: Doc, template: Doc) -> Errors:
+    selector = spec.get("selector")
+    parsed = parsed_selector(selector)
+    labels = template.get("metadata", {}).get("labels")
+    # Upstream: no selector at all selects nothing, and nothing is not empty; so it is told of the mismatch as well.
+    is_mismatch = selector is None or (parsed is not None and not parsed.matches(labels or {}))
+    return [invalid("spec.template.metadata.labels", labels, MISMATCH)] if is_mismatch else []
+
+
+def parsed_selector(selector: Doc | None) -> LabelSelector | None:
+    """The selector as something that can match, None when it makes no sense."""
+    if selector is None:
+        return None
+    try:
+        parsed = msgspec.convert(selector, LabelSelector)
+        parsed.matches({})
+    except (InvalidSelector, msgspec.ValidationError):  # the latter for an expression without key or operator
+        return None
+    return parsed if not validate_label_selector(selector, "") else None
+
+
+def validate_always_running(template: Doc, kind: str) -> Errors:
+    spec = template.get("spec", {})
+    errors: Errors = []
+    if spec.get("restartPolicy") != "Always":
+        errors.append(unsupported("spec.template.spec.restartPolicy", spec.get("restartPolicy", ""), ("Always",)))
+    if "activeDeadlineSeconds" in spec:
+        told = f"activeDeadlineSeconds in {kind} is not Supported"
+        errors.append(forbidden("spec.template.spec.activeDeadlineSeconds", told))
+    return errors

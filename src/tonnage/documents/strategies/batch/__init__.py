@@ -1,1 +1,0 @@
-"""The rules of Jobs and CronJobs."""

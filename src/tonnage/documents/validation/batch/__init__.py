@@ -1,1 +1,0 @@
-"""What makes Jobs and CronJobs legal."""

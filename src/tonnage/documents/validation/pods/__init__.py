@@ -1,1 +1,0 @@
-"""What makes a pod, or a pod template, legal; and what may change on one that exists."""
