@@ -32,7 +32,7 @@ class ConfigMapStrategy(Strategy):
         return validate_config_map(doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_config_map_update(new, old)
+        return _validate_frozen(new, old, ("data", "binaryData")) + validate_config_map(new)
 
 
 class SecretStrategy(Strategy):
@@ -52,7 +52,8 @@ class SecretStrategy(Strategy):
         return validate_secret(doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_secret_update(new, old)
+        errors = immutable("type", new.get("type", ""), old.get("type", ""))
+        return errors + _validate_frozen(new, old, ("data",)) + validate_secret(new)
 
 
 class ServiceAccountStrategy(Strategy):
@@ -84,10 +85,6 @@ def validate_config_map(doc: Doc) -> Errors:
     return [*errors, too_long("[]", MAX_BYTES)] if size > MAX_BYTES else errors
 
 
-def validate_config_map_update(new: Doc, old: Doc) -> Errors:
-    return _validate_frozen(new, old, ("data", "binaryData")) + validate_config_map(new)
-
-
 def validate_secret(doc: Doc) -> Errors:
     data, kind = doc.get("data", {}), doc.get("type", "")
     errors: Errors = []
@@ -108,11 +105,6 @@ def validate_secret(doc: Doc) -> Errors:
     else:
         errors += [required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
     return errors
-
-
-def validate_secret_update(new: Doc, old: Doc) -> Errors:
-    errors = immutable("type", new.get("type", ""), old.get("type", ""))
-    return errors + _validate_frozen(new, old, ("data",)) + validate_secret(new)
 
 
 def _validate_frozen(new: Doc, old: Doc, fields: tuple[str, ...]) -> Errors:

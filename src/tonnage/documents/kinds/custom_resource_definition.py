@@ -65,7 +65,8 @@ class CustomResourceDefinitionStrategy(Strategy):
             record_stored_version(new)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return validate_definition_status(new, old)
+        """Everything wrong with a change through the status subresource."""
+        return _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         return definition_warnings(new, old)
@@ -120,11 +121,6 @@ def validate_definition_update(new: Doc, old: Doc) -> Errors:
     errors += _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
     errors += _stored_version_errors(new)
     return errors + _approval_errors(new, old) + _preserve_errors(new, old)
-
-
-def validate_definition_status(new: Doc, old: Doc) -> Errors:
-    """Everything wrong with a change through the status subresource."""
-    return _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
 
 
 def definition_warnings(new: Doc, old: Doc | None) -> list[str]:

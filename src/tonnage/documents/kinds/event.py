@@ -67,40 +67,31 @@ class EventStrategy(Strategy):
         doc.setdefault("reportingInstance", "")
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_event(doc, strict=self.is_strict)
+        errors = _validate_legacy(doc, strict=self.is_strict)
+        if not self.is_strict:
+            return errors
+        errors += _validate_series(doc)
+        if not doc.get("eventTime"):
+            errors.append(required("eventTime"))
+        if doc.get("type") not in ("Normal", "Warning"):
+            errors.append(invalid("type", "", f"has invalid value: {doc.get('type', '')}"))
+        for field in ("firstTimestamp", "lastTimestamp", "count", "source"):
+            if doc.get(field):
+                errors.append(invalid(field, "", "needs to be unset"))
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_event_update(new, old, strict=self.is_strict)
-
-
-def validate_event(doc: Doc, *, strict: bool) -> Errors:
-    """A new Event; `strict` for one that came through events.k8s.io."""
-    errors = _validate_legacy(doc, strict=strict)
-    if not strict:
+        errors = _validate_legacy(new, strict=self.is_strict)
+        if not self.is_strict:
+            return errors
+        if not same(new.get("series"), old.get("series")):
+            errors += _validate_series(new)
+        for field in _FIXED:
+            now, before = new.get(field), old.get(field)
+            if field in ("involvedObject", "related") and not same(now, before):
+                now, before = internal("ObjectReference", now), internal("ObjectReference", before)
+            errors += immutable(_SHOWN.get(field, field), now, before)
         return errors
-    errors += _validate_series(doc)
-    if not doc.get("eventTime"):
-        errors.append(required("eventTime"))
-    if doc.get("type") not in ("Normal", "Warning"):
-        errors.append(invalid("type", "", f"has invalid value: {doc.get('type', '')}"))
-    for field in ("firstTimestamp", "lastTimestamp", "count", "source"):
-        if doc.get(field):
-            errors.append(invalid(field, "", "needs to be unset"))
-    return errors
-
-
-def validate_event_update(new: Doc, old: Doc, *, strict: bool) -> Errors:
-    errors = _validate_legacy(new, strict=strict)
-    if not strict:
-        return errors
-    if not same(new.get("series"), old.get("series")):
-        errors += _validate_series(new)
-    for field in _FIXED:
-        now, before = new.get(field), old.get(field)
-        if field in ("involvedObject", "related") and not same(now, before):
-            now, before = internal("ObjectReference", now), internal("ObjectReference", before)
-        errors += immutable(_SHOWN.get(field, field), now, before)
-    return errors
 
 
 def _validate_legacy(doc: Doc, *, strict: bool) -> Errors:

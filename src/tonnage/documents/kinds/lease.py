@@ -20,15 +20,11 @@ class LeaseStrategy(Strategy):
         new["spec"].pop("preferredHolder", None)
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_lease(doc)
-
-
-def validate_lease(doc: Doc) -> Errors:
-    spec = doc.get("spec", {})
-    duration_s, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
-    errors: Errors = []
-    if duration_s is not None and duration_s <= 0:
-        errors.append(invalid("spec.leaseDurationSeconds", duration_s, "must be greater than 0"))
-    if transitions is not None and transitions < 0:
-        errors.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
-    return errors
+        spec = doc.get("spec", {})
+        duration_s, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+        errors: Errors = []
+        if duration_s is not None and duration_s <= 0:
+            errors.append(invalid("spec.leaseDurationSeconds", duration_s, "must be greater than 0"))
+        if transitions is not None and transitions < 0:
+            errors.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+        return errors

@@ -49,7 +49,13 @@ class NamespaceStrategy(Strategy):
             spec["finalizers"] = list(old["spec"]["finalizers"])
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return validate_namespace_status(new)
+        """Active until it is deleted, Terminating ever after."""
+        phase = new.get("status", {}).get("phase", "")
+        if "deletionTimestamp" in new["metadata"]:
+            told = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+            return [] if phase == "Terminating" else [invalid("status.Phase", phase, told)]
+        told = "may only be 'Active' if `deletionTimestamp` is empty"
+        return [] if phase == "Active" else [invalid("status.Phase", phase, told)]
 
     def holds_back_deletion(self, doc: Doc) -> bool:
         return bool(doc.get("spec", {}).get("finalizers"))
@@ -79,16 +85,6 @@ def validate_namespace(doc: Doc) -> Errors:
     for finalizer in doc.get("spec", {}).get("finalizers", ()):
         errors += _validate_finalizer(finalizer, "spec.finalizers")  # upstream gives no index here
     return errors
-
-
-def validate_namespace_status(doc: Doc) -> Errors:
-    """Active until it is deleted, Terminating ever after."""
-    phase = doc.get("status", {}).get("phase", "")
-    if "deletionTimestamp" in doc["metadata"]:
-        told = "may only be 'Terminating' if `deletionTimestamp` is not empty"
-        return [] if phase == "Terminating" else [invalid("status.Phase", phase, told)]
-    told = "may only be 'Active' if `deletionTimestamp` is empty"
-    return [] if phase == "Active" else [invalid("status.Phase", phase, told)]
 
 
 def validate_namespace_finalizers(doc: Doc) -> Errors:

@@ -22,24 +22,20 @@ _RULES = (("ingress", "from"), ("egress", "to"))
 _STRICT_SUBSET = "must be a strict subset of `cidr`"
 
 
-def default_network_policy(doc: Doc) -> None:
-    """Fill in a NetworkPolicy, in place. Mirrors SetDefaults_NetworkPolicy and SetDefaults_NetworkPolicyPort."""
-    spec = doc.setdefault("spec", {})
-    spec.setdefault("podSelector", {})
-    if not spec.get("policyTypes"):
-        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
-    for rule in (*spec.get("ingress", ()), *spec.get("egress", ())):
-        for port in rule.get("ports", ()):
-            port.setdefault("protocol", "TCP")
-
-
 class NetworkPolicyStrategy(Strategy):
     """Kept, not enforced: pods of an embedded cluster have no network of their own."""
 
     generation = Generation.COUNTED
 
     def default(self, doc: Doc) -> None:
-        default_network_policy(doc)
+        """Fill in a NetworkPolicy, in place. Mirrors SetDefaults_NetworkPolicy and SetDefaults_NetworkPolicyPort."""
+        spec = doc.setdefault("spec", {})
+        spec.setdefault("podSelector", {})
+        if not spec.get("policyTypes"):
+            spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+        for rule in (*spec.get("ingress", ()), *spec.get("egress", ())):
+            for port in rule.get("ports", ()):
+                port.setdefault("protocol", "TCP")
 
     def validate(self, doc: Doc) -> Errors:
         return validate_network_policy(doc)
@@ -48,7 +44,13 @@ class NetworkPolicyStrategy(Strategy):
         return validate_network_policy(new, old)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        return network_policy_warnings(new)
+        """Ranges that are legal, and not written as they should be. Mirrors GetWarningsForCIDR, for what is legal."""
+        return [
+            f"{path}: IPv6 CIDR value {go_value(text)} should be in RFC 5952 canonical format "
+            f"({go_value(str(network))})"
+            for path, text in _ranges(new.get("spec", {}))
+            if ":" in text and (network := _network(text)) is not None and str(network) != text
+        ]
 
 
 def validate_network_policy(doc: Doc, old: Doc | None = None) -> Errors:
@@ -70,15 +72,6 @@ def validate_network_policy(doc: Doc, old: Doc | None = None) -> Errors:
         return [*errors, invalid("spec.policyTypes", types, "may not specify more than two policyTypes")]
     return errors + [
         unsupported(f"spec.policyTypes[{idx}]", each, _TYPES) for idx, each in enumerate(types) if each not in _TYPES
-    ]
-
-
-def network_policy_warnings(doc: Doc) -> list[str]:
-    """Ranges that are legal, and not written as they should be. Mirrors GetWarningsForCIDR, for what is legal."""
-    return [
-        f"{path}: IPv6 CIDR value {go_value(text)} should be in RFC 5952 canonical format ({go_value(str(network))})"
-        for path, text in _ranges(doc.get("spec", {}))
-        if ":" in text and (network := _network(text)) is not None and str(network) != text
     ]
 
 

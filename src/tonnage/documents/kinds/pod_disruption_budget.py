@@ -36,41 +36,33 @@ class PodDisruptionBudgetStrategy(Strategy):
         doc["status"] = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_disruption_budget(doc)
+        spec = doc.get("spec", {})
+        errors: Errors = []
+        if "minAvailable" in spec and "maxUnavailable" in spec:
+            shown = {
+                "MinAvailable": spec["minAvailable"],
+                "Selector": spec.get("selector"),
+                "MaxUnavailable": spec["maxUnavailable"],
+                "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+            }
+            errors.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
+        for field in ("minAvailable", "maxUnavailable"):
+            if field in spec:
+                errors += count_or_percent(spec[field], f"spec.{field}")
+                errors += at_most_all(spec[field], f"spec.{field}")
+        errors += validate_label_selector(spec.get("selector"), "spec.selector")
+        return errors + optional_choice(
+            spec.get("unhealthyPodEvictionPolicy"),
+            ("AlwaysAllow", "IfHealthyBudget"),
+            "spec.unhealthyPodEvictionPolicy",
+        )
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return validate_disruption_budget_status(new)
-
-
-def validate_disruption_budget(doc: Doc) -> Errors:
-    spec = doc.get("spec", {})
-    errors: Errors = []
-    if "minAvailable" in spec and "maxUnavailable" in spec:
-        shown = {
-            "MinAvailable": spec["minAvailable"],
-            "Selector": spec.get("selector"),
-            "MaxUnavailable": spec["maxUnavailable"],
-            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
-        }
-        errors.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
-    for field in ("minAvailable", "maxUnavailable"):
-        if field in spec:
-            errors += count_or_percent(spec[field], f"spec.{field}")
-            errors += at_most_all(spec[field], f"spec.{field}")
-    errors += validate_label_selector(spec.get("selector"), "spec.selector")
-    return errors + optional_choice(
-        spec.get("unhealthyPodEvictionPolicy"),
-        ("AlwaysAllow", "IfHealthyBudget"),
-        "spec.unhealthyPodEvictionPolicy",
-    )
-
-
-def validate_disruption_budget_status(doc: Doc) -> Errors:
-    status = doc.get("status", {})
-    errors = validate_conditions(status.get("conditions", []), "status.conditions")
-    for field in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
-        errors += nonnegative(status.get(field, 0), f"status.{field}")
-    return errors
+        status = new.get("status", {})
+        errors = validate_conditions(status.get("conditions", []), "status.conditions")
+        for field in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
+            errors += nonnegative(status.get(field, 0), f"status.{field}")
+        return errors
 
 
 def validate_conditions(conditions: list[Doc], path: str) -> Errors:

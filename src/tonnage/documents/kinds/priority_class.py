@@ -26,39 +26,29 @@ class PriorityClassStrategy(Strategy):
             del doc["globalDefault"]
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_priority_class(doc)
+        name, value = doc["metadata"].get("name", ""), doc.get("value", 0)
+        errors: Errors = []
+        if name.startswith(_SYSTEM_PREFIX):
+            if wrong := _not_a_system_class(doc):
+                told = f"priority class names with '{_SYSTEM_PREFIX}' prefix are reserved for system use only."
+                errors.append(forbidden("metadata.name", f"{told} error: {wrong}"))
+        elif value > HIGHEST_USER_PRIORITY:
+            told = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
+            errors.append(forbidden("value", told))
+        if "preemptionPolicy" in doc:
+            errors += choice(doc["preemptionPolicy"], ("PreemptLowerPriority", "Never"), "preemptionPolicy")
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_priority_class_update(new, old)
+        """Only description and globalDefault may change; the name's rules are not asked again."""
+        errors: Errors = []
+        if new.get("value", 0) != old.get("value", 0):
+            errors.append(forbidden("value", "may not be changed in an update."))
+        return errors + immutable("preemptionPolicy", new.get("preemptionPolicy"), old.get("preemptionPolicy"))
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         """Its generation is 1 for ever: what it means cannot change."""
         return False
-
-
-def validate_priority_class(doc: Doc) -> Errors:
-    name, value = doc["metadata"].get("name", ""), doc.get("value", 0)
-    errors: Errors = []
-    if name.startswith(_SYSTEM_PREFIX):
-        if wrong := _not_a_system_class(doc):
-            told = (
-                f"priority class names with '{_SYSTEM_PREFIX}' prefix are reserved for system use only. error: {wrong}"
-            )
-            errors.append(forbidden("metadata.name", told))
-    elif value > HIGHEST_USER_PRIORITY:
-        told = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
-        errors.append(forbidden("value", told))
-    if "preemptionPolicy" in doc:
-        errors += choice(doc["preemptionPolicy"], ("PreemptLowerPriority", "Never"), "preemptionPolicy")
-    return errors
-
-
-def validate_priority_class_update(new: Doc, old: Doc) -> Errors:
-    """Only description and globalDefault may change; the name's rules are not asked again."""
-    errors: Errors = []
-    if new.get("value", 0) != old.get("value", 0):
-        errors.append(forbidden("value", "may not be changed in an update."))
-    return errors + immutable("preemptionPolicy", new.get("preemptionPolicy"), old.get("preemptionPolicy"))
 
 
 def _not_a_system_class(doc: Doc) -> str:

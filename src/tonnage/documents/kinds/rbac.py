@@ -28,7 +28,7 @@ class _RbacStrategy(Strategy):
 
 class RoleStrategy(_RbacStrategy):
     def validate(self, doc: Doc) -> Errors:
-        return validate_role(doc)
+        return _validate_rules(doc, is_namespaced=True)
 
 
 class ClusterRoleStrategy(_RbacStrategy):
@@ -59,15 +59,15 @@ class RoleBindingStrategy(_RbacStrategy):
         return validate_binding(doc, is_namespaced=self.resource.namespaced)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_binding_update(new, old, is_namespaced=self.resource.namespaced)
+        errors = self.validate(new)
+        reference, before = (internal("RoleRef", doc.get("roleRef", {})) for doc in (new, old))
+        if reference != before:
+            errors.append(invalid("roleRef", reference, "cannot change roleRef"))
+        return errors
 
 
 class ClusterRoleBindingStrategy(RoleBindingStrategy):
     pass
-
-
-def validate_role(doc: Doc) -> Errors:
-    return _validate_rules(doc, is_namespaced=True)
 
 
 def validate_cluster_role(doc: Doc, *, allow_invalid_values: bool = False) -> Errors:
@@ -130,14 +130,6 @@ def validate_binding(doc: Doc, *, is_namespaced: bool) -> Errors:
     errors += sentences("roleRef.name", name, names.path_segment(name)) if name else [required("roleRef.name")]
     for idx, subject in enumerate(doc.get("subjects", ())):
         errors += _validate_subject(subject, f"subjects[{idx}]", is_namespaced=is_namespaced)
-    return errors
-
-
-def validate_binding_update(new: Doc, old: Doc, *, is_namespaced: bool) -> Errors:
-    errors = validate_binding(new, is_namespaced=is_namespaced)
-    reference, before = (internal("RoleRef", doc.get("roleRef", {})) for doc in (new, old))
-    if reference != before:
-        errors.append(invalid("roleRef", reference, "cannot change roleRef"))
     return errors
 
 

@@ -56,7 +56,10 @@ class ResourceQuotaStrategy(Strategy):
         return validate_resource_quota_update(new, old)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return validate_resource_quota_status(new)
+        status = new.get("status", {})
+        return [
+            error for field in ("hard", "used") for error in _validate_amounts(status.get(field, {}), f"status.{field}")
+        ]
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         """Of a new quota that lets be requested more than may be the limit."""
@@ -85,13 +88,6 @@ def validate_resource_quota_update(new: Doc, old: Doc) -> Errors:
     if set(scopes) != set(old.get("spec", {}).get("scopes", [])):
         errors.append(invalid("spec.scopes", scopes, "field is immutable"))
     return errors
-
-
-def validate_resource_quota_status(new: Doc) -> Errors:
-    status = new.get("status", {})
-    return [
-        error for field in ("hard", "used") for error in _validate_amounts(status.get(field, {}), f"status.{field}")
-    ]
 
 
 def _validate_amounts(amounts: dict[str, str], path: str) -> Errors:

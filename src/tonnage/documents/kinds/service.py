@@ -40,7 +40,35 @@ class ServiceStrategy(Strategy):
     }
 
     def default(self, doc: Doc) -> None:
-        default_service(doc)
+        """Fill in a Service, in place. Mirrors SetDefaults_Service."""
+        spec = doc.setdefault("spec", {})
+        for field in ("sessionAffinity", "type", "clusterIP", "externalName", "externalTrafficPolicy"):
+            if spec.get(field) == "":
+                del spec[field]
+        spec.setdefault("sessionAffinity", "None")
+        spec.setdefault("type", "ClusterIP")
+        if spec["sessionAffinity"] == "None":
+            spec.pop("sessionAffinityConfig", None)
+        elif spec["sessionAffinity"] == "ClientIP":
+            config = spec.get("sessionAffinityConfig", {}).get("clientIP", {})
+            if "timeoutSeconds" not in config:
+                spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_TIMEOUT_S}}
+        for port in spec.get("ports", ()):
+            if not port.get("protocol"):
+                port["protocol"] = "TCP"
+            if port.get("targetPort") in (None, 0, ""):
+                port["targetPort"] = port.get("port", 0)
+            if not port.get("nodePort", True):
+                del port["nodePort"]
+        if is_externally_accessible(spec):
+            spec.setdefault("externalTrafficPolicy", "Cluster")
+        if spec["type"] in _INTERNAL_TYPES:
+            spec.setdefault("internalTrafficPolicy", "Cluster")
+        if spec["type"] == "LoadBalancer":
+            spec.setdefault("allocateLoadBalancerNodePorts", True)
+            for ingress in doc.get("status", {}).get("loadBalancer", {}).get("ingress", ()):
+                if ingress.get("ip"):
+                    ingress.setdefault("ipMode", "VIP")
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"loadBalancer": {}}
@@ -67,10 +95,47 @@ class ServiceStrategy(Strategy):
         return validate_service(new, old)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return validate_service_status(new, old)
+        """What a load balancer reports. Mirrors ValidateLoadBalancerStatus."""
+        ingresses = new.get("status", {}).get("loadBalancer", {}).get("ingress", [])
+        path = "status.loadBalancer.ingress"
+        if ingresses and new["spec"]["type"] != "LoadBalancer":
+            return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
+        before = old.get("status", {}).get("loadBalancer", {}).get("ingress", [])
+        kept = {item["ip"] for item in before if item.get("ip")}
+        errors: Errors = []
+        for idx, ingress in enumerate(ingresses):
+            at, address, mode, host = (
+                f"{path}[{idx}]",
+                ingress.get("ip", ""),
+                ingress.get("ipMode"),
+                ingress.get("hostname"),
+            )
+            errors += validate_ip(address, f"{at}.ip", kept) if address else []
+            if address and mode is None:
+                errors.append(required(f"{at}.ipMode", "must be specified when `ip` is set"))
+            elif not address and mode is not None:
+                errors.append(forbidden(f"{at}.ipMode", "may not be specified when `ip` is not set"))
+            else:
+                errors += optional_choice(mode, ("Proxy", "VIP"), f"{at}.ipMode")
+            if host:
+                errors += sentences(f"{at}.hostname", host, names.dns_subdomain(host))
+                if parse(host) is not None:
+                    errors.append(invalid(f"{at}.hostname", host, "must be a DNS name, not an IP address"))
+        return errors
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        return service_warnings(new)
+        """Fields that a headless service carries in vain, and external addresses, which are going out of use."""
+        spec = new["spec"]
+        if spec.get("clusterIPs") == ["None"]:
+            ignored = {
+                "loadBalancerIP": bool(spec.get("loadBalancerIP")),
+                "externalIPs": bool(spec.get("externalIPs")),
+                "SessionAffinity": spec["sessionAffinity"] != "None",
+            }
+            return [f"spec.{field} is ignored for headless services" for field, is_set in ignored.items() if is_set]
+        if spec.get("externalIPs") and spec["type"] != "ExternalName":
+            return ["spec.externalIPs is deprecated and may no longer be implemented in some clusters"]
+        return []
 
 
 def _drop_untouched_node_ports(spec: Doc, was: Doc) -> None:
@@ -78,38 +143,6 @@ def _drop_untouched_node_ports(spec: Doc, was: Doc) -> None:
     if outer == [port.get("nodePort", 0) for port in was.get("ports", ())]:
         for port in spec.get("ports", ()):
             port.pop("nodePort", None)
-
-
-def default_service(doc: Doc) -> None:
-    """Fill in a Service, in place. Mirrors SetDefaults_Service."""
-    spec = doc.setdefault("spec", {})
-    for field in ("sessionAffinity", "type", "clusterIP", "externalName", "externalTrafficPolicy"):
-        if spec.get(field) == "":
-            del spec[field]
-    spec.setdefault("sessionAffinity", "None")
-    spec.setdefault("type", "ClusterIP")
-    if spec["sessionAffinity"] == "None":
-        spec.pop("sessionAffinityConfig", None)
-    elif spec["sessionAffinity"] == "ClientIP":
-        config = spec.get("sessionAffinityConfig", {}).get("clientIP", {})
-        if "timeoutSeconds" not in config:
-            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_TIMEOUT_S}}
-    for port in spec.get("ports", ()):
-        if not port.get("protocol"):
-            port["protocol"] = "TCP"
-        if port.get("targetPort") in (None, 0, ""):
-            port["targetPort"] = port.get("port", 0)
-        if not port.get("nodePort", True):
-            del port["nodePort"]
-    if is_externally_accessible(spec):
-        spec.setdefault("externalTrafficPolicy", "Cluster")
-    if spec["type"] in _INTERNAL_TYPES:
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-    if spec["type"] == "LoadBalancer":
-        spec.setdefault("allocateLoadBalancerNodePorts", True)
-        for ingress in doc.get("status", {}).get("loadBalancer", {}).get("ingress", ()):
-            if ingress.get("ip"):
-                ingress.setdefault("ipMode", "VIP")
 
 
 def is_externally_accessible(spec: Doc) -> bool:
@@ -165,51 +198,6 @@ def validate_service(doc: Doc, old: Doc | None = None) -> Errors:
     errors += _validate_port_clashes(spec)
     errors += _validate_balancer_fields(spec, was)
     return errors + _validate_traffic(spec)
-
-
-def validate_service_status(doc: Doc, old: Doc) -> Errors:
-    """What a load balancer reports. Mirrors ValidateLoadBalancerStatus."""
-    ingresses = doc.get("status", {}).get("loadBalancer", {}).get("ingress", [])
-    path = "status.loadBalancer.ingress"
-    if ingresses and doc["spec"]["type"] != "LoadBalancer":
-        return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
-    before = old.get("status", {}).get("loadBalancer", {}).get("ingress", [])
-    kept = {item["ip"] for item in before if item.get("ip")}
-    errors: Errors = []
-    for idx, ingress in enumerate(ingresses):
-        at, address, mode, host = (
-            f"{path}[{idx}]",
-            ingress.get("ip", ""),
-            ingress.get("ipMode"),
-            ingress.get("hostname"),
-        )
-        errors += validate_ip(address, f"{at}.ip", kept) if address else []
-        if address and mode is None:
-            errors.append(required(f"{at}.ipMode", "must be specified when `ip` is set"))
-        elif not address and mode is not None:
-            errors.append(forbidden(f"{at}.ipMode", "may not be specified when `ip` is not set"))
-        else:
-            errors += optional_choice(mode, ("Proxy", "VIP"), f"{at}.ipMode")
-        if host:
-            errors += sentences(f"{at}.hostname", host, names.dns_subdomain(host))
-            if parse(host) is not None:
-                errors.append(invalid(f"{at}.hostname", host, "must be a DNS name, not an IP address"))
-    return errors
-
-
-def service_warnings(doc: Doc) -> list[str]:
-    """Fields that a headless service carries in vain, and external addresses, which are going out of use."""
-    spec = doc["spec"]
-    if spec.get("clusterIPs") == ["None"]:
-        ignored = {
-            "loadBalancerIP": bool(spec.get("loadBalancerIP")),
-            "externalIPs": bool(spec.get("externalIPs")),
-            "SessionAffinity": spec["sessionAffinity"] != "None",
-        }
-        return [f"spec.{field} is ignored for headless services" for field, is_set in ignored.items() if is_set]
-    if spec.get("externalIPs") and spec["type"] != "ExternalName":
-        return ["spec.externalIPs is deprecated and may no longer be implemented in some clusters"]
-    return []
 
 
 def _validate_type(spec: Doc, is_headless: bool) -> Errors:

@@ -82,7 +82,35 @@ class PersistentVolumeStrategy(Strategy):
             status["lastPhaseTransitionTime"] = rfc3339(self.clock.now())
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        return volume_warnings(new)
+        """Mirrors GetWarningsForPersistentVolume: what is accepted, and does not do what it once did."""
+        told: list[str] = []
+        spec = new.get("spec", {})
+        annotations = new.get("metadata", {}).get("annotations", {})
+        for key, message in (
+            (BETA_STORAGE_CLASS, 'deprecated since v1.8; use "storageClassName" attribute instead'),
+            (_MOUNT_OPTIONS_ANNOTATION, 'deprecated since v1.31; use "mountOptions" attribute instead'),
+        ):
+            if key in annotations:
+                told.append(f"metadata.annotations[{key}]: {message}")
+        if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+            told.append(
+                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "
+                "Instead, the recommended approach is to use dynamic provisioning."
+            )
+        terms = spec.get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
+        for idx, term in enumerate(terms):
+            told += node_selector_term_warnings(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{idx}]")
+        for source, shown, since, gone in (
+            ("cephfs", "cephfs", "v1.28", "v1.31"),
+            ("photonPersistentDisk", "photonPersistentDisk", "v1.11", "v1.16"),
+            ("scaleIO", "scaleIO", "v1.16", "v1.22"),
+            ("storageos", "storageOS", "v1.22", "v1.25"),
+            ("glusterfs", "glusterfs", "v1.25", "v1.26"),
+            ("rbd", "rbd", "v1.28", "v1.31"),
+        ):
+            if source in spec:
+                told.append(f"spec.{shown}: deprecated in {since}, non-functional in {gone}+")
+        return told
 
 
 def default_persistent_volume(doc: Doc) -> None:
@@ -175,38 +203,6 @@ def validate_access_modes(modes: list[str], path: str) -> Errors:
     if "ReadWriteOncePod" in modes and any(mode != "ReadWriteOncePod" for mode in modes if mode in ACCESS_MODES):
         errors.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
     return errors
-
-
-def volume_warnings(doc: Doc) -> list[str]:
-    """Mirrors GetWarningsForPersistentVolume: what is accepted, and does not do what it once did."""
-    told: list[str] = []
-    spec = doc.get("spec", {})
-    annotations = doc.get("metadata", {}).get("annotations", {})
-    for key, message in (
-        (BETA_STORAGE_CLASS, 'deprecated since v1.8; use "storageClassName" attribute instead'),
-        (_MOUNT_OPTIONS_ANNOTATION, 'deprecated since v1.31; use "mountOptions" attribute instead'),
-    ):
-        if key in annotations:
-            told.append(f"metadata.annotations[{key}]: {message}")
-    if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
-        told.append(
-            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. "
-            "Instead, the recommended approach is to use dynamic provisioning."
-        )
-    terms = spec.get("nodeAffinity", {}).get("required", {}).get("nodeSelectorTerms", [])
-    for idx, term in enumerate(terms):
-        told += node_selector_term_warnings(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{idx}]")
-    for source, shown, since, gone in (
-        ("cephfs", "cephfs", "v1.28", "v1.31"),
-        ("photonPersistentDisk", "photonPersistentDisk", "v1.11", "v1.16"),
-        ("scaleIO", "scaleIO", "v1.16", "v1.22"),
-        ("storageos", "storageOS", "v1.22", "v1.25"),
-        ("glusterfs", "glusterfs", "v1.25", "v1.26"),
-        ("rbd", "rbd", "v1.28", "v1.31"),
-    ):
-        if source in spec:
-            told.append(f"spec.{shown}: deprecated in {since}, non-functional in {gone}+")
-    return told
 
 
 def _validate_capacity(capacity: dict[str, str] | None, path: str) -> Errors:

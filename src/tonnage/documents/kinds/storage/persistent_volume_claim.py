@@ -56,10 +56,34 @@ class PersistentVolumeClaimStrategy(Strategy):
         return validate_claim_update(new, stored)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return validate_claim_status_update(new)
+        """What a controller reports: amounts, and how far an expansion has come."""
+        status: Doc = new.get("status", {})
+        errors: Errors = []
+        for name, text in status.get("capacity", {}).items():
+            errors += validate_basic_resource(text, f"status.capacity[{name}]")
+        path = "status.allocatedResourceStatuses"
+        for name, resize_status in status.get("allocatedResourceStatuses", {}).items():
+            errors += _validate_resource_key(name, path)
+            if resize_status not in RESIZE_STATUSES:
+                # Upstream shows the key here, not the value that is wrong.
+                errors.append(not_supported(path, name, RESIZE_STATUSES))
+        path = "status.allocatedResources"
+        for name, text in status.get("allocatedResources", {}).items():
+            key_errors = _validate_resource_key(name, path)
+            errors += key_errors
+            if not key_errors:
+                errors += validate_basic_resource(text, f"{path}[{name}]") or validate_resource_quantity(
+                    "storage", text, f"{path}[{name}]"
+                )
+        return errors
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        return claim_warnings(new)
+        """Mirrors GetWarningsForPersistentVolumeClaim."""
+        told: list[str] = []
+        if BETA_STORAGE_CLASS in (dig(new, "metadata", "annotations") or {}):
+            message = 'deprecated since v1.8; use "storageClassName" attribute instead'
+            told.append(f"metadata.annotations[{BETA_STORAGE_CLASS}]: {message}")
+        return told + claim_spec_warnings(new.get("spec", {}), "spec")
 
 
 def _prepare_data_sources(spec: Doc, before: Doc) -> None:
@@ -160,29 +184,6 @@ def validate_claim_update(new: Doc, old: Doc) -> Errors:
     return errors + _validate_attributes_class_change(spec, before, dig(old, "status") or {})
 
 
-def validate_claim_status_update(new: Doc) -> Errors:
-    """What a controller reports: amounts, and how far an expansion has come."""
-    status: Doc = new.get("status", {})
-    errors: Errors = []
-    for name, text in status.get("capacity", {}).items():
-        errors += validate_basic_resource(text, f"status.capacity[{name}]")
-    path = "status.allocatedResourceStatuses"
-    for name, resize_status in status.get("allocatedResourceStatuses", {}).items():
-        errors += _validate_resource_key(name, path)
-        if resize_status not in RESIZE_STATUSES:
-            # Upstream shows the key here, not the value that is wrong.
-            errors.append(not_supported(path, name, RESIZE_STATUSES))
-    path = "status.allocatedResources"
-    for name, text in status.get("allocatedResources", {}).items():
-        key_errors = _validate_resource_key(name, path)
-        errors += key_errors
-        if not key_errors:
-            errors += validate_basic_resource(text, f"{path}[{name}]") or validate_resource_quantity(
-                "storage", text, f"{path}[{name}]"
-            )
-    return errors
-
-
 def resize_refusal(new: Doc, old: Doc, storage_class: Doc | None) -> str | None:
     """Why a claim may not grow, if so; `storage_class` is the one it names, None when there is no such class.
 
@@ -202,15 +203,6 @@ def resize_refusal(new: Doc, old: Doc, storage_class: Doc | None) -> str | None:
 def requested(claim: Doc) -> Quantity:
     """The size a claim asks for; 0 when it says nothing."""
     return Quantity.of(dig(claim, "spec", "resources", "requests", "storage"))
-
-
-def claim_warnings(doc: Doc) -> list[str]:
-    """Mirrors GetWarningsForPersistentVolumeClaim."""
-    told: list[str] = []
-    if BETA_STORAGE_CLASS in (dig(doc, "metadata", "annotations") or {}):
-        message = 'deprecated since v1.8; use "storageClassName" attribute instead'
-        told.append(f"metadata.annotations[{BETA_STORAGE_CLASS}]: {message}")
-    return told + claim_spec_warnings(doc.get("spec", {}), "spec")
 
 
 def claim_spec_warnings(spec: Doc, path: str) -> list[str]:

@@ -27,10 +27,25 @@ class StorageClassStrategy(Strategy):
         default_storage_class(doc)
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_storage_class(doc)
+        errors = _validate_driver(doc, "provisioner")
+        errors += _validate_parameters(doc.get("parameters", {}))
+        policy = doc.get("reclaimPolicy", "")
+        if policy and policy not in ("Delete", "Retain"):
+            errors.append(not_supported("reclaimPolicy", policy, ("Delete", "Retain")))
+        mode = doc.get("volumeBindingMode", "")
+        if mode not in ("Immediate", "WaitForFirstConsumer"):
+            errors.append(not_supported("volumeBindingMode", mode, ("Immediate", "WaitForFirstConsumer")))
+        return errors + _validate_allowed_topologies(doc.get("allowedTopologies", []))
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_storage_class_update(new, old)
+        errors = self.validate(new)
+        parameters = new.get("parameters")
+        errors += immutable(
+            "parameters", dict(sorted(parameters.items())) if parameters else None, old.get("parameters")
+        )
+        for field in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
+            errors += immutable(field, new.get(field), old.get(field))
+        return errors
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         terms = new.get("allowedTopologies", [])
@@ -41,48 +56,19 @@ class StorageClassStrategy(Strategy):
 
 class VolumeAttributesClassStrategy(Strategy):
     def validate(self, doc: Doc) -> Errors:
-        return validate_volume_attributes_class(doc)
+        parameters = doc.get("parameters", {})
+        errors = _validate_driver(doc, "driverName") + _validate_parameters(parameters)
+        if not parameters:
+            errors.append(required("parameters", "must contain at least one key/value pair"))
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_volume_attributes_class_update(new, old)
-
-
-def validate_storage_class(doc: Doc) -> Errors:
-    errors = _validate_driver(doc, "provisioner")
-    errors += _validate_parameters(doc.get("parameters", {}))
-    policy = doc.get("reclaimPolicy", "")
-    if policy and policy not in ("Delete", "Retain"):
-        errors.append(not_supported("reclaimPolicy", policy, ("Delete", "Retain")))
-    mode = doc.get("volumeBindingMode", "")
-    if mode not in ("Immediate", "WaitForFirstConsumer"):
-        errors.append(not_supported("volumeBindingMode", mode, ("Immediate", "WaitForFirstConsumer")))
-    return errors + _validate_allowed_topologies(doc.get("allowedTopologies", []))
-
-
-def validate_storage_class_update(new: Doc, old: Doc) -> Errors:
-    errors = validate_storage_class(new)
-    parameters = new.get("parameters")
-    errors += immutable("parameters", dict(sorted(parameters.items())) if parameters else None, old.get("parameters"))
-    for field in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
-        errors += immutable(field, new.get(field), old.get(field))
-    return errors
-
-
-def validate_volume_attributes_class(doc: Doc) -> Errors:
-    parameters = doc.get("parameters", {})
-    errors = _validate_driver(doc, "driverName") + _validate_parameters(parameters)
-    if not parameters:
-        errors.append(required("parameters", "must contain at least one key/value pair"))
-    return errors
-
-
-def validate_volume_attributes_class_update(new: Doc, old: Doc) -> Errors:
-    errors: Errors = []
-    if new.get("driverName", "") != old.get("driverName", ""):
-        errors.append(forbidden("driverName", "updates to driverName are forbidden."))
-    if new.get("parameters") != old.get("parameters"):
-        errors.append(forbidden("parameters", "updates to parameters are forbidden."))
-    return errors + validate_volume_attributes_class(new)
+        errors: Errors = []
+        if new.get("driverName", "") != old.get("driverName", ""):
+            errors.append(forbidden("driverName", "updates to driverName are forbidden."))
+        if new.get("parameters") != old.get("parameters"):
+            errors.append(forbidden("parameters", "updates to parameters are forbidden."))
+        return errors + self.validate(new)
 
 
 def _validate_driver(doc: Doc, field: str) -> Errors:

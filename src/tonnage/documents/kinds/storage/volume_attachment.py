@@ -33,10 +33,24 @@ class VolumeAttachmentStrategy(Strategy):
         doc["status"] = {"attached": False}
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_volume_attachment(doc)
+        spec = doc.get("spec", {})
+        errors = validate_csi_driver_name(spec.get("attacher", ""), "spec.attacher")
+        errors += _validate_attachment_source(spec.get("source", {}))
+        node = spec.get("nodeName", "")
+        errors += [invalid("spec.nodeName", node, sentence) for sentence in names.dns_subdomain(node)]
+        errors += _validate_attachment_status(doc.get("status", {}))
+        volume = dig(spec, "source", "persistentVolumeName")
+        if volume is not None:
+            told = names.dns_subdomain(volume)
+            errors += [invalid("spec.source.persistentVolumeName", volume, sentence) for sentence in told]
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_volume_attachment_update(new, old)
+        """Only status ever changes."""
+        errors = self.validate(new)
+        if not unchanged("VolumeAttachmentSpec", new.get("spec"), old.get("spec")):
+            errors.append(invalid("spec", internal("VolumeAttachmentSpec", new.get("spec")), IMMUTABLE))
+        return errors
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         super().prepare_status(new, old)
@@ -52,29 +66,7 @@ class VolumeAttachmentStrategy(Strategy):
                 (dig(new, "status", failure) or {}).pop("errorCode", None)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return validate_volume_attachment_update(new, old)
-
-
-def validate_volume_attachment(doc: Doc) -> Errors:
-    spec = doc.get("spec", {})
-    errors = validate_csi_driver_name(spec.get("attacher", ""), "spec.attacher")
-    errors += _validate_attachment_source(spec.get("source", {}))
-    node = spec.get("nodeName", "")
-    errors += [invalid("spec.nodeName", node, sentence) for sentence in names.dns_subdomain(node)]
-    errors += _validate_attachment_status(doc.get("status", {}))
-    volume = dig(spec, "source", "persistentVolumeName")
-    if volume is not None:
-        told = names.dns_subdomain(volume)
-        errors += [invalid("spec.source.persistentVolumeName", volume, sentence) for sentence in told]
-    return errors
-
-
-def validate_volume_attachment_update(new: Doc, old: Doc) -> Errors:
-    """Only status ever changes."""
-    errors = validate_volume_attachment(new)
-    if not unchanged("VolumeAttachmentSpec", new.get("spec"), old.get("spec")):
-        errors.append(invalid("spec", internal("VolumeAttachmentSpec", new.get("spec")), IMMUTABLE))
-    return errors
+        return self.validate_update(new, old)
 
 
 def _validate_attachment_source(source: Doc) -> Errors:

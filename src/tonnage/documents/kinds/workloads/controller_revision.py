@@ -13,21 +13,13 @@ class ControllerRevisionStrategy(Strategy):
     """A snapshot of a template: written once, never changed, only renumbered."""
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_controller_revision(doc)
+        errors = nonnegative(doc.get("revision", 0), "revision")
+        if "data" not in doc:
+            errors.append(required("data", "data is mandatory"))
+        elif not isinstance(doc["data"], dict):
+            errors.append(required("data", "data must be a valid JSON object"))
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_controller_revision_update(new, old)
-
-
-def validate_controller_revision(doc: Doc) -> Errors:
-    errors = nonnegative(doc.get("revision", 0), "revision")
-    if "data" not in doc:
-        errors.append(required("data", "data is mandatory"))
-    elif not isinstance(doc["data"], dict):
-        errors.append(required("data", "data must be a valid JSON object"))
-    return errors
-
-
-def validate_controller_revision_update(new: Doc, old: Doc) -> Errors:
-    errors = nonnegative(new.get("revision", 0), "revision")
-    return errors + immutable("data", new.get("data"), old.get("data"))
+        errors = nonnegative(new.get("revision", 0), "revision")
+        return errors + immutable("data", new.get("data"), old.get("data"))

@@ -23,7 +23,16 @@ class CronJobStrategy(Strategy):
     generation = Generation.COUNTED
 
     def default(self, doc: Doc) -> None:
-        default_cron_job(doc)
+        """The template's own defaults come with the Job that is made of it, those of its pods are there already."""
+        spec: Doc = doc.setdefault("spec", {})
+        if not spec.get("concurrencyPolicy"):
+            spec["concurrencyPolicy"] = "Allow"
+        spec.setdefault("suspend", False)
+        spec.setdefault("successfulJobsHistoryLimit", 3)
+        spec.setdefault("failedJobsHistoryLimit", 1)
+        template = spec.setdefault("jobTemplate", {})
+        template.setdefault("metadata", {})
+        default_job_parts(template.setdefault("spec", {}))
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         drop_disabled_pod_fields(_job_spec(new).get("template", {}).get("spec", {}))
@@ -32,10 +41,14 @@ class CronJobStrategy(Strategy):
         doc["status"] = {}
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_cron_job(doc)
+        errors = _validate_spec(doc["spec"], None)
+        name = doc["metadata"].get("name", "")
+        if len(name.encode()) > _NAME_MAX:
+            errors.append(invalid("metadata.name", name, f"must be no more than {_NAME_MAX} characters"))
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_cron_job_update(new, old)
+        return _validate_spec(new["spec"], old["spec"])
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         told = workload_name_warnings(new["metadata"].get("name", "")) if old is None else []
@@ -54,31 +67,6 @@ class CronJobStrategy(Strategy):
 def _job_spec(doc: Doc) -> Doc:
     found: Doc = doc["spec"].get("jobTemplate", {}).get("spec", {})
     return found
-
-
-def default_cron_job(doc: Doc) -> None:
-    """The template's own defaults come with the Job that is made of it, those of its pods are there already."""
-    spec: Doc = doc.setdefault("spec", {})
-    if not spec.get("concurrencyPolicy"):
-        spec["concurrencyPolicy"] = "Allow"
-    spec.setdefault("suspend", False)
-    spec.setdefault("successfulJobsHistoryLimit", 3)
-    spec.setdefault("failedJobsHistoryLimit", 1)
-    template = spec.setdefault("jobTemplate", {})
-    template.setdefault("metadata", {})
-    default_job_parts(template.setdefault("spec", {}))
-
-
-def validate_cron_job(doc: Doc) -> Errors:
-    errors = _validate_spec(doc["spec"], None)
-    name = doc["metadata"].get("name", "")
-    if len(name.encode()) > _NAME_MAX:
-        errors.append(invalid("metadata.name", name, f"must be no more than {_NAME_MAX} characters"))
-    return errors
-
-
-def validate_cron_job_update(new: Doc, old: Doc) -> Errors:
-    return _validate_spec(new["spec"], old["spec"])
 
 
 def _validate_spec(spec: Doc, was: Doc | None) -> Errors:

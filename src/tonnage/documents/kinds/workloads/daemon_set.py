@@ -38,7 +38,17 @@ class DaemonSetStrategy(WorkloadStrategy):
     }
 
     def default(self, doc: Doc) -> None:
-        default_daemon_set(doc)
+        spec = doc.setdefault("spec", {})
+        drop_zero(spec, "minReadySeconds")
+        default_pod_template(spec.setdefault("template", {}))
+        strategy = spec.setdefault("updateStrategy", {})
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", 1)
+            rolling.setdefault("maxSurge", 0)
+        spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
 
     def prepare_create(self, doc: Doc) -> None:
         super().prepare_create(doc)
@@ -50,10 +60,24 @@ class DaemonSetStrategy(WorkloadStrategy):
         _set_template_generation(new, _template_generation(old) + is_changed)
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_daemon_set(doc)
+        spec = doc["spec"]
+        selector, template = spec.get("selector"), spec.get("template", {})
+        errors = validate_label_selector(selector, "spec.selector")
+        labels = template.get("metadata", {}).get("labels")
+        parsed = parsed_selector(selector)
+        # Unlike the others, a DaemonSet without a selector is told here that it selects nothing.
+        if selector is None or (parsed is not None and not parsed.matches(labels or {})):
+            errors.append(invalid("spec.template.metadata.labels", labels, MISMATCH))
+        if selector is not None and parsed is not None and parsed.is_empty:
+            errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
+        errors += validate_pod_template(template, "spec.template")
+        errors += validate_always_running(template, "DaemonSet")
+        errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+        errors += validate_daemon_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
+        return errors + nonnegative(spec.get("revisionHistoryLimit", 0), "spec.revisionHistoryLimit")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_selector_kept(new, old) + validate_daemon_set(new)
+        return validate_selector_kept(new, old) + self.validate(new)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         counts = (*self.new_status, "observedGeneration", "updatedNumberScheduled", "numberAvailable")
@@ -70,20 +94,6 @@ def _template_generation(doc: Doc) -> int:
 def _set_template_generation(doc: Doc, generation: int) -> None:
     annotations = doc["metadata"].get("annotations", {})
     doc["metadata"]["annotations"] = {**annotations, _TEMPLATE_GENERATION: str(generation)}
-
-
-def default_daemon_set(doc: Doc) -> None:
-    spec = doc.setdefault("spec", {})
-    drop_zero(spec, "minReadySeconds")
-    default_pod_template(spec.setdefault("template", {}))
-    strategy = spec.setdefault("updateStrategy", {})
-    if not strategy.get("type"):
-        strategy["type"] = "RollingUpdate"
-    if strategy["type"] == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", 1)
-        rolling.setdefault("maxSurge", 0)
-    spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
 
 
 def validate_daemon_set_strategy(strategy: Doc, path: str) -> Errors:
@@ -104,21 +114,3 @@ def validate_daemon_set_strategy(strategy: Doc, path: str) -> Errors:
     elif amount_of(out) == 0 and amount_of(extra) == 0:
         errors.append(required(f"{at}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
     return errors
-
-
-def validate_daemon_set(doc: Doc) -> Errors:
-    spec = doc["spec"]
-    selector, template = spec.get("selector"), spec.get("template", {})
-    errors = validate_label_selector(selector, "spec.selector")
-    labels = template.get("metadata", {}).get("labels")
-    parsed = parsed_selector(selector)
-    # Unlike the others, a DaemonSet without a selector is told here that it selects nothing.
-    if selector is None or (parsed is not None and not parsed.matches(labels or {})):
-        errors.append(invalid("spec.template.metadata.labels", labels, MISMATCH))
-    if selector is not None and parsed is not None and parsed.is_empty:
-        errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
-    errors += validate_pod_template(template, "spec.template")
-    errors += validate_always_running(template, "DaemonSet")
-    errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
-    errors += validate_daemon_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
-    return errors + nonnegative(spec.get("revisionHistoryLimit", 0), "spec.revisionHistoryLimit")

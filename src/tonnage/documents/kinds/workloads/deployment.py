@@ -23,13 +23,35 @@ _PROGRESS_DEADLINE_S = 600
 
 class DeploymentStrategy(WorkloadStrategy):
     def default(self, doc: Doc) -> None:
-        default_deployment(doc)
+        spec = default_common(doc)
+        strategy = spec.setdefault("strategy", {})
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
+        spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
+        spec.setdefault("progressDeadlineSeconds", _PROGRESS_DEADLINE_S)
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_deployment(doc)
+        spec = doc["spec"]
+        errors = nonnegative(spec.get("replicas", 0), "spec.replicas")
+        errors += validate_selected_template(spec, "ReplicaSet")
+        errors += validate_deployment_strategy(spec.get("strategy", {}), "spec.strategy")
+        patience_s, deadline_s = spec.get("minReadySeconds", 0), spec.get("progressDeadlineSeconds")
+        errors += nonnegative(patience_s, "spec.minReadySeconds")
+        errors += nonnegative(spec.get("revisionHistoryLimit", 0), "spec.revisionHistoryLimit")
+        if deadline_s is not None:
+            errors += nonnegative(deadline_s, "spec.progressDeadlineSeconds")
+            if deadline_s <= patience_s:
+                errors.append(
+                    invalid("spec.progressDeadlineSeconds", deadline_s, "must be greater than minReadySeconds")
+                )
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_deployment(new) + validate_selector_kept(new, old)
+        return self.validate(new) + validate_selector_kept(new, old)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         """Annotations count too: they are copied to the ReplicaSets."""
@@ -53,19 +75,6 @@ class DeploymentStrategy(WorkloadStrategy):
         return named + super().warnings(new, old)
 
 
-def default_deployment(doc: Doc) -> None:
-    spec = default_common(doc)
-    strategy = spec.setdefault("strategy", {})
-    if not strategy.get("type"):
-        strategy["type"] = "RollingUpdate"
-    if strategy["type"] == "RollingUpdate":
-        rolling = strategy.setdefault("rollingUpdate", {})
-        rolling.setdefault("maxUnavailable", "25%")
-        rolling.setdefault("maxSurge", "25%")
-    spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
-    spec.setdefault("progressDeadlineSeconds", _PROGRESS_DEADLINE_S)
-
-
 def validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "Recreate":
@@ -81,18 +90,3 @@ def validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
     if amount_of(out) == 0 and amount_of(extra) == 0:
         errors.append(invalid(f"{at}.maxUnavailable", out, "may not be 0 when `maxSurge` is 0"))
     return errors + at_most_all(out, f"{at}.maxUnavailable")
-
-
-def validate_deployment(doc: Doc) -> Errors:
-    spec = doc["spec"]
-    errors = nonnegative(spec.get("replicas", 0), "spec.replicas")
-    errors += validate_selected_template(spec, "ReplicaSet")
-    errors += validate_deployment_strategy(spec.get("strategy", {}), "spec.strategy")
-    patience_s, deadline_s = spec.get("minReadySeconds", 0), spec.get("progressDeadlineSeconds")
-    errors += nonnegative(patience_s, "spec.minReadySeconds")
-    errors += nonnegative(spec.get("revisionHistoryLimit", 0), "spec.revisionHistoryLimit")
-    if deadline_s is not None:
-        errors += nonnegative(deadline_s, "spec.progressDeadlineSeconds")
-        if deadline_s <= patience_s:
-            errors.append(invalid("spec.progressDeadlineSeconds", deadline_s, "must be greater than minReadySeconds"))
-    return errors

@@ -68,7 +68,21 @@ class JobStrategy(WorkloadStrategy):
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.successful": ("status", "succeeded")}
 
     def default(self, doc: Doc) -> None:
-        default_job(doc)
+        spec: Doc = doc.setdefault("spec", {})
+        if "completions" not in spec and "parallelism" not in spec:
+            spec["completions"] = 1
+        spec.setdefault("parallelism", 1)
+        # With a limit for each index, it alone decides.
+        spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else _BACKOFF_LIMIT)
+        labels = spec.get("template", {}).get("metadata", {}).get("labels")
+        if labels and not doc["metadata"].get("labels"):
+            # The same map, as upstream: what a new Job's template gets, it gets as well.
+            doc["metadata"]["labels"] = labels
+        spec.setdefault("completionMode", "NonIndexed")
+        spec.setdefault("suspend", False)
+        spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
+        spec.setdefault("manualSelector", False)
+        default_job_parts(spec)
 
     def prepare_create(self, doc: Doc) -> None:
         super().prepare_create(doc)
@@ -76,10 +90,27 @@ class JobStrategy(WorkloadStrategy):
             _generate_selector(doc)
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_job(doc)
+        spec, name = doc["spec"], doc["metadata"].get("name", "")
+        errors = _validate_generated_selector(doc)
+        errors += _validate_selected_spec(spec)
+        completions = spec.get("completions", 0)
+        if is_indexed(spec) and completions > 0:
+            longest = f"{name}-{completions - 1}"
+            if names.dns_label(longest):
+                told = f"will not able to create pod with invalid DNS label: {longest}"
+                errors.append(invalid("metadata.name", name, told))
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_job_update(new, old)
+        """Upstream judges the spec twice, and tells of each fault once."""
+        spec, was = new["spec"], old["spec"]
+        errors = self.validate(new)
+        errors += _validate_completions_kept(spec, was)
+        errors += immutable("spec.selector", spec.get("selector"), was.get("selector"))
+        errors += _validate_template_kept(spec, was, may_place=_may_change_template(old))
+        for field in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
+            errors += immutable(f"spec.{field}", spec.get(field), was.get(field))
+        return errors
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         return validate_job_status(new, old)
@@ -115,54 +146,12 @@ def _generate_selector(doc: Doc) -> None:
     spec["selector"] = selector
 
 
-def default_job(doc: Doc) -> None:
-    spec: Doc = doc.setdefault("spec", {})
-    if "completions" not in spec and "parallelism" not in spec:
-        spec["completions"] = 1
-    spec.setdefault("parallelism", 1)
-    # With a limit for each index, it alone decides.
-    spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else _BACKOFF_LIMIT)
-    labels = spec.get("template", {}).get("metadata", {}).get("labels")
-    if labels and not doc["metadata"].get("labels"):
-        doc["metadata"]["labels"] = labels  # the same map, as upstream: what a new Job's template gets, it gets as well
-    spec.setdefault("completionMode", "NonIndexed")
-    spec.setdefault("suspend", False)
-    spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
-    spec.setdefault("manualSelector", False)
-    default_job_parts(spec)
-
-
 def default_job_parts(spec: Doc) -> None:
     for rule in spec.get("podFailurePolicy", {}).get("rules", ()):
         for pattern in rule.get("onPodConditions", ()):
             if not pattern.get("status"):
                 pattern["status"] = "True"
     default_pod_template(spec.setdefault("template", {}))
-
-
-def validate_job(doc: Doc) -> Errors:
-    spec, name = doc["spec"], doc["metadata"].get("name", "")
-    errors = _validate_generated_selector(doc)
-    errors += _validate_selected_spec(spec)
-    completions = spec.get("completions", 0)
-    if is_indexed(spec) and completions > 0:
-        longest = f"{name}-{completions - 1}"
-        if names.dns_label(longest):
-            told = f"will not able to create pod with invalid DNS label: {longest}"
-            errors.append(invalid("metadata.name", name, told))
-    return errors
-
-
-def validate_job_update(new: Doc, old: Doc) -> Errors:
-    """Upstream judges the spec twice, and tells of each fault once."""
-    spec, was = new["spec"], old["spec"]
-    errors = validate_job(new)
-    errors += _validate_completions_kept(spec, was)
-    errors += immutable("spec.selector", spec.get("selector"), was.get("selector"))
-    errors += _validate_template_kept(spec, was, may_place=_may_change_template(old))
-    for field in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
-        errors += immutable(f"spec.{field}", spec.get(field), was.get(field))
-    return errors
 
 
 def validate_job_spec(spec: Doc, path: str) -> Errors:

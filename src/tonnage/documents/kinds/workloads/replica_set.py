@@ -21,13 +21,16 @@ class ReplicaSetStrategy(WorkloadStrategy):
     new_status: ClassVar[Doc] = {"replicas": 0}
 
     def default(self, doc: Doc) -> None:
-        default_replica_set(doc)
+        default_common(doc)
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_replica_set(doc)
+        spec = doc["spec"]
+        errors = nonnegative(spec.get("replicas", 0), "spec.replicas")
+        errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+        return errors + validate_selected_template(spec, "ReplicaSet")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_replica_set(new) + validate_selector_kept(new, old)
+        return self.validate(new) + validate_selector_kept(new, old)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         parts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
@@ -37,14 +40,3 @@ class ReplicaSetStrategy(WorkloadStrategy):
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         named = workload_name_warnings(new["metadata"].get("name", "")) if old is None else []
         return named + super().warnings(new, old)
-
-
-def default_replica_set(doc: Doc) -> None:
-    default_common(doc)
-
-
-def validate_replica_set(doc: Doc) -> Errors:
-    spec = doc["spec"]
-    errors = nonnegative(spec.get("replicas", 0), "spec.replicas")
-    errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
-    return errors + validate_selected_template(spec, "ReplicaSet")

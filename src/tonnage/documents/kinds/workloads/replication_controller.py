@@ -26,42 +26,34 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.replicas": ("status", "replicas")}
 
     def default(self, doc: Doc) -> None:
-        default_replication_controller(doc)
+        """The oldest of them: its selector and its own labels follow the template's labels."""
+        spec = doc.setdefault("spec", {})
+        labels = spec.get("template", {}).get("metadata", {}).get("labels")
+        if labels:
+            if not spec.get("selector"):
+                spec["selector"] = dict(labels)
+            if not doc["metadata"].get("labels"):
+                doc["metadata"]["labels"] = dict(labels)
+        spec.setdefault("replicas", 1)
+        drop_zero(spec, "minReadySeconds")
+        if "template" in spec:
+            default_pod_template(spec["template"])
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_replication_controller(doc)
+        spec = doc["spec"]
+        errors = nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+        selector, template = spec.get("selector", {}), spec.get("template")
+        if not selector:
+            errors.append(required("spec.selector"))
+        errors += nonnegative(spec.get("replicas", 0), "spec.replicas")
+        if template is None:
+            return [*errors, required("spec.template")]
+        labels = template.get("metadata", {}).get("labels")
+        if selector and not selector.items() <= (labels or {}).items():
+            errors.append(invalid("spec.template.metadata.labels", labels, MISMATCH))
+        errors += validate_pod_template(template, "spec.template")
+        return errors + validate_always_running(template, "ReplicationController")
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         parts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
         return validate_status_counts(new.get("status", {}), ("replicas", *parts, "observedGeneration"), parts=parts)
-
-
-def default_replication_controller(doc: Doc) -> None:
-    """The oldest of them: its selector and its own labels follow the template's labels."""
-    spec = doc.setdefault("spec", {})
-    labels = spec.get("template", {}).get("metadata", {}).get("labels")
-    if labels:
-        if not spec.get("selector"):
-            spec["selector"] = dict(labels)
-        if not doc["metadata"].get("labels"):
-            doc["metadata"]["labels"] = dict(labels)
-    spec.setdefault("replicas", 1)
-    drop_zero(spec, "minReadySeconds")
-    if "template" in spec:
-        default_pod_template(spec["template"])
-
-
-def validate_replication_controller(doc: Doc) -> Errors:
-    spec = doc["spec"]
-    errors = nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
-    selector, template = spec.get("selector", {}), spec.get("template")
-    if not selector:
-        errors.append(required("spec.selector"))
-    errors += nonnegative(spec.get("replicas", 0), "spec.replicas")
-    if template is None:
-        return [*errors, required("spec.template")]
-    labels = template.get("metadata", {}).get("labels")
-    if selector and not selector.items() <= (labels or {}).items():
-        errors.append(invalid("spec.template.metadata.labels", labels, MISMATCH))
-    errors += validate_pod_template(template, "spec.template")
-    return errors + validate_always_running(template, "ReplicationController")

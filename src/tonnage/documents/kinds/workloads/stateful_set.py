@@ -44,7 +44,26 @@ class StatefulSetStrategy(WorkloadStrategy):
     new_status: ClassVar[Doc] = {"replicas": 0, "availableReplicas": 0}
 
     def default(self, doc: Doc) -> None:
-        default_stateful_set(doc)
+        spec = default_common(doc)
+        spec.setdefault("serviceName", "")
+        if not spec.get("podManagementPolicy"):
+            spec["podManagementPolicy"] = "OrderedReady"
+        strategy = spec.setdefault("updateStrategy", {})
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+            strategy.setdefault("rollingUpdate", {})
+        if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
+            strategy["rollingUpdate"].setdefault("partition", 0)
+        retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+        for field in ("whenDeleted", "whenScaled"):
+            if not retention.get(field):
+                retention[field] = "Retain"
+        spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
+        for claim in spec.get("volumeClaimTemplates", ()):
+            claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
+            claim.setdefault("metadata", {})
+            claim.setdefault("spec", {}).setdefault("resources", {})
+            default_claim(claim)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         super().drop_disabled_fields(new, old)
@@ -55,7 +74,19 @@ class StatefulSetStrategy(WorkloadStrategy):
         return validate_stateful_set(doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_stateful_set_update(new, old)
+        errors = validate_stateful_set(new, is_update=True)
+        fixed, was = (
+            {field: value for field, value in each["spec"].items() if field not in _MUTABLE_STATEFUL_SET}
+            for each in (new, old)
+        )
+        if not same(fixed, was):
+            told = (
+                "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+                "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+                "'minReadySeconds' are forbidden"
+            )
+            errors.append(forbidden("spec", told))
+        return errors
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
@@ -72,29 +103,6 @@ class StatefulSetStrategy(WorkloadStrategy):
                 "a value >= 0 is recommended"
             )
         return told
-
-
-def default_stateful_set(doc: Doc) -> None:
-    spec = default_common(doc)
-    spec.setdefault("serviceName", "")
-    if not spec.get("podManagementPolicy"):
-        spec["podManagementPolicy"] = "OrderedReady"
-    strategy = spec.setdefault("updateStrategy", {})
-    if not strategy.get("type"):
-        strategy["type"] = "RollingUpdate"
-        strategy.setdefault("rollingUpdate", {})
-    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
-        strategy["rollingUpdate"].setdefault("partition", 0)
-    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-    for field in ("whenDeleted", "whenScaled"):
-        if not retention.get(field):
-            retention[field] = "Retain"
-    spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
-    for claim in spec.get("volumeClaimTemplates", ()):
-        claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
-        claim.setdefault("metadata", {})
-        claim.setdefault("spec", {}).setdefault("resources", {})
-        default_claim(claim)
 
 
 def validate_stateful_set_strategy(strategy: Doc, path: str) -> Errors:
@@ -140,21 +148,6 @@ def validate_stateful_set(doc: Doc, *, is_update: bool = False) -> Errors:
     errors += validate_match(spec, template)
     errors += validate_pod_template(template, "spec.template")
     return errors + validate_always_running(spec.get("template", {}), "StatefulSet")
-
-
-def validate_stateful_set_update(new: Doc, old: Doc) -> Errors:
-    errors = validate_stateful_set(new, is_update=True)
-    fixed, was = (
-        {field: value for field, value in each["spec"].items() if field not in _MUTABLE_STATEFUL_SET}
-        for each in (new, old)
-    )
-    if not same(fixed, was):
-        told = (
-            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
-            "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
-        )
-        errors.append(forbidden("spec", told))
-    return errors
 
 
 def _with_claim_volumes(spec: Doc) -> Doc:
