@@ -40,23 +40,11 @@ ROWS: Rows = (
 
 INNER_ROWS: dict[str, Rows] = {
     "documents": (
-        (
-            "event_conversion",
-            "generated_names",
-            "go_text",
-            "json_syntax",
-            "known_pod_specs",
-            "object_size",
-            "pod_conditions",
-            "scale",
-            "schema",
-            "strategy",
-            "system_objects",
-            "validation",
-        ),
-        ("admit", "api_errors", "deletion", "pod_resources"),
-        ("access", "admission_plugins", "eviction", "patches", "pod_admission", "pod_binding", "protobuf", "quota"),
-        ("apply",),
+        ("event_conversion", "go_text", "json_syntax", "known_pod_specs", "schema", "strategy", "system_objects"),
+        ("validation",),
+        ("admit", "api_errors", "deletion", "pod_resources", "scale"),
+        ("access", "patches", "pod_admission", "pod_binding", "protobuf", "quota", "service_account_admission"),
+        ("apply", "eviction"),
         ("compilation", "custom"),
         ("kinds", "object_metadata"),
         ("admission",),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.object_size import MAX_OBJECT_BYTES
+from tonnage.documents.creation import MAX_OBJECT_BYTES
 from tonnage.objects.texts.decode_budget import MAX_REQUEST_VALUES
 from tonnage.testing.api_servers import ServerApi, embedded
 from tonnage.testing.http import ApiClient, Doc, Reply

@@ -27,7 +27,7 @@ from tonnage.controllers.garbage.garbage_collector import GarbageCollector
 from tonnage.controllers.garbage.namespace_conditions import Remains, conditions_after
 from tonnage.controllers.garbage.namespaces import NamespaceController
 from tonnage.controllers.nodes.disruption_condition import mark_disrupted
-from tonnage.documents import object_size
+from tonnage.documents import creation
 from tonnage.errors import NotFound, RequestEntityTooLarge
 from tonnage.faults import FaultFile
 from tonnage.node.metrics import NodeMetrics
@@ -46,12 +46,12 @@ SHORT = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSec
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
-@pytest.fixture(params=[48 * 1024, pytest.param(object_size.MAX_OBJECT_BYTES, marks=pytest.mark.slow)])
+@pytest.fixture(params=[48 * 1024, pytest.param(creation.MAX_OBJECT_BYTES, marks=pytest.mark.slow)])
 def limit_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How large an object may be: little, to be quick, and as much as users have."""
     limit: int = request.param
-    monkeypatch.setattr(object_size, "MAX_OBJECT_BYTES", limit)
-    monkeypatch.setattr(object_size, "STATUS_ROOM_BYTES", limit // 24)
+    monkeypatch.setattr(creation, "MAX_OBJECT_BYTES", limit)
+    monkeypatch.setattr(creation, "STATUS_ROOM_BYTES", limit // 24)
     return limit
 
 
@@ -79,7 +79,7 @@ async def fill(client: Client, cls: type[Object], key: str, *, status: bool = Fa
                 step //= 2
 
     if status:
-        await grow(2 * object_size.STATUS_ROOM_BYTES, lambda size: {"status": {"message": "x" * size}})
+        await grow(2 * creation.STATUS_ROOM_BYTES, lambda size: {"status": {"message": "x" * size}})
         return
     prefix = ".".join(["p" * 60] * 4)
     await client.patch_doc(cls, key, {"metadata": {"annotations": {"pad": ""}}})  # there is room for its name yet
@@ -229,8 +229,8 @@ async def test_a_pod_without_room_ends_and_its_namespace_with_it(tmp_path: Path,
 
 
 async def test_pods_of_a_job_without_room_go_uncounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_size, "MAX_OBJECT_BYTES", 24 * 1024)
-    monkeypatch.setattr(object_size, "STATUS_ROOM_BYTES", 256)
+    monkeypatch.setattr(creation, "MAX_OBJECT_BYTES", 24 * 1024)
+    monkeypatch.setattr(creation, "STATUS_ROOM_BYTES", 256)
     async with stage_in(tmp_path) as stage:
         spec = {**SHORT, "restartPolicy": "Never"}
         await stage.create("batch/v1", "Job", "full", {"parallelism": 9, "completions": 9, "template": {"spec": spec}})
@@ -250,7 +250,7 @@ async def test_pods_of_a_job_without_room_go_uncounted(tmp_path: Path, monkeypat
 async def test_an_orphan_without_room_does_not_hold_up_who_would_adopt_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_size, "MAX_OBJECT_BYTES", 24 * 1024)
+    monkeypatch.setattr(creation, "MAX_OBJECT_BYTES", 24 * 1024)
     async with stage_in(tmp_path) as stage:
         metadata = {"name": "orphan", "namespace": "default", "labels": {"app": "web"}}
         await stage.client.create_doc({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": SHORT})
@@ -269,7 +269,7 @@ async def test_a_namespace_without_room_goes(tmp_path: Path) -> None:
         await client.create_doc({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "full"}})
         await fill(client, Namespace, "full")
         condition = {"type": "Filled", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z", "reason": "R"}
-        padded = {"status": {"conditions": [{**condition, "message": "x" * (object_size.STATUS_ROOM_BYTES - 500)}]}}
+        padded = {"status": {"conditions": [{**condition, "message": "x" * (creation.STATUS_ROOM_BYTES - 500)}]}}
         await client.patch_doc(Namespace, "full", padded, subresource="status")
         await client.delete(Namespace, "full")
         await until_gone(client, Namespace, "full")

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from tonnage.apiserver import bodies
-from tonnage.documents.custom.custom_kind import CustomKind
+from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.documents.kinds.custom_resource_definition import (
     default_definition,
     definition_warnings,

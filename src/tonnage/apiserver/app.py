@@ -49,10 +49,8 @@ from tonnage.apiserver.verbs import (
 )
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.apiserver.warning_headers import warning_headers
-from tonnage.documents.access.attributes import Attributes
+from tonnage.documents.access.attributes import Attributes, attributes_of, forbidden
 from tonnage.documents.access.impersonation import impersonate, names_another, wanted_user
-from tonnage.documents.access.refusals import forbidden
-from tonnage.documents.access.request_attributes import attributes_of
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from tonnage import KUBERNETES_VERSION
 from tonnage.apiserver.negotiation import accepted, quality
-from tonnage.documents.custom.version_order import version_preference
+from tonnage.documents.custom.version_rules import version_preference
 from tonnage.documents.schema import ShapedResource
 from tonnage.objects.api_verbs import NOT_STORED, subresource_named, verbs_of
 from tonnage.objects.document import Doc, encode

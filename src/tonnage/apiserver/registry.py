@@ -32,12 +32,10 @@ from tonnage.documents.access.attributes import AllowAll, Authorizer
 from tonnage.documents.access.escalation import is_guarded
 from tonnage.documents.admission import Admission, objects_read_for
 from tonnage.documents.compilation import compile_schemas
-from tonnage.documents.creation import Creator
+from tonnage.documents.creation import Creator, refuse_too_large
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.deletion import is_deletable, judge_deletion
-from tonnage.documents.generated_names import NameGenerator
-from tonnage.documents.object_metadata import is_no_change, prepare_update, track_managed_fields
-from tonnage.documents.object_size import refuse_too_large
+from tonnage.documents.object_metadata import NameGenerator, is_no_change, prepare_update, track_managed_fields
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.metadata import validate_object_meta_update
 from tonnage.gates import Gates

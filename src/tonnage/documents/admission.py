@@ -15,13 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from tonnage.documents import api_errors
-from tonnage.documents.admission_plugins.limit_ranger import broken_limits, give_defaults
-from tonnage.documents.admission_plugins.runtime_class import (
-    obey_runtime_class,
-    refuse_foreign_overhead,
-    refuse_unknown_class,
-)
-from tonnage.documents.admission_plugins.service_account import give_account, obey_account
+from tonnage.documents.kinds.limit_range import broken_limits, give_defaults
+from tonnage.documents.kinds.runtime_class import obey_runtime_class, refuse_foreign_overhead, refuse_unknown_class
 from tonnage.documents.kinds.storage.persistent_volume_claim import resize_refusal
 from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.documents.pod_admission import (
@@ -30,6 +25,7 @@ from tonnage.documents.pod_admission import (
     resolve_priority,
     tolerate_node_trouble,
 )
+from tonnage.documents.service_account_admission import give_account, obey_account
 from tonnage.documents.system_objects import SYSTEM_PRIORITY_CLASSES, UNDELETABLE_NAMESPACES
 from tonnage.errors import Cause
 from tonnage.objects.core_v1 import class_name_in

@@ -7,6 +7,11 @@
 The order is upstream's (rest.BeforeCreate and what runs before it). Pure: clock, names and the objects that admission
 looks at are handed in. A document that is read from a file may describe a cluster in the middle of its life, and not
 what somebody asks a server to create; `CreationOptions` names the ways in which it is then treated otherwise.
+
+An object may be as large as etcd lets one request be (`refuse_too_large`). That is judged when defaults have been
+filled in, because they multiply: an empty container of two bytes becomes one of two hundred. An object that was made as
+large as it may be still has to be worked with: a node says that a pod failed, a controller takes its finalizer off. So
+what others than its maker write, `status` and `managedFields`, has room beyond the limit.
 """
 
 from __future__ import annotations
@@ -18,16 +23,19 @@ from tonnage.documents import api_errors
 from tonnage.documents.admission import Admission
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.custom_strategy import CustomResourceStrategy
-from tonnage.documents.generated_names import NameGenerator
 from tonnage.documents.kinds import strategies
-from tonnage.documents.object_metadata import track_managed_fields, wipe_system_fields
-from tonnage.documents.object_size import refuse_too_large
+from tonnage.documents.object_metadata import NameGenerator, track_managed_fields, wipe_system_fields
 from tonnage.documents.strategy import Generation, Strategy, keep
 from tonnage.documents.validation.metadata import validate_object_meta
+from tonnage.errors import RequestEntityTooLarge
 from tonnage.gates import Gates
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, encode
 from tonnage.objects.field_errors import Errors, FieldError
 from tonnage.objects.resources import Resource
+
+MAX_OBJECT_BYTES = 3 * 1024 * 1024 // 2
+"""etcd's --max-request-bytes, as JSON."""
+STATUS_ROOM_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class CreationOptions:
     allow_missing: bool = False
     """A required field that is missing is reported and no error: absence means something to a decision."""
     is_limited: bool = True
-    """Objects beyond the size that a server stores are refused (`object_size`)."""
+    """Objects beyond the size that a server stores are refused (`refuse_too_large`)."""
 
 
 class Creator:
@@ -123,3 +131,31 @@ class Creator:
 
 def _is_missing(error: FieldError) -> bool:
     return error.reason == "FieldValueRequired"
+
+
+def refuse_too_large(resource: Resource, doc: Doc, old: Doc | None = None) -> None:
+    """Raises RequestEntityTooLarge for an object beyond the limit; one that was as large before may still shrink.
+
+    Of an object that is there already, status and managedFields may grow somewhat beyond the limit.
+    """
+    size_bytes = len(encode(doc))
+    if size_bytes <= MAX_OBJECT_BYTES:
+        return
+    if old is not None:
+        is_within_room = size_bytes <= MAX_OBJECT_BYTES + STATUS_ROOM_BYTES
+        if size_bytes <= len(encode(old)) or (is_within_room and len(encode(_made(doc))) <= len(encode(_made(old)))):
+            return
+    name = doc.get("metadata", {}).get("name", "")
+    raise RequestEntityTooLarge(
+        f'Request entity too large: {resource.qualified} "{name}" takes {size_bytes} bytes with its defaults: '
+        f"limit is {MAX_OBJECT_BYTES}; split it into several objects",
+        group=resource.group,
+        kind=resource.plural,
+        name=name,
+    )
+
+
+def _made(doc: Doc) -> Doc:
+    """What its maker has written: all but the status and who set which field."""
+    metadata = {name: value for name, value in doc.get("metadata", {}).items() if name != "managedFields"}
+    return {**{name: value for name, value in doc.items() if name != "status"}, "metadata": metadata}

@@ -21,7 +21,7 @@ import msgspec
 
 from tonnage.documents.api_errors import UnknownReason
 from tonnage.documents.deletion import check_preconditions
-from tonnage.documents.pod_conditions import set_condition
+from tonnage.documents.pod_binding import set_condition
 from tonnage.errors import BadRequest, Cause, Forbidden, TooManyRequests
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import go_value, invalid, invalid_object

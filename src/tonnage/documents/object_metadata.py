@@ -2,10 +2,13 @@
 
 A client may send all of it; `wipe_system_fields` and `prepare_update` take out what is not its to say and put in what
 it left out, so that the rules after them see whole metadata. `track_managed_fields` keeps managedFields true.
+`NameGenerator` makes uids and names (upstream: uuid.NewUUID and names.SimpleNameGenerator).
 """
 
 from __future__ import annotations
 
+import random
+import uuid
 from collections.abc import Collection
 
 from tonnage.documents import api_errors
@@ -18,6 +21,10 @@ from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, same
 from tonnage.objects.resource_versions import InvalidRevision, parse_revision
 from tonnage.objects.resources import Resource
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words by accident
+_SUFFIX_LENGTH = 5
+_MAX_BASE = 63 - _SUFFIX_LENGTH
 
 
 def wipe_system_fields(meta: Doc) -> None:
@@ -112,3 +119,17 @@ def _owners(doc: Doc) -> list[Doc]:
 def _without_managed_fields(doc: Doc) -> Doc:
     meta = {key: value for key, value in doc["metadata"].items() if key != "managedFields"}
     return {**doc, "metadata": meta}
+
+
+class NameGenerator:
+    """Uids and names for new objects, from the randomness it is given."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def uid(self) -> str:
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
+    def generate_name(self, base: str) -> str:
+        """A name that begins with `base`, shortened where it leaves no room for the suffix."""
+        return base[:_MAX_BASE] + "".join(self._rng.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))

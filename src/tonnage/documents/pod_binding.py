@@ -9,7 +9,6 @@ change what the pod asks for.
 from __future__ import annotations
 
 from tonnage.documents.api_errors import UnknownReason, precondition_failed
-from tonnage.documents.pod_conditions import set_condition
 from tonnage.errors import BadRequest, Conflict
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
@@ -85,3 +84,18 @@ def _conflict(name: str, told: str) -> Conflict:
     return Conflict(
         f"Operation cannot be fulfilled on pods/binding {go_value(name)}: {told}", kind="pods/binding", name=name
     )
+
+
+def set_condition(pod: Doc, condition: Doc, *, now: str) -> None:
+    """Put `condition` in the place of the one of its type, or at the end. Mirrors UpdatePodCondition.
+
+    `now` (RFC 3339) becomes its lastTransitionTime, unless its status is what it was: then the old time stays.
+    """
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    for idx, was in enumerate(conditions):
+        if was.get("type") == condition["type"]:
+            is_same = was.get("status") == condition["status"]
+            since = was.get("lastTransitionTime") if is_same else now
+            conditions[idx] = {**condition, "lastTransitionTime": since} if since else dict(condition)
+            return
+    conditions.append({**condition, "lastTransitionTime": now})

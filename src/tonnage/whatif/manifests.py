@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.documents.admit import Malformed, admit
-from tonnage.documents.generated_names import NameGenerator
+from tonnage.documents.object_metadata import NameGenerator
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, Deployment

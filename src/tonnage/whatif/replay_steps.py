@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.documents.generated_names import NameGenerator
+from tonnage.documents.object_metadata import NameGenerator
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key, Object
 from tonnage.suggestions import did_you_mean

@@ -8,7 +8,7 @@ from typing import Any
 from node_questions import play, was_told
 from node_stage import NodeStage
 
-from tonnage.documents.object_size import MAX_OBJECT_BYTES
+from tonnage.documents.creation import MAX_OBJECT_BYTES
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc, encode
 from tonnage.testing.eventually import eventually_async

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.documents.admit import Findings, Malformed, admit
 from tonnage.documents.apply.managed_fields import track_update
-from tonnage.documents.custom.custom_kind import CustomKind
+from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.documents.kinds.custom_resource_definition import definition_warnings, validate_definition
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy

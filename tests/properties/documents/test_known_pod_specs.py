@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from tonnage.documents import known_pod_specs
-from tonnage.documents.apply import new_fields
+from tonnage.documents.apply import managed_fields
 from tonnage.documents.apply.field_shapes import UnnamedItem
 from tonnage.documents.apply.field_walk import compare
 from tonnage.documents.kinds.pods import pod_spec as pod_rules
@@ -84,7 +84,7 @@ def test_the_fields_of_a_known_spec_are_those_of_a_new_one(pod: Doc) -> None:
         return
     whole = twin.added.union(twin.modified).to_fields_v1()
     for _ in range(2):
-        assert encode(new_fields.new_fields(POD, pod).to_fields_v1()) == encode(whole)  # the order of steps as well
+        assert encode(managed_fields.new_fields(POD, pod).to_fields_v1()) == encode(whole)  # the order of steps as well
 
 
 def test_what_is_known_has_an_end() -> None:

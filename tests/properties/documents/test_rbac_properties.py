@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from tonnage.documents.access.attributes import Attributes
-from tonnage.documents.access.covering import boxes_of, compacted, single_rights, uncovered
+from tonnage.documents.access.escalation import boxes_of, compacted, single_rights, uncovered
 from tonnage.documents.access.policy import AccessPolicy
 from tonnage.documents.access.rules import Rule, RuleIndex, document_of, rule_of
 from tonnage.objects.users import User

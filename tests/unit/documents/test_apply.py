@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from tonnage.documents.apply.field_set import FieldSet
-from tonnage.documents.apply.last_applied import ANNOTATION, MAX_ANNOTATIONS_BYTES
 from tonnage.documents.apply.managed_fields import track_update
-from tonnage.documents.apply.server_side_apply import apply
+from tonnage.documents.apply.server_side_apply import ANNOTATION, MAX_ANNOTATIONS_BYTES, apply
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.documents.schema import schema_of
 from tonnage.errors import BadRequest, Cause, Conflict

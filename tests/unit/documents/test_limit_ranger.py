@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.admission_plugins.limit_ranger import broken_limits, give_defaults
-from tonnage.documents.kinds.limit_range import default_limit_range, validate_limit_range
+from tonnage.documents.kinds.limit_range import broken_limits, default_limit_range, give_defaults, validate_limit_range
 from tonnage.objects.document import Doc
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.documents.object_size import MAX_OBJECT_BYTES, STATUS_ROOM_BYTES, refuse_too_large
+from tonnage.documents.creation import MAX_OBJECT_BYTES, STATUS_ROOM_BYTES, refuse_too_large
 from tonnage.errors import RequestEntityTooLarge
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_KIND

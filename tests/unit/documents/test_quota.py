@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 
 from tonnage.documents.kinds.resource_quota import validate_resource_quota, validate_resource_quota_update
-from tonnage.documents.quota.charging import charge, is_same_status, may_use_more, recounted, with_used
-from tonnage.documents.quota.scopes import is_about
-from tonnage.documents.quota.usage import names_for, usage_of
+from tonnage.documents.quota import (
+    charge,
+    is_about,
+    is_same_status,
+    may_use_more,
+    names_for,
+    recounted,
+    usage_of,
+    with_used,
+)
 from tonnage.errors import Forbidden
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL

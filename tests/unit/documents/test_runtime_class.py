@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.admission_plugins.runtime_class import (
+from tonnage.documents.kinds.runtime_class import (
     merge_tolerations,
     obey_runtime_class,
     refuse_foreign_overhead,
+    validate_runtime_class,
+    validate_runtime_class_update,
 )
-from tonnage.documents.kinds.runtime_class import validate_runtime_class, validate_runtime_class_update
 from tonnage.errors import Forbidden
 from tonnage.objects.document import Doc
 

@@ -2,7 +2,7 @@
 
 Upstream: the admission plugin ResourceQuota. Every quota of the namespace is judged first, then each is written with
 the store's optimistic lock; a refusal half-way, or an object that could not be stored after all, gives everything back.
-The rules are `documents/quota/`; the counting anew is the controller's (`controllers/namespaces/resource_quotas.py`).
+The rules are `documents/quota.py`; the counting anew is the controller's (`controllers/namespaces/resource_quotas.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock
 from tonnage.documents import api_errors
 from tonnage.documents.pod_resources import Amounts
-from tonnage.documents.quota.charging import charge, may_use_more, with_used
-from tonnage.documents.quota.usage import is_counted
+from tonnage.documents.quota import charge, is_counted, may_use_more, with_used
 from tonnage.errors import ApiError
 from tonnage.keyed_locks import KeyedLocks
 from tonnage.objects.document import Doc, decode

@@ -16,15 +16,16 @@ import msgspec
 
 from tonnage.apiserver.authentication.signing_key import SigningKey
 from tonnage.clock import Clock
-from tonnage.documents.access import legacy_tokens
-from tonnage.documents.access.legacy_tokens import LegacyClaims, legacy_user_of
+from tonnage.documents.access import service_account_tokens
 from tonnage.documents.access.service_account_tokens import (
     ACCOUNTS,
     Bound,
     Claims,
     InvalidToken,
+    LegacyClaims,
     check_time,
     claims_of,
+    legacy_user_of,
     user_of,
 )
 from tonnage.documents.go_text import quoted_list
@@ -169,7 +170,7 @@ class ServiceAccountTokens:
             payload = self.key.payload_of(token)
             try:
                 claims = _CLAIMS.decode(payload)
-                if claims.iss == legacy_tokens.ISSUER:
+                if claims.iss == service_account_tokens.ISSUER:
                     claims = _LEGACY_CLAIMS.decode(payload)
             except (msgspec.DecodeError, RecursionError) as exc:
                 raise InvalidToken("invalid bearer token") from exc

@@ -19,14 +19,14 @@ from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
 from tonnage.background import in_background
 from tonnage.backoff import Backoff
-from tonnage.documents.access.legacy_tokens import (
+from tonnage.documents.access.service_account_tokens import (
+    ACCOUNTS,
     NAME_ANNOTATION,
     SECRET_TYPE,
     LegacyClaims,
     filled,
     is_of_account,
 )
-from tonnage.documents.access.service_account_tokens import ACCOUNTS
 from tonnage.errors import ApiError, Conflict, NotFound
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL

@@ -18,7 +18,7 @@ from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
 from tonnage.background import in_background
 from tonnage.backoff import Backoff
-from tonnage.documents.access.aggregation import aggregated_rules
+from tonnage.documents.access.rules import aggregated_rules
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.document import Doc, decode
 from tonnage.store import StoreClosed, StoreError, StoreRecord

@@ -7,9 +7,8 @@ from tonnage.apiserver.authorization.rbac import RbacAuthorizer
 from tonnage.apiserver.event_loop.workers import on_loop
 from tonnage.apiserver.registry import Guard
 from tonnage.documents.access.attributes import AccessDecision, AllowAll, Attributes, Authorizer
-from tonnage.documents.access.bindings import RoleRef
 from tonnage.documents.access.escalation import refuse_escalation
-from tonnage.documents.access.policy import Sheet
+from tonnage.documents.access.policy import RoleRef, Sheet
 from tonnage.documents.access.rules import RuleIndex
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc

@@ -20,7 +20,6 @@ from tonnage.apiserver.verbs.patching import patcher
 from tonnage.apiserver.verbs.writing import check_name, respond
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.custom.custom_scale import apply_custom_scale, custom_scale_of
 from tonnage.documents.eviction import (
     EvictionDecision,
     OnConflict,
@@ -32,7 +31,7 @@ from tonnage.documents.eviction import (
 from tonnage.documents.kinds.namespace import finalize
 from tonnage.documents.pod_admission import carry_topology
 from tonnage.documents.pod_binding import bind, validate_binding
-from tonnage.documents.scale import apply_scale, scale_of
+from tonnage.documents.scale import apply_custom_scale, apply_scale, custom_scale_of, scale_of
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, Conflict
 from tonnage.objects.api_verbs import BINDINGS, EVICTIONS, SCALES

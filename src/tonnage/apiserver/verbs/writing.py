@@ -9,8 +9,7 @@ from tonnage.apiserver.event_loop import workers
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
-from tonnage.documents.access.attributes import Attributes
-from tonnage.documents.access.refusals import forbidden
+from tonnage.documents.access.attributes import Attributes, forbidden
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.event_conversion import to_stored
 from tonnage.errors import NotFound

@@ -16,8 +16,7 @@ from tonnage import logs
 from tonnage.client.metadata_only import metadata_class, wait_for_served_resources
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.documents.quota.charging import is_same_status, recounted
-from tonnage.documents.quota.usage import is_counted, names_for
+from tonnage.documents.quota import is_counted, is_same_status, names_for, recounted
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, ResourceQuota, Service
 from tonnage.objects.document import Doc, same

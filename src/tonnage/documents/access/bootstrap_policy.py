@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 
-from tonnage.documents.access.aggregation import aggregated_rules
-from tonnage.documents.access.covering import single_rights, uncovered
-from tonnage.documents.access.rules import RuleIndex, document_of, rules_of
+from tonnage.documents.access.escalation import single_rights, uncovered
+from tonnage.documents.access.rules import RuleIndex, aggregated_rules, document_of, rules_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.resources import RBAC
 

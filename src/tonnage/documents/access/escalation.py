@@ -5,18 +5,28 @@
 
 Members of system:masters need nothing. Who only takes finalizers and owners away, as the garbage collector does, needs
 nothing either. Mirrors pkg/registry/rbac: escalation_check.go and the policybased storages.
+
+`uncovered` says which rights are not within others. A rule is a box: groups × resources × names × verbs, or paths ×
+verbs. A single right, one value of each, is covered by one rule or by none (component-helpers' auth/rbac/validation
+takes rules apart into them). Here nothing is taken apart: each rule that is held is cut out of the box that is wanted,
+and what is left over are boxes again. A box of 700 bytes may stand for a million rights; cutting costs by its bytes.
+Rules can be written that cut a box into very many. `MAX_STEPS` bounds that.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, product
+from math import prod
+from operator import contains
+from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from tonnage.documents import api_errors
 from tonnage.documents.access.attributes import Attributes, Authorizer
-from tonnage.documents.access.bindings import RoleRef, role_ref_of
-from tonnage.documents.access.covering import TooManySteps, compacted, uncovered
-from tonnage.documents.access.policy import RoleMissing, Sheet, aggregated
-from tonnage.documents.access.rules import Rule, RuleIndex, rules_of
+from tonnage.documents.access.policy import RoleMissing, RoleRef, Sheet, aggregated, role_ref_of
+from tonnage.documents.access.rules import GROUP, NAME, RESOURCE, UNNAMED, URL, VERB, Rule, RuleIndex, rules_of
 from tonnage.documents.go_text import quoted, quoted_list
 from tonnage.errors import ApiError, BadRequest
 from tonnage.objects.document import Doc
@@ -29,6 +39,16 @@ _BINDINGS = frozenset({(RBAC, "rolebindings"), (RBAC, "clusterrolebindings")})
 _MAX_TOLD, _MAX_RULE_CHARS = 64, 512
 """Rules that a refusal lists, and how much it shows of each. A role of 700 bytes may stand for a million."""
 _COLLECTED = ("ownerReferences", "finalizers", "managedFields")
+MAX_STEPS: Final = 1_000_000
+"""Values that are compared for one judgement: about a second of one thread."""
+_MAX_LOOKED_UP: Final = 64
+"""Longer lists of values are not looked up one by one to find the rules that have any of them."""
+_MAX_VERBS: Final = 64
+"""Verbs that a refusal shows of one resource; Kubernetes has eight, and a few that only rules know."""
+_Values = Mapping[str | None, None]
+"""A set that keeps its order."""
+Box = Mapping[int, _Values]
+"""Rights by their sides: GROUP, RESOURCE, NAME and VERB, or URL, NAME and VERB; in this order they are cut."""
 
 
 class RuleResolver(Protocol):
@@ -136,3 +156,133 @@ def _only_collects(new: Doc, old: Doc | None) -> bool:
 def _rest(doc: Doc) -> Doc:
     meta = {field: value for field, value in doc["metadata"].items() if field not in _COLLECTED}
     return {**doc, "metadata": meta}
+
+
+class TooManySteps(Exception):
+    """Whether rights are covered was not worked out within the steps there are for it."""
+
+
+def boxes_of(rule: Rule) -> Iterator[Box]:
+    """The rights in a rule, which may be about resources and, before it is validated, about paths as well."""
+    names: _Values = dict.fromkeys(rule.resource_names or (UNNAMED,))
+    verbs: _Values = dict.fromkeys(rule.verbs)
+    about_resources: Box = {
+        GROUP: dict.fromkeys(rule.api_groups), RESOURCE: dict.fromkeys(rule.resources), NAME: names, VERB: verbs
+    }  # fmt: skip
+    about_paths: Box = {URL: dict.fromkeys(rule.non_resource_urls), NAME: {UNNAMED: None}, VERB: verbs}
+    for box in (about_resources, about_paths):
+        if all(box.values()):
+            yield box
+
+
+def single_rights(box: Box) -> Iterator[Rule]:
+    """A box, taken apart. That may be a million rules: of roles that somebody wrote nobody asks this."""
+    return (_rule(dict(zip(box, values, strict=True))) for values in product(*box.values()))
+
+
+def _rule(values: Mapping[int, str | None]) -> Rule:
+    """The rule with one value at each side."""
+    of_side = (values.get(side) for side in (VERB, GROUP, RESOURCE, NAME, URL))
+    return Rule(*(() if value is None else (value,) for value in of_side))
+
+
+def uncovered(owned: Iterable[RuleIndex], wanted: Iterable[Rule], *, max_steps: int = MAX_STEPS) -> list[Box]:
+    """The rights in `wanted` that no rule of `owned` has. Boxes that are left of one wanted rule share no right.
+
+    Raises TooManySteps.
+    """
+    indexes, cutting = list(dict.fromkeys(owned)), _Cutting(max_steps)
+    return [left for rule in dict.fromkeys(wanted) for box in boxes_of(rule) for left in cutting.rest(box, indexes)]
+
+
+class _Cutting:
+    """One judgement, and the steps that it may still take."""
+
+    def __init__(self, max_steps: int) -> None:
+        self._steps_left = max_steps
+
+    def rest(self, box: Box, indexes: Sequence[RuleIndex]) -> list[Box]:
+        """What is left of a box. Wide rules cut first: they leave fewer pieces for the narrow ones."""
+        holders = [(index, position) for index in indexes for position in self._touching(index, box)]
+        holders.sort(key=lambda holder: sum(holder[0].has_all(side, holder[1]) for side in box), reverse=True)
+        pieces = [box]
+        for index, position in holders:
+            if not pieces:
+                break
+            self._spend(len(pieces))
+            pieces = [left for piece in pieces for left in self._without(piece, index, position)]
+        return pieces
+
+    def _touching(self, index: RuleIndex, box: Box) -> list[int]:
+        """Positions of the rules that may share a right with the box: by the side on which the fewest rules do."""
+        touching: Sequence[int] = range(len(index.rules))
+        for side, values in box.items():
+            if len(values) > _MAX_LOOKED_UP:
+                continue
+            self._spend(len(values))
+            having = [where for value in values for where in index.having(side, value)]
+            if not having:
+                return []
+            if sum(map(len, having)) < len(touching):
+                touching = list(dict.fromkeys(position for where in having for position in where))
+        self._spend(len(touching))
+        return sorted(touching)
+
+    def _without(self, box: Box, index: RuleIndex, position: int) -> list[Box]:
+        """The box without the rights that one rule has: a piece for each side on which the rule has only a part.
+
+        Verbs come last, so that a group, resource and name stays in one piece with all of its verbs.
+        """
+        within: dict[int, _Values] = {}
+        for side, values in box.items():
+            within[side] = self._within(values, index, side, position)
+            if not within[side]:
+                return [box]
+        pieces: list[Box] = []
+        inside = dict(box)
+        for side, values in within.items():
+            if len(values) < len(box[side]):
+                self._spend(len(box[side]))
+                pieces.append({**inside, side: {value: None for value in box[side] if value not in values}})
+                inside[side] = values
+        return pieces
+
+    def _within(self, values: _Values, index: RuleIndex, side: int, position: int) -> _Values:
+        """Those values of one side of a box that a rule has."""
+        if index.has_all(side, position):
+            return values
+        names = index.rules[position].resource_names
+        if side == NAME and len(names) < len(values):
+            self._spend(len(names))
+            return {name: None for name in names if name in values}
+        self._spend(len(values))
+        return {value: None for value in values if any(position in where for where in index.having(side, value))}
+
+    def _spend(self, steps: int) -> None:
+        self._steps_left -= steps
+        if self._steps_left < 0:
+            raise TooManySteps
+
+
+def compacted(boxes: Iterable[Box], most: int) -> tuple[list[Rule], int]:
+    """Up to `most` rules about one group, resource and name each, or one path and verb, and how many more there are.
+
+    Mirrors CompactRules: what different rules say about the same comes together. So many verbs are shown of each.
+    """
+    rows: dict[tuple[str | None, ...], dict[str, None]] = {}
+    sides, more = (GROUP, RESOURCE, NAME, URL), 0
+    for box in boxes:
+        about = [*(box.get(side, {None: None}) for side in sides), box[VERB] if URL in box else {None: None}]
+        verbs = {str(verb): None for verb in islice(box[VERB], _MAX_VERBS)}
+        known = [row for row in rows if all(map(contains, about, row))]
+        for row in known:
+            if URL not in box:
+                rows[row] |= verbs
+        new = [row for row in islice(product(*about), most) if row not in rows][: most - len(rows)]
+        rows.update((row, {row[-1]: None} if row[-1] is not None else dict(verbs)) for row in new)
+        more += prod(map(len, about)) - len(known) - len(new)
+    shown = [
+        (row, [*islice(verbs, _MAX_VERBS - 1), "..."] if len(verbs) >= _MAX_VERBS else verbs)
+        for row, verbs in rows.items()
+    ]
+    return [replace(_rule(dict(zip(sides, row, strict=False))), verbs=tuple(verbs)) for row, verbs in shown], more

@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from tonnage.documents.access.attributes import Attributes, Authorizer
-from tonnage.documents.access.refusals import forbidden
+from tonnage.documents.access.attributes import Attributes, Authorizer, forbidden
 from tonnage.documents.go_text import quoted
 from tonnage.errors import BadRequest, Forbidden
 from tonnage.objects import field_errors, names

@@ -2,26 +2,27 @@
 
     user, namespace ──► sheet: the roles that apply, in order ──► by verb, group, resource: the grants among them
 
-A binding is found by whom it names, never by going through all. What follows for a user in a namespace is a sheet,
-worked out when it is first asked for and kept until a role or binding of that namespace, or of the cluster, changes; a
-change is in force with the call that makes it. Namespaces without a binding of their own share the sheet of the
-cluster's scope: namespaces come and go, and nothing is kept of those that went. The order in which rules are looked at
-is upstream's, ClusterRoleBindings first, and by name, so that reasons do not change from one request to the next.
+A binding is for users, groups and accounts, and is found by whom it names, never by going through all. What follows for
+a user in a namespace is a sheet, worked out when it is first asked for and kept until a role or binding of that
+namespace, or of the cluster, changes; a change is in force with the call that makes it. Namespaces without a binding of
+their own share the sheet of the cluster's scope: namespaces come and go, and nothing is kept of those that went. The
+order in which rules are looked at is upstream's, ClusterRoleBindings first, and by name, so that reasons do not change
+from one request to the next.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tonnage.documents.access.attributes import AccessDecision, Attributes
-from tonnage.documents.access.bindings import Binding, RoleRef, binding_of
 from tonnage.documents.access.rules import Rule, RuleIndex, rules_of
 from tonnage.documents.go_text import quoted
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import RBAC
-from tonnage.objects.users import User
+from tonnage.objects.users import User, service_account_user
 
 MAX_SHEETS, MAX_ANSWERS = 2_048, 256
 """Reviews can ask about users and resources that nobody ever heard of: beyond so many, what is kept is forgotten."""
@@ -31,9 +32,80 @@ _MAX_KEPT_ROLES: Final = 200_000
 """In all sheets together: a namespace's owner may bind thousands of roles to everybody."""
 _MAX_TOLD: Final = 16
 """Roles that are not there which one answer names. Anybody may bind thousands that never were."""
-
 _Answer = tuple[tuple[RuleIndex | None, AccessDecision], ...]
 """In order: the answer, and the rules that have to be asked for the object's name first, if any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom a binding names: a group, or a user, which an account is too."""
+
+    kind: str
+    name: str
+    """As reasons show it: that of an account is `name/namespace`."""
+    user: str = ""
+    group: str = ""
+
+    def __str__(self) -> str:
+        """`Group "ops"`, `ServiceAccount "name/namespace"`."""
+        return f"{self.kind} {quoted(self.name)}"
+
+
+def subject_of(doc: Doc, namespace: str) -> Subject:
+    """A subject of a binding in `namespace`, where accounts without one live; "" is that of a ClusterRoleBinding."""
+    kind, name = doc.get("kind", ""), doc.get("name", "")
+    if kind == "User":
+        return Subject(kind, name, user=name)
+    if kind == "Group":
+        return Subject(kind, name, group=name)
+    if kind == "ServiceAccount":
+        home = doc.get("namespace") or namespace
+        user = service_account_user(home, name).name if home else ""
+        return Subject(kind, f"{name}/{home}", user=user)
+    return Subject(kind, name)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRef:
+    """Which role is bound: of the binding's own namespace, or of the cluster."""
+
+    kind: str
+    name: str
+    group: str = ""
+
+    @property
+    def plural(self) -> str:
+        return f"{self.kind.lower()}s"
+
+
+def role_ref_of(binding: Doc) -> RoleRef:
+    reference = binding.get("roleRef", {})
+    return RoleRef(reference.get("kind", ""), reference.get("name", ""), reference.get("apiGroup", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A RoleBinding, or with an empty namespace a ClusterRoleBinding."""
+
+    namespace: str
+    name: str
+    role: RoleRef
+    subjects: tuple[Subject, ...]
+
+    def reason(self, position: int) -> str:
+        """Why something is allowed to the subject that stands there."""
+        subject = self.subjects[position]
+        kind, name = (
+            ("RoleBinding", f"{self.name}/{self.namespace}") if self.namespace else ("ClusterRoleBinding", self.name)
+        )
+        return f"RBAC: allowed by {kind} {quoted(name)} of {self.role.kind} {quoted(self.role.name)} to {subject}"
+
+
+def binding_of(doc: Doc) -> Binding:
+    """The binding that a document describes."""
+    namespace = doc["metadata"].get("namespace", "")
+    subjects = tuple(subject_of(subject, namespace) for subject in doc.get("subjects") or ())
+    return Binding(namespace, doc["metadata"]["name"], role_ref_of(doc), subjects)
 
 
 class RoleMissing(Exception):

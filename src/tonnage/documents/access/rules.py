@@ -2,7 +2,7 @@
 
 A rule is about resources or about paths. `*` stands for every verb, group or resource; `*/status` for that subresource
 of everything; a path may end in `*`. `resourceNames` limit a rule to objects of these names: what has no name (create,
-list of all) is then not allowed.
+list of all) is then not allowed. `aggregated_rules` are those that a ClusterRole gathers from others, by their labels.
 
 A role may have 20,000 rules, and a rule 100,000 names. `RuleIndex` knows for every value which rules have it, so that a
 question costs a few lookups instead of a walk over all of them.
@@ -17,8 +17,18 @@ import msgspec
 
 from tonnage.documents.go_text import quoted_list
 from tonnage.objects.document import Doc
+from tonnage.objects.selectors import InvalidSelector, LabelSelector, selects
 
 ALL = "*"
+GROUP, RESOURCE, NAME, VERB, URL = range(5)
+"""The sides of a rule, as `RuleIndex` numbers them."""
+UNNAMED: Final = None
+"""Where names stand: all objects, whatever their names."""
+_FEW: Final = 8
+"""Up to so many positions a walk is as fast as a set, and smaller."""
+Positions = Collection[int]
+_Postings = Mapping[str | None, Positions]
+_in_order = msgspec.json.Encoder(order="deterministic")
 
 
 class Rule(
@@ -65,17 +75,6 @@ def document_of(rule: Rule) -> Doc:
     """A rule as roles have it; what is empty is left out."""
     doc: Doc = msgspec.json.decode(msgspec.json.encode(rule))
     return doc
-
-
-GROUP, RESOURCE, NAME, VERB, URL = range(5)
-"""The sides of a rule, as `RuleIndex` numbers them."""
-UNNAMED: Final = None
-"""Where names stand: all objects, whatever their names."""
-_FEW: Final = 8
-"""Up to so many positions a walk is as fast as a set, and smaller."""
-
-Positions = Collection[int]
-_Postings = Mapping[str | None, Positions]
 
 
 class RuleIndex:
@@ -165,3 +164,29 @@ def _posted(values_of_rules: Iterable[Iterable[str | None]]) -> _Postings:
         for value in dict.fromkeys(values):
             postings.setdefault(value, []).append(position)
     return {value: frozenset(where) if len(where) > _FEW else tuple(where) for value, where in postings.items()}
+
+
+def aggregated_rules(role: Doc, others: Iterable[Doc]) -> list[Doc]:
+    """The rules of every ClusterRole that one of the role's selectors selects, each once, in the order of their names.
+
+    Mirrors ClusterRoleAggregationController.syncClusterRole.
+    """
+    by_name = sorted(others, key=lambda other: str(other["metadata"]["name"]))
+    rules: dict[bytes, Doc] = {}
+    for selector in map(_selector, role.get("aggregationRule", {}).get("clusterRoleSelectors", ())):
+        for other in by_name if selector is not None else ():
+            if other["metadata"]["name"] == role["metadata"]["name"]:
+                continue
+            if selects(selector, other["metadata"].get("labels", {})):
+                for rule in other.get("rules") or ():
+                    rules.setdefault(_in_order.encode(rule), rule)
+    return list(rules.values())
+
+
+def _selector(doc: Doc) -> LabelSelector | None:
+    selector = msgspec.convert(doc, LabelSelector)
+    try:
+        selector.matches({})
+    except InvalidSelector:
+        return None  # stored before its values were checked
+    return selector

@@ -7,7 +7,10 @@ builds on it in `apply`.
 
 Every write runs `track_update`, so it is made to be cheap: the fields of an entry are used as they are stored
 (`field_set`), equal parts of the two documents are skipped by plain comparison, and a create is the difference from an
-empty object. The trees in entries are shared between documents and never changed.
+empty object. What a document sets is the sum of what its parts set, and the specs of pods are mostly those of their
+templates, so their fields are worked out once and shared (`known_pod_specs`): which fields there are does not depend on
+the words that a spec is known without, the names of claims and a hostname. The trees in entries are shared between
+documents and never changed.
 
 At the very end of an update, when defaults and strategies had their say, comes `keep_times`: a write that changed
 nothing but the times of entries changed nothing.
@@ -20,11 +23,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from tonnage.documents.apply.field_set import FieldSet, OrderedTree
+from tonnage.documents.apply.field_set import FieldSet, OrderedTree, Tree, ordered
 from tonnage.documents.apply.field_shapes import UnnamedItem
 from tonnage.documents.apply.field_walk import FieldChanges, compare
-from tonnage.documents.apply.new_fields import new_fields
-from tonnage.documents.schema import ShapedResource, Struct
+from tonnage.documents.known_pod_specs import KnownSpecs, text_of_spec
+from tonnage.documents.schema import ShapedResource, Struct, schema_of
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.resources import Resource
 
@@ -32,7 +35,6 @@ NOTHING = FieldSet()
 MAX_UPDATE_MANAGERS = 10
 """Beyond so many Update entries the oldest are folded into one, as upstream does (DefaultMaxUpdateManagers)."""
 OLD_CHANGES = "ancient-changes"
-
 NEVER_OWNED = FieldSet.of(
     ("apiVersion",),
     ("kind",),
@@ -52,6 +54,14 @@ NEVER_OWNED = FieldSet.of(
         )
     ),
 )
+_RESET_BY_CUSTOM_STATUS = FieldSet.of(("metadata",), ("spec",))
+_RESET_BY_STATUS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "deployments.apps": (("metadata", "labels"),),
+    "pods": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
+    "resourceclaims.resource.k8s.io": (("metadata",),),
+    "volumeattachments.storage.k8s.io": (("metadata",),),
+}
+_fields_of_specs: KnownSpecs[Tree] = KnownSpecs()
 
 
 class FieldOwner(NamedTuple):
@@ -90,9 +100,6 @@ def reset_fields_of(resource: Resource, subresource: str = "") -> FieldSet:
     return _reset_fields("status" in resource.subresources, resource.qualified, subresource)
 
 
-_RESET_BY_CUSTOM_STATUS = FieldSet.of(("metadata",), ("spec",))
-
-
 @cache
 def _reset_fields(has_status: bool, qualified: str, subresource: str) -> FieldSet:
     if not has_status:
@@ -102,14 +109,6 @@ def _reset_fields(has_status: bool, qualified: str, subresource: str) -> FieldSe
     if subresource != "status":
         return NOTHING
     return FieldSet.of(("spec",), *_RESET_BY_STATUS.get(qualified, ()))
-
-
-_RESET_BY_STATUS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "deployments.apps": (("metadata", "labels"),),
-    "pods": (("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")),
-    "resourceclaims.resource.k8s.io": (("metadata",),),
-    "volumeattachments.storage.k8s.io": (("metadata",),),
-}
 
 
 def track_update(
@@ -312,3 +311,29 @@ def _unmanaged(doc: Doc) -> Doc:
         name: value for name, value in doc["metadata"].items() if name not in ("managedFields", "resourceVersion")
     }
     return {**doc, "metadata": metadata}
+
+
+def new_fields(struct: Struct, doc: Doc) -> FieldSet:
+    """The fields of a new document, containers on the way included. Raises UnnamedItem."""
+    if struct is not _pod_schema() or "spec" not in doc:
+        return _worked_out(struct, doc)
+    text = text_of_spec(doc["spec"])
+    fields_of_spec = _fields_of_specs.get(text)
+    if fields_of_spec is None:
+        fields_of_spec = {
+            step: ordered(below) if below else below
+            for step, below in _worked_out(struct, {"spec": doc["spec"]}).tree.items()
+        }
+        _fields_of_specs.keep(text, fields_of_spec)
+    rest = _worked_out(struct, {field: value for field, value in doc.items() if field != "spec"})
+    return FieldSet({**rest.tree, **fields_of_spec})
+
+
+def _worked_out(struct: Struct, doc: Doc) -> FieldSet:
+    difference = compare(struct, {}, doc)
+    return difference.added.union(difference.modified)
+
+
+@cache
+def _pod_schema() -> Struct:
+    return schema_of("", "v1", "Pod")

@@ -5,17 +5,19 @@
 The configuration is merged into the live object; what this manager applied before and mentions no more is pruned unless
 somebody else owns it too; and whoever owns a field that changes is in conflict, unless the request is forced, which
 takes the field over. Afterwards the manager owns exactly what its configuration sets. Applying the same thing twice
-changes nothing.
+changes nothing. Entries and ordinary writes are in `managed_fields`.
 
-Objects written by `kubectl apply` before it knew the server could do this carry their configuration in an annotation;
-`last_applied` smooths the change over. Entries and ordinary writes are in `managed_fields`.
+Client-side `kubectl apply` keeps what it applied in an annotation. Someone who moves on to `--server-side` would run
+into conflicts with their former self, known to the server as a manager that updated. So when the manager is `kubectl`,
+conflicts on fields that still hold what the annotation says are pardoned, and the annotation is kept in step with what
+is applied now. Mirrors upstream's lastappliedmanager and lastappliedupdater.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 
-from tonnage.documents.apply import last_applied
 from tonnage.documents.apply.field_merge import merge, misfit
 from tonnage.documents.apply.field_set import FieldSet, Path, path_text
 from tonnage.documents.apply.field_shapes import UnnamedItem
@@ -38,9 +40,15 @@ from tonnage.documents.schema import Struct
 from tonnage.errors import BadRequest, Cause, Conflict
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import MAX_ERRORS_TOLD, MAX_TOLD_BYTES
+from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
+from tonnage.objects.texts.json_text import read_json
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 """Who owns what an untracked object held when it was first applied to."""
+KUBECTL = "kubectl"
+ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+MAX_ANNOTATIONS_BYTES = 256 * 1024
+"""All keys and values together; upstream's TotalAnnotationSizeLimitB."""
 
 
 def apply(
@@ -83,8 +91,8 @@ def apply(
     removed = difference.removed.without(reset_fields)
     if not force:
         conflicts = _conflicts(managed, changed, owner, same)
-        if conflicts and manager == last_applied.KUBECTL:
-            pardoned = last_applied.unchanged_since(struct, before, api_version)
+        if conflicts and manager == KUBECTL:
+            pardoned = unchanged_since(struct, before, api_version)
             conflicts = [conflict for conflict in conflicts if conflict[1] not in pardoned]
         if conflicts:
             raise _conflict_error(conflicts)
@@ -94,8 +102,8 @@ def apply(
     result: Doc = copy(after)
     if not result.get("metadata"):  # of a new object whose configuration has none; what it lacks is told by others
         result["metadata"] = {}
-    if manager == last_applied.KUBECTL:
-        last_applied.renew(result, config)
+    if manager == KUBECTL:
+        renew(result, config)
     write_entries(result, managed)
     return result
 
@@ -208,3 +216,39 @@ def _owner_text(owner: FieldOwner) -> str:
     if owner.subresource:
         text += f' with subresource "{owner.subresource}"'
     return f"{text} using {owner.version}" if owner.operation == "Update" else text
+
+
+def unchanged_since(struct: Struct, live: Doc, api_version: str) -> FieldSet:
+    """The fields the annotation sets and that still have the value it gave them. Empty when there is no sense in it."""
+    text = dig(live, "metadata", "annotations", ANNOTATION)
+    try:
+        applied = read_json((text or "null").encode(), Budget(REQUEST))
+    except (BudgetExceeded, ValueError):
+        return FieldSet()
+    if not isinstance(applied, dict) or applied.get("apiVersion") != api_version or misfit(struct, applied):
+        return FieldSet()
+    try:
+        difference = compare(struct, applied, live)
+        fields = field_set_of(struct, applied)
+    except UnnamedItem:
+        return FieldSet()
+    return fields.difference(difference.modified).difference(difference.added).difference(difference.removed)
+
+
+def renew(doc: Doc, config: Doc) -> None:
+    """Write `config` into the annotation, in place, where there is one. One that grew too large is dropped."""
+    annotations = dig(doc, "metadata", "annotations")
+    if not annotations or not annotations.get(ANNOTATION):
+        return
+    stated: Doc = copy(config)
+    if isinstance(dig(stated, "metadata", "annotations"), dict):
+        stated["metadata"]["annotations"].pop(ANNOTATION, None)
+    annotations[ANNOTATION] = _as_go_writes(stated)
+    if sum(len(f"{name}{value}".encode()) for name, value in annotations.items()) > MAX_ANNOTATIONS_BYTES:
+        del annotations[ANNOTATION]
+
+
+def _as_go_writes(doc: Doc) -> str:
+    """JSON with sorted keys, the three characters of HTML escaped, and a newline at the end."""
+    text = json.dumps(doc, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026") + "\n"

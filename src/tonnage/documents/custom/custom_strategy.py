@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tonnage.clock import Clock
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.custom.custom_scale import validate_scale_paths
+from tonnage.documents.scale import validate_scale_paths
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.gates import Gates
 from tonnage.objects import names

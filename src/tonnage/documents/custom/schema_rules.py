@@ -1,6 +1,6 @@
 """What else a schema of a definition may hold: which keywords, which list types, and defaults that fit.
 
-Beside being structural (`structural_rules`), a schema uses only what a server can follow, its lists of type map have
+Beside being structural (`structural`), a schema uses only what a server can follow, its lists of type map have
 keys that every item has, and a default is a value that the schema itself would accept and not prune. Wording and paths
 are upstream's (ValidateCustomResourceDefinitionOpenAPISchema, ValidateDefaults).
 
@@ -16,8 +16,7 @@ from typing import Any
 
 from tonnage.documents.admit import Malformed
 from tonnage.documents.custom.pruning import coerce_value, prune_value
-from tonnage.documents.custom.structural import META_FIELDS, Structural, compile_schema, step
-from tonnage.documents.custom.structural_rules import structural_errors
+from tonnage.documents.custom.structural import META_FIELDS, Structural, compile_schema, step, structural_errors
 from tonnage.documents.custom.validation import value_errors
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required

@@ -1,9 +1,13 @@
-"""A structural schema, compiled: the tree that pruning, defaulting, validation and merging follow.
+"""A structural schema, judged and compiled: the tree that pruning, defaulting, validation and merging follow.
 
-A schema of apiextensions.k8s.io/v1 says the type of every value outside `allOf`, `anyOf`, `oneOf` and `not`; that is
-what makes it structural, and what lets a server know of each field whether it is known. `compile_schema` reads one
-that was found to be structural (`structural_rules`). What concerns single values only (bounds, patterns, choices)
-stays in `source` and is compiled by `validation`.
+A schema of apiextensions.k8s.io/v1 says the type of every value once, outside `allOf`, `anyOf`, `oneOf` and `not`; that
+is what makes it structural, and what lets a server know of each field whether it is known. Inside those four only
+values may be judged, of fields that are declared outside them. Metadata of a resource is described by the server; a
+schema may restrict its name and generateName, no more. The rules and sentences are upstream's
+(schema.ValidateStructural).
+
+`compile_schema` reads a schema that was found to be structural. What concerns single values only (bounds, patterns,
+choices) stays in `source` and is compiled by `validation`.
 """
 
 from __future__ import annotations
@@ -13,12 +17,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tonnage.objects.document import Doc, encode
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 """What every object has, whatever its schema says."""
-
-
 _MAX_STEP_CHARS = 256
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_INT_OR_STRING_WORD = "x-kubernetes-int-or-string"
+_ROOT, _ITEM, _FIELD = "at the root", "for specified array items", "for specified object fields"
+_FORBIDDEN_INSIDE: tuple[tuple[str, str], ...] = (
+    ("type", "must be empty to be structural"),
+    ("additionalProperties", "must be undefined to be structural"),
+    ("default", "must be undefined to be structural"),
+    ("title", "must be empty to be structural"),
+    ("description", "must be empty to be structural"),
+    ("nullable", "must be false to be structural"),
+    (_PRESERVE, "must be false to be structural"),
+    (_EMBEDDED, "must be false to be structural"),
+    (_INT_OR_STRING_WORD, "must be false to be structural"),
+    ("x-kubernetes-list-map-keys", "must be empty to be structural"),
+    ("x-kubernetes-list-type", "must be undefined to be structural"),
+    ("x-kubernetes-map-type", "must be undefined to be structural"),
+    ("x-kubernetes-validations", "must be empty to be structural"),
+)
 
 
 def step(name: str) -> str:
@@ -87,3 +111,152 @@ def walk(node: Structural) -> Iterator[Structural]:
         yield node
         pending += node.properties.values()
         pending += [below for below in (node.items, node.additional) if below is not None]
+
+
+def structural_errors(schema: Doc, path: str) -> Errors:
+    """Everything that keeps a schema from being structural, sorted as upstream sorts it."""
+    errors = _invariants(schema, _ROOT, path) + _completeness(schema, schema, path, path)
+    return sorted(errors, key=str)
+
+
+def _schemas_in(schema: Doc, word: str) -> list[Doc]:
+    found = schema.get(word) or []
+    return [each for each in found if isinstance(each, dict)]
+
+
+def _properties(schema: Doc) -> dict[str, Doc]:
+    return schema.get("properties") or {}
+
+
+def _below(schema: Doc, word: str) -> Doc | None:
+    found = schema.get(word)
+    return found if isinstance(found, dict) else None
+
+
+def _invariants(schema: Doc, level: str, path: str) -> Errors:
+    errors: Errors = []
+    kind: str = schema.get("type", "")
+    is_embedded, preserves = bool(schema.get(_EMBEDDED)), bool(schema.get(_PRESERVE))
+    is_int_or_string = bool(schema.get(_INT_OR_STRING_WORD))
+    items, additional = _below(schema, "items"), schema.get("additionalProperties")
+
+    if kind == "array" and items is None:
+        errors.append(required(f"{path}.items", "must be specified"))
+    if items is not None:
+        errors += _invariants(items, _ITEM, f"{path}.items")
+    for name, below in _properties(schema).items():
+        errors += _invariants(below, _FIELD, f"{path}.properties[{step(name)}]")
+    if additional is not None:
+        if level == _ROOT:
+            errors.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+        if isinstance(additional, dict):
+            errors += _invariants(additional, _FIELD, f"{path}.additionalProperties")
+
+    if is_int_or_string:
+        for word, is_set in ((_PRESERVE, preserves), (_EMBEDDED, is_embedded)):
+            if is_set:
+                errors.append(invalid(f"{path}.{word}", True, f"must be false if {_INT_OR_STRING_WORD} is true"))
+    errors += _value_validations(schema, path, schema.get("anyOf") == _INT_OR_STRING, _first_is_int_or_string(schema))
+
+    if is_embedded and kind != "object":
+        told = f"must be object if {_EMBEDDED} is true"
+        errors.append(invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told))
+    elif not kind and not is_int_or_string and not preserves:
+        errors.append(required(f"{path}.type", f"must not be empty {level}"))
+    if is_embedded and additional is not None:
+        told = f"must not be used if {_EMBEDDED} is set"
+        errors.append(forbidden(f"{path}.additionalProperties", told))
+    if level == _ROOT and kind not in ("", "object"):
+        errors.append(invalid(f"{path}.type", kind, "must be object at the root"))
+    errors += _meta_rules(schema, level, path)
+    if is_embedded and not preserves and not _properties(schema):
+        told = f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}"
+        errors.append(required(f"{path}.properties", told))
+    return errors
+
+
+def _meta_rules(schema: Doc, level: str, path: str) -> Errors:
+    errors: Errors = []
+    properties = _properties(schema)
+    is_resource = level == _ROOT or bool(schema.get(_EMBEDDED))
+    for name in ("kind", "apiVersion"):
+        if is_resource and name in properties and properties[name].get("type", "") != "string":
+            where = f"{path}.properties[{step(name)}].type"
+            errors.append(invalid(where, properties[name].get("type", ""), "must be string"))
+    if "metadata" not in properties:
+        return errors
+    metadata, where = properties["metadata"], f"{path}.properties[metadata]"
+    if is_resource and metadata.get("type", "") != "object":
+        errors.append(invalid(f"{where}.type", metadata.get("type", ""), "must be object"))
+    if level == _ROOT:
+        more = {word: said for word, said in metadata.items() if word not in ("type", "default")}
+        if set(more.get("properties", {})) <= {"name", "generateName"}:
+            more.pop("properties", None)
+        if more:
+            told = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+            errors.append(forbidden(where, told))
+    return errors
+
+
+def _first_is_int_or_string(schema: Doc) -> bool:
+    all_of = _schemas_in(schema, "allOf")
+    return bool(all_of) and all_of[0].get("anyOf") == _INT_OR_STRING
+
+
+def _value_validations(schema: Doc, path: str, skip_any_of: bool, skip_in_first_all_of: bool) -> Errors:
+    errors: Errors = []
+    if not skip_any_of:
+        for index, below in enumerate(_schemas_in(schema, "anyOf")):
+            errors += _nested(below, f"{path}.anyOf[{index}]")
+    for index, below in enumerate(_schemas_in(schema, "allOf")):
+        errors += _nested(below, f"{path}.allOf[{index}]", skip_any_of=skip_in_first_all_of and index == 0)
+    for index, below in enumerate(_schemas_in(schema, "oneOf")):
+        errors += _nested(below, f"{path}.oneOf[{index}]")
+    if (negated := _below(schema, "not")) is not None:
+        errors += _nested(negated, f"{path}.not")
+    if pattern := schema.get("pattern"):
+        try:
+            compile_go(pattern)
+        except InvalidPattern as exc:
+            told = f"must be a valid regular expression, but isn't: error parsing regexp: {exc.problem}"
+            errors.append(invalid(f"{path}.pattern", pattern, told))
+    return errors
+
+
+def _nested(schema: Doc, path: str, *, skip_any_of: bool = False) -> Errors:
+    """What stands inside `allOf` and its kin judges values and says nothing about structure."""
+    errors = _value_validations(schema, path, skip_any_of, skip_in_first_all_of=False)
+    if (items := _below(schema, "items")) is not None:
+        errors += _nested(items, f"{path}.items")
+    for name, below in _properties(schema).items():
+        errors += _nested(below, f"{path}.properties[{step(name)}]")
+    for word, told in _FORBIDDEN_INSIDE:
+        said: Any = schema.get(word)
+        if said is not None and (said is not False):
+            errors.append(forbidden(f"{path}.{word}", told))
+    if "metadata" in _properties(schema):
+        errors.append(forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context"))
+    return errors
+
+
+def _completeness(judging: Doc, declared: Doc, declared_path: str, path: str) -> Errors:
+    """Every field that is judged in a nested schema is declared in the structure."""
+    errors: Errors = []
+    if (negated := _below(judging, "not")) is not None:
+        errors += _complete(negated, declared, declared_path, f"{path}.not")
+    for word in ("allOf", "anyOf", "oneOf"):
+        for index, below in enumerate(_schemas_in(judging, word)):
+            errors += _complete(below, declared, declared_path, f"{path}.{word}[{index}]")
+    return errors
+
+
+def _complete(nested: Doc, declared: Doc | None, declared_path: str, path: str) -> Errors:
+    if declared is None:
+        return [required(declared_path, f"because it is defined in {path}")]
+    errors = _completeness(nested, declared, declared_path, path)
+    if (items := _below(nested, "items")) is not None:
+        errors += _complete(items, _below(declared, "items"), f"{declared_path}.items", f"{path}.items")
+    for name, below in _properties(nested).items():
+        where = f"{declared_path}.properties[{step(name)}]"
+        errors += _complete(below, _properties(declared).get(name), where, f"{path}.properties[{step(name)}]")
+    return errors

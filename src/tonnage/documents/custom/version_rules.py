@@ -1,14 +1,18 @@
 """The rules of one version of a definition: deprecation, schema, subresources, columns, selectable fields.
 
-Each function takes the version, the path that its errors are told under, and the old spec on an update.
+Each `…_errors` function takes the version, the path that its errors are told under, and the old spec on an update.
+`version_preference` puts versions of a group in upstream's order: v10, v2, v1, v3beta1, v1alpha2, then other words by
+the alphabet.
 """
 
 from __future__ import annotations
 
+import re
+from typing import Any, Final
+
 from tonnage.documents.custom.schema_rules import openapi_schema_errors
-from tonnage.documents.custom.selectable_fields import selectable_field_errors
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, invalid, required
+from tonnage.objects.field_errors import Errors, duplicate, invalid, required, too_many
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -22,6 +26,8 @@ _AT_ROOT_TOLD = (
     "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields "
     "XValidations]"
 )
+_VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+MAX_SELECTABLE_FIELDS = 8
 
 
 def deprecation_errors(version: Doc, path: str) -> Errors:
@@ -116,3 +122,90 @@ def column_errors(version: Doc, path: str, old: Doc | None) -> Errors:
 def selectable_errors(version: Doc, path: str, old: Doc | None) -> Errors:
     fields = version.get("selectableFields") or []
     return selectable_field_errors(fields, dig(version, "schema", "openAPIV3Schema"), path)
+
+
+def version_preference(version: str) -> tuple[object, ...]:
+    """A key that sorts the most preferred version first."""
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return (1, version)
+    major, stage, minor = found.groups()
+    return (0, {None: 0, "beta": 1, "alpha": 2}[stage], -int(major), -int(minor or 0))
+
+
+def deprecation_warning(spec: Doc, version: Doc) -> str | None:
+    """What a client of a deprecated version is told: the definition's own words, or which version is better."""
+    if not version.get("deprecated"):
+        return None
+    told: str | None = version.get("deprecationWarning")
+    if told is not None:
+        return told
+    group, kind, name = spec["group"], spec["names"]["kind"], version["name"]
+    others = [each["name"] for each in spec["versions"] if each.get("served") and not each.get("deprecated")]
+    best = min(others, key=version_preference, default=name)
+    warning = f"{group}/{name} {kind} is deprecated"
+    is_better = version_preference(best) < version_preference(name)
+    return f"{warning}; use {group}/{best} {kind}" if is_better else warning
+
+
+def selectable_field_errors(fields: list[Doc], schema: Doc | None, path: str) -> Errors:
+    """What is wrong with `selectableFields` of one version. Mirrors ValidateCustomResourceSelectableFields."""
+    if not fields:
+        return []
+    if not schema:
+        return [invalid(path, "", "may only be set when `version.schema.openAPIV3Schema` is not included")]
+    errors: Errors = []
+    seen: set[str] = set()
+    for index, field in enumerate(fields):
+        where, text = f"{path}[{index}].jsonPath", field.get("jsonPath") or ""
+        if not text:
+            errors.append(required(where))
+            continue
+        found = _schema_at(schema, text)
+        if isinstance(found, str):
+            errors.append(invalid(where, text, f"is an invalid path: {found}"))
+            continue
+        if text.split(".")[1] == "metadata":
+            errors.append(invalid(where, text, "must not point to fields in metadata"))
+        if found.get("type") not in ("string", "boolean", "integer"):
+            told = "must point to a field of type string, boolean or integer. Enum string fields and strings with"
+            errors.append(invalid(where, text, f"{told} formats are allowed."))
+        if text in seen:
+            errors.append(duplicate(where, text))
+        seen.add(text)
+    if len(seen) > MAX_SELECTABLE_FIELDS:
+        errors.append(too_many(path, len(seen), MAX_SELECTABLE_FIELDS))
+    return errors
+
+
+def _schema_at(schema: Doc, text: str) -> Doc | str:
+    """The schema of the field at a path such as `.spec.colour`, or why there is none."""
+    if "[" in text or "]" in text:
+        return "array notation is not allowed"
+    before, *steps = text.split(".")
+    if before:
+        return f"expected [ or . but got: {before}"
+    if not all(steps):
+        return "unexpected end of JSON path"
+    found: Any = schema
+    for name in steps:
+        if found.get("properties"):
+            found = found["properties"].get(name)
+        else:
+            found = found.get("additionalProperties")
+        if not isinstance(found, dict):
+            return "does not refer to a valid field"
+    return dict(found)
+
+
+def selectable_values(doc: Doc, fields: tuple[str, ...]) -> dict[str, str]:
+    """What selectable fields hold in a document, as text: a selector compares with that; absent is empty."""
+    return {field: _text(dig(doc, *field.split("."))) for field in fields}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, (str, int)) else ""

@@ -1,12 +1,18 @@
-"""LimitRange. What it does to pods and claims is `documents/admission_plugins/limit_ranger.py`.
+"""LimitRange, and what it does to pods and claims of its namespace (upstream: the admission plugin LimitRanger).
 
-What containers get is completed from what they may ask for. Mirrors ValidateLimitRange.
+`give_defaults` writes requests and limits into containers that state none, when a pod is created; `broken_limits` says
+which of a namespace's limits an object does not keep to. Both are pure, one LimitRange at a time, in the order of their
+names. What a LimitRange gives to containers is completed from what they may ask for. Mirrors ValidateLimitRange.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Literal
 
+from tonnage.documents import api_errors
+from tonnage.documents.pod_resources import Amounts, aggregate, amounts_of, is_pod_level_resource
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.resources import (
     is_overcommit_allowed,
@@ -16,12 +22,19 @@ from tonnage.documents.validation.resources import (
 )
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, invalid, required
+from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, FieldError, duplicate, forbidden, invalid, required
+from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
 
 _LISTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 _ONE = Quantity.from_int(1)
+MAX_DEFAULTED_AMOUNTS = 2_000
+"""How many amounts the defaults of one LimitRange may write into one pod: a hundred containers, ten of each sort.
+
+Containers times defaults: without a bound two objects of 1 MB make one of gigabytes."""
+_PODS = BY_PLURAL["", "pods"]
+ANNOTATION = "kubernetes.io/limit-ranger"
 
 
 class LimitRangeStrategy(Strategy):
@@ -124,3 +137,118 @@ def _amounts_of(name: str, stated: dict[str, dict[str, Quantity]], at: str) -> I
     if not is_overcommit_allowed(name) and limit is not None and request is not None and limit != request:
         told = f"default value {limit} must equal to defaultRequest value {request} in {name}"
         yield invalid(f"{at}.defaultRequest[{name}]", str(request), told)
+
+
+def give_defaults(pod: Doc, limit_range: Doc) -> None:
+    """Write the defaults of a LimitRange into containers, in place, and note in an annotation which.
+
+    Raises Forbidden when that would be more than `MAX_DEFAULTED_AMOUNTS`.
+    """
+    limits: dict[str, str] = {}
+    requests: dict[str, str] = {}
+    for item in limit_range.get("spec", {}).get("limits", ()):
+        if item["type"] == "Container":
+            limits |= item.get("default", {})
+            requests |= item.get("defaultRequest", {})
+    containers = sum(len(pod["spec"].get(field, ())) for field in ("containers", "initContainers"))
+    amounts = containers * (len(limits) + len(requests))
+    if amounts > MAX_DEFAULTED_AMOUNTS:
+        told = (
+            f"the defaults of LimitRange {limit_range['metadata'].get('name', '')} for its {containers} containers are "
+            f"{amounts} amounts, of at most {MAX_DEFAULTED_AMOUNTS}: give the LimitRange fewer defaults"
+        )
+        raise api_errors.forbidden(_PODS, pod["metadata"].get("name", ""), told)
+    notes: list[str] = []
+    for field, kind in (("containers", "container"), ("initContainers", "init container")):
+        for container in pod["spec"].get(field, ()):
+            for side, defaults, word in (("requests", requests, "request"), ("limits", limits, "limit")):
+                stated = container.get("resources", {}).get(side, {})
+                added = {name: text for name, text in defaults.items() if name not in stated}
+                if added:
+                    container.setdefault("resources", {})[side] = {**stated, **added}
+                    notes.append(f"{', '.join(sorted(added))} {word} for {kind} {container.get('name', '')}")
+    if notes:
+        annotations = pod["metadata"].get("annotations", {})
+        pod["metadata"]["annotations"] = {**annotations, ANNOTATION: "LimitRanger plugin set: " + "; ".join(notes)}
+
+
+def broken_limits(kind: str, doc: Doc, limit_range: Doc) -> str:
+    """Why an object (a Pod, a PersistentVolumeClaim) does not keep to a LimitRange, in upstream's words; else empty."""
+    # Each container may break each limit: no more are looked for than anybody reads.
+    problems = list(dict.fromkeys(islice(_problems(kind, doc, limit_range), MAX_ERRORS_TOLD)))
+    return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]" if problems else ""
+
+
+def _problems(kind: str, doc: Doc, limit_range: Doc) -> Iterator[str]:
+    for item in limit_range.get("spec", {}).get("limits", ()):
+        match kind, item["type"]:
+            case "Pod", "Container":
+                for container in [*doc["spec"].get("containers", ()), *doc["spec"].get("initContainers", ())]:
+                    yield from _of_one(item, amounts_of(container, "requests"), amounts_of(container, "limits"))
+            case "Pod", "Pod":
+                yield from _of_one(item, _of_pod(doc["spec"], "requests"), _of_pod(doc["spec"], "limits"))
+            case "PersistentVolumeClaim", "PersistentVolumeClaim":
+                requests = amounts_of(doc["spec"], "requests")
+                yield from _below_min(item, requests, {})
+                yield from _above_max_request(item, requests)
+
+
+def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
+    """What a pod asks for as a whole; amounts at pod level win over the sum."""
+    total, own = aggregate(spec, which), amounts_of(spec, which)
+    return {**total, **{name: amount for name, amount in own.items() if is_pod_level_resource(name)}}
+
+
+def _of_one(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
+    yield from _below_min(item, requests, limits)
+    yield from _above_max(item, requests, limits)
+    yield from _above_ratio(item, requests, limits)
+
+
+def _amounts(item: Doc, field: str) -> Iterable[tuple[str, Quantity]]:
+    return [(name, Quantity.of(text)) for name, text in sorted(item.get(field, {}).items())]
+
+
+def _below_min(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
+    for name, least in _amounts(item, "min"):
+        told = f"minimum {name} usage per {item['type']} is {least}"
+        if name not in requests:
+            yield f"{told}.  No request is specified"
+        elif requests[name] < least:
+            yield f"{told}, but request is {requests[name]}"
+        elif name in limits and limits[name] < least:
+            yield f"{told}, but limit is {limits[name]}"
+
+
+def _above_max(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
+    for name, most in _amounts(item, "max"):
+        told = f"maximum {name} usage per {item['type']} is {most}"
+        if name not in limits:
+            yield f"{told}.  No limit is specified"
+        elif limits[name] > most:
+            yield f"{told}, but limit is {limits[name]}"
+        elif name in requests and requests[name] > most:
+            yield f"{told}, but request is {requests[name]}"
+
+
+def _above_max_request(item: Doc, requests: Amounts) -> Iterator[str]:
+    """Of claims, which have no limits."""
+    for name, most in _amounts(item, "max"):
+        told = f"maximum {name} usage per {item['type']} is {most}"
+        if name not in requests:
+            yield f"{told}.  No request is specified"
+        elif requests[name] > most:
+            yield f"{told}, but request is {requests[name]}"
+
+
+def _above_ratio(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
+    for name, highest in _amounts(item, "maxLimitRequestRatio"):
+        told = f"{name} max limit to request ratio per {item['type']} is {highest}"
+        if name not in requests or requests[name].is_zero():
+            yield f"{told}, but no request is specified or request is 0"
+        elif name not in limits or limits[name].is_zero():
+            yield f"{told}, but no limit is specified or limit is 0"
+        else:
+            ratio = limits[name].milli_value() / requests[name].milli_value()
+            if ratio * 1000 > highest.milli_value():
+                yield f"{told}, but provided ratio is {ratio:f}"

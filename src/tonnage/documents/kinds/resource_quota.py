@@ -1,10 +1,10 @@
-"""ResourceQuota. Mirrors ValidateResourceQuota and its relatives. What it counts and refuses is `documents/quota/`."""
+"""ResourceQuota. Mirrors ValidateResourceQuota and relatives. What it counts and refuses is `documents/quota.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tonnage.documents.quota.scopes import (
+from tonnage.documents.quota import (
     BEST_EFFORT,
     NOT_BEST_EFFORT,
     NOT_TERMINATING,

@@ -1,20 +1,26 @@
-"""RuntimeClass. Mirrors ValidateRuntimeClass and ValidateRuntimeClassUpdate.
+"""RuntimeClass, and what it writes into the pods that name it (upstream: the admission plugin RuntimeClass).
 
-What it writes into pods is `documents/admission_plugins/runtime_class.py`.
+Its overhead becomes the pod's, its node selector and tolerations are merged with the pod's own. A pod that contradicts
+its class, names one that does not exist, or states an overhead on its own is refused. Mirrors ValidateRuntimeClass.
 """
 
 from __future__ import annotations
 
+from tonnage.documents.api_errors import forbidden
 from tonnage.documents.kinds.pods.pod_placement import validate_tolerations
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.metadata import validate_labels
 from tonnage.documents.validation.resources import round_amounts, validate_resource_requirements
+from tonnage.errors import Forbidden
 from tonnage.objects import names
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, duplicate, invalid, required
 from tonnage.objects.field_rules import sentences
+from tonnage.objects.resources import BY_PLURAL
+from tonnage.quantity import Quantity
 
 _NAMING = ("key", "operator", "value", "effect")
+_PODS = BY_PLURAL["", "pods"]
 
 
 class RuntimeClassStrategy(Strategy):
@@ -50,3 +56,81 @@ def validate_runtime_class_update(new: Doc, old: Doc) -> Errors:
     if new.get("handler", "") != old.get("handler", ""):
         return [invalid("handler", new.get("handler", ""), "field is immutable")]
     return []
+
+
+def obey_runtime_class(pod: Doc, runtime_class: Doc) -> None:
+    """Write overhead and scheduling of its class into a pod, in place. Raises Forbidden when they contradict."""
+    spec = pod["spec"]
+    if "overhead" in runtime_class:
+        overhead = runtime_class["overhead"].get("podFixed", {})
+        if spec.get("overhead") and not _is_same_overhead(overhead, spec["overhead"]):
+            raise _rejected(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+        spec.pop("overhead", None)
+        if overhead:
+            spec["overhead"] = dict(overhead)
+    if "scheduling" in runtime_class:
+        scheduling = runtime_class["scheduling"]
+        selector, wanted = spec.get("nodeSelector", {}), scheduling.get("nodeSelector", {})
+        for key, value in sorted(wanted.items()):
+            if selector.get(key, value) != value:
+                told = f"runtimeClass.scheduling.nodeSelector[{key}] = {value}"
+                raise _rejected(pod, f"conflict: {told}; pod.spec.nodeSelector[{key}] = {selector[key]}")
+        if selector or wanted:
+            spec["nodeSelector"] = {**selector, **wanted}
+        merged = merge_tolerations(spec.get("tolerations", []), scheduling.get("tolerations", []))
+        if merged:
+            spec["tolerations"] = merged
+
+
+def refuse_unknown_class(pod: Doc) -> Forbidden:
+    return _rejected(pod, f'pod rejected: RuntimeClass "{pod["spec"]["runtimeClassName"]}" not found')
+
+
+def refuse_foreign_overhead(pod: Doc, runtime_class: Doc | None) -> None:
+    """Raise Forbidden when a pod states an overhead that no RuntimeClass of its gave it."""
+    stated = pod["spec"].get("overhead")
+    if runtime_class is not None and "overhead" in runtime_class:
+        if not _is_same_overhead(runtime_class["overhead"].get("podFixed", {}), stated or {}):
+            raise _rejected(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+    elif stated is not None:
+        raise _rejected(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+
+
+def merge_tolerations(first: list[Doc], second: list[Doc]) -> list[Doc]:
+    """Both lists without what another toleration covers. Mirrors MergeTolerations."""
+    every = [*first, *second]
+    merged: list[Doc] = []
+    for idx, one in enumerate(every):
+        if any(_covers(other, one) for other in merged):
+            continue
+        if any(not same(other, one) and _covers(other, one) for other in every[idx + 1 :]):
+            continue
+        merged.append(one)
+    return merged
+
+
+def _covers(wide: Doc, narrow: Doc) -> bool:
+    if same(wide, narrow):
+        return True
+    key, operator, effect = wide.get("key", ""), wide.get("operator", "") or "Equal", wide.get("effect", "")
+    if narrow.get("key", "") != key and (key or operator != "Exists"):
+        return False
+    if narrow.get("effect", "") != effect and effect:
+        return False
+    if effect == "NoExecute" and "tolerationSeconds" in wide:
+        seconds = narrow.get("tolerationSeconds")
+        if seconds is None or seconds > wide["tolerationSeconds"]:
+            return False
+    if operator == "Equal":
+        return narrow.get("operator") == "Equal" and narrow.get("value", "") == wide.get("value", "")
+    return operator == "Exists"
+
+
+def _is_same_overhead(one: dict[str, str], other: dict[str, str]) -> bool:
+    return {name: Quantity.of(text) for name, text in one.items()} == {
+        name: Quantity.of(text) for name, text in other.items()
+    }
+
+
+def _rejected(pod: Doc, why: str) -> Forbidden:
+    return forbidden(_PODS, pod["metadata"].get("name") or pod["metadata"].get("generateName", ""), why)

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.access.legacy_tokens import LegacyClaims, filled, is_of_account, legacy_claims_of, legacy_user_of
-from tonnage.documents.access.service_account_tokens import InvalidToken
+from tonnage.documents.access.service_account_tokens import (
+    InvalidToken,
+    LegacyClaims,
+    filled,
+    is_of_account,
+    legacy_claims_of,
+    legacy_user_of,
+)
 from tonnage.objects.document import Doc
 
 ACCOUNT: Doc = {"metadata": {"namespace": "shop", "name": "db", "uid": "u-db"}}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.apiserver.requests import is_about, locate, verb_of
-from tonnage.documents.access.attributes import Attributes
-from tonnage.documents.access.refusals import forbidden
-from tonnage.documents.access.request_attributes import attributes_of
+from tonnage.documents.access.attributes import Attributes, attributes_of, forbidden
 from tonnage.objects.users import User
 
 JO = User("jo")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.documents.custom.custom_kind import CustomKind
+from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.objects.document import Doc
 from tonnage.testing.definition_builders import definition, object_schema, widget_kind
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.custom.custom_kind import CustomKind
+from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.objects.document import Doc
 from tonnage.testing.definition_builders import definition, object_schema, widget, widget_kind
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.documents.custom.custom_kind import CustomKind, custom_kinds
+from tonnage.documents.custom.custom_resource import CustomKind, custom_kinds
 from tonnage.documents.custom.definition_status import accept_names, establish, is_established
 from tonnage.documents.kinds.custom_resource_definition import definition_warnings, validate_definition
 from tonnage.objects.document import Doc

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
-
 from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.pods.pod_warnings import workload_name_warnings
 from tonnage.documents.kinds.workloads.job_policies import validate_pod_failure_policy, validate_success_policy
 from tonnage.documents.kinds.workloads.job_status import is_indexed, validate_job_status
-from tonnage.documents.kinds.workloads.workload import WorkloadStrategy
+from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_selector
 from tonnage.documents.validation.metadata import immutable
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, invalid, required, too_long
 from tonnage.objects.field_rules import nonnegative, unsupported
-from tonnage.objects.selectors import InvalidSelector, LabelSelector
 
 _MANY_COMPLETIONS, _MANY_PARALLEL = 100_000, 10_000
 
@@ -188,7 +185,7 @@ def _validate_selected_spec(spec: Doc) -> Errors:
     else:
         errors += validate_label_selector(selector, "spec.selector")
     labels = spec.get("template", {}).get("metadata", {}).get("labels")
-    parsed = _parsed(selector)
+    parsed = parsed_selector(selector)
     if selector is None or (parsed is not None and not parsed.matches(labels or {})):
         told = "`selector` does not match template `labels`"
         errors.append(invalid("spec.template.metadata.labels", labels, told))
@@ -210,7 +207,7 @@ def _validate_generated_selector(doc: Doc) -> Errors:
             errors.append(required(at, f"must be '{value}'"))
         elif labels[key] != value:
             errors.append(invalid(at, dict(sorted(labels.items())), f"must be '{value}'"))
-    parsed = _parsed(spec["selector"])
+    parsed = parsed_selector(spec["selector"])
     if parsed is not None and not parsed.matches(wanted):
         errors.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
     return errors
@@ -351,18 +348,6 @@ def _take(new: Doc, old: Doc, field: str) -> None:
         old[field] = new[field]
     else:
         old.pop(field, None)
-
-
-def _parsed(selector: Doc | None) -> LabelSelector | None:
-    """The selector as something that can match, None when it makes no sense."""
-    if selector is None or validate_label_selector(selector, ""):
-        return None
-    try:
-        parsed = msgspec.convert(selector, LabelSelector)
-        parsed.matches({})
-    except (InvalidSelector, msgspec.ValidationError):
-        return None
-    return parsed
 
 
 def _capitalised(policy: Doc) -> Doc:

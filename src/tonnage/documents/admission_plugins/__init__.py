@@ -1,1 +1,0 @@
-"""What admission plugins with much to say do, one file a plugin, pure. `documents/admission.py` calls them."""

@@ -1,0 +1,341 @@
+"""ResourceQuotas: what becomes of them when an object comes or changes, what an object uses, whom a quota is about.
+
+The API server charges a quota before it stores an object; the controller counts anew from what there is. Both ask here,
+so that they cannot disagree. `charge` answers for one quota: what is added to its `status.used`, or a Forbidden with
+upstream's words. It judges by the quota's status, which the controller keeps: a quota that nobody has counted yet
+refuses everything it is about. Mirrors CheckRequest.
+
+    pods          pods, count/pods, cpu, memory, ephemeral-storage, each also as requests.… and limits.…, huge pages,
+                  requests.<extended resource>
+    claims        persistentvolumeclaims, requests.storage, both also as <class>.storageclass.storage.k8s.io/…
+    services      services, services.nodeports, services.loadbalancers
+    every kind    count/<plural>.<group>, and of four kinds the plural alone
+
+A pod that has ended, or should have by now, uses nothing but its place in count/pods. Mirrors pkg/quota/v1/evaluator.
+
+A quota is about an object if all its scopes and its scope selector hold. Pods have scopes of their own
+(podMatchesScopeFunc), claims have one (pvcMatchesScopeFunc); a quota with any is about no other kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Literal
+
+from tonnage.clock import parse_rfc3339
+from tonnage.documents import api_errors
+from tonnage.documents.pod_resources import Amounts, aggregate, amounts_of, is_pod_level_resource, qos_class
+from tonnage.documents.validation.resources import is_extended, is_huge_pages, is_native
+from tonnage.errors import Forbidden
+from tonnage.objects.core_v1 import class_name_in
+from tonnage.objects.document import Doc, dig
+from tonnage.objects.resources import Resource
+from tonnage.quantity import Quantity
+
+_ZERO = Quantity.from_int(0)
+_STATED_BY_CONTAINERS = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+"""Where a quota has one of these, each container has to say how much it wants."""
+_JUDGED_AT_UPDATE = ("persistentvolumeclaims", "services")
+_ONE, _NONE = Quantity.from_int(1), Quantity.from_int(0)
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_OF_PODS = frozenset(
+    {"pods", "count/pods", *_COMPUTE} | {f"{side}.{name}" for side in ("requests", "limits") for name in _COMPUTE}
+)
+_OF_CLAIMS = ("persistentvolumeclaims", "requests.storage")
+_OF_SERVICES = ("services", "services.nodeports", "services.loadbalancers")
+_COUNTED_BY_PLURAL = ("configmaps", "resourcequotas", "replicationcontrollers", "secrets")
+_CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
+_UNCOUNTED = ("events",)
+"""Kinds that no quota is about: upstream's IgnoredResources."""
+TERMINATING, NOT_TERMINATING = "Terminating", "NotTerminating"
+BEST_EFFORT, NOT_BEST_EFFORT = "BestEffort", "NotBestEffort"
+PRIORITY_CLASS, CROSS_NAMESPACE = "PriorityClass", "CrossNamespacePodAffinity"
+VOLUME_ATTRIBUTES_CLASS = "VolumeAttributesClass"
+SCOPES = (
+    TERMINATING,
+    NOT_TERMINATING,
+    BEST_EFFORT,
+    NOT_BEST_EFFORT,
+    PRIORITY_CLASS,
+    VOLUME_ATTRIBUTES_CLASS,
+    CROSS_NAMESPACE,
+)
+_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+_WISHES = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def may_use_more(resource: Resource, new: Doc, old: Doc) -> bool:
+    """Can this update use more of a quota? Of pods only one that changes their scope."""
+    if resource.group:
+        return False
+    if resource.plural == "pods":
+        return is_terminating(new) != is_terminating(old)
+    return resource.plural in _JUDGED_AT_UPDATE
+
+
+def charge(quota: Doc, resource: Resource, new: Doc, old: Doc | None, now: datetime) -> Amounts:
+    """What a quota is charged for an object that is created (`old` is None) or changed; empty when nothing.
+
+    Raises Forbidden when that is more than is left, when nobody has counted yet, or when a container does not say what
+    it wants.
+    """
+    status = quota.get("status", {})
+    hard, used = _amounts(status.get("hard", {})), _amounts(status.get("used", {}))
+    name, names = quota["metadata"]["name"], names_for(resource, hard)
+    if not names or not is_about(quota, resource, new):
+        return {}
+    if missing := _unstated(resource, new, names):
+        raise _refused(resource, new, f"failed quota: {name}: must specify {missing}")
+    if any(each not in used for each in names):
+        raise _refused(resource, new, f"status unknown for quota: {name}, resources: {','.join(names)}")
+    delta = usage_of(resource, new, now)
+    if old is not None and is_about(quota, resource, old):
+        before = usage_of(resource, old, now)
+        delta = {each: max(amount - before.get(each, _ZERO), _ZERO) for each, amount in delta.items()}
+    delta = {each: delta[each] for each in names if each in delta and not delta[each].is_zero()}
+    exceeded = [each for each in delta if used[each] + delta[each] > hard[each]]
+    if exceeded:
+        raise _refused(
+            resource,
+            new,
+            f"exceeded quota: {name}, requested: {_text(delta, exceeded)}, used: {_text(used, exceeded)}, "
+            f"limited: {_text(hard, exceeded)}",
+        )
+    return delta
+
+
+def with_used(quota: Doc, delta: Amounts, *, is_release: bool = False) -> Doc:
+    """The quota with more, or less, in use. What it does not count is left out."""
+    status = quota.get("status", {})
+    used = _amounts(status.get("used", {}))
+    for name, amount in delta.items():
+        if name in used:
+            used[name] = max(used[name] - amount, _ZERO) if is_release else used[name] + amount
+    return {**quota, "status": {**status, "used": {name: str(amount) for name, amount in used.items()}}}
+
+
+def recounted(quota: Doc, content: Mapping[Resource, Iterable[Doc]], now: datetime) -> Doc:
+    """The status of a quota by what is in its namespace: `content` has the objects of each kind it counts."""
+    hard = quota.get("spec", {}).get("hard", {})
+    used: Amounts = {}
+    for resource, docs in content.items():
+        names = names_for(resource, hard)
+        used |= {name: used.get(name, _ZERO) for name in names}
+        for doc in docs:
+            if names and is_about(quota, resource, doc):
+                usage = usage_of(resource, doc, now)
+                used |= {name: used[name] + usage[name] for name in names if name in usage}
+    kept = _amounts(quota.get("status", {}).get("used", {}))
+    counts = {name: used.get(name, kept.get(name)) for name in hard}
+    status = {"hard": dict(hard), "used": {name: str(count) for name, count in counts.items() if count is not None}}
+    return {field: amounts for field, amounts in status.items() if amounts}
+
+
+def is_same_status(one: Doc, other: Doc) -> bool:
+    """Do two statuses say the same amounts, however written?"""
+    return all(_amounts(one.get(field, {})) == _amounts(other.get(field, {})) for field in ("hard", "used"))
+
+
+def _unstated(resource: Resource, doc: Doc, names: list[str]) -> str:
+    """`cpu for: a,b; memory for: a`: what the quota counts and containers do not state."""
+    if (resource.group, resource.plural) != ("", "pods") or doc["spec"].get("resources"):
+        return ""
+    missing: dict[str, set[str]] = {}
+    for container in [*doc["spec"].get("containers", ()), *doc["spec"].get("initContainers", ())]:
+        stated = compute_usage(amounts_of(container, "requests"), amounts_of(container, "limits"))
+        for name in _STATED_BY_CONTAINERS.intersection(names).difference(stated):
+            missing.setdefault(name, set()).add(container["name"])
+    return "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
+
+
+def _amounts(texts: Mapping[str, str]) -> Amounts:
+    return {name: Quantity.of(text) for name, text in texts.items()}
+
+
+def _text(amounts: Amounts, names: Iterable[str]) -> str:
+    return ",".join(f"{name}={amounts[name]}" for name in sorted(names))
+
+
+def _refused(resource: Resource, doc: Doc, why: str) -> Forbidden:
+    return api_errors.forbidden(resource, doc["metadata"].get("name", ""), why)
+
+
+def is_counted(resource: Resource) -> bool:
+    return resource.namespaced and resource.plural not in _UNCOUNTED
+
+
+def names_for(resource: Resource, names: Iterable[str]) -> list[str]:
+    """Those names of a quota that objects of this resource use, sorted. Upstream: MatchingResources."""
+    return sorted(name for name in names if _is_for(resource, name))
+
+
+def _is_for(resource: Resource, name: str) -> bool:
+    if name == f"count/{resource.qualified}":
+        return True
+    if resource.group:
+        return False
+    match resource.plural:
+        case "pods":
+            bare = name.removeprefix("requests.")
+            return name in _OF_PODS or is_huge_pages(bare) or (bare != name and not is_native(name))
+        case "persistentvolumeclaims":
+            return name in _OF_CLAIMS or name.endswith(tuple(_CLASS_SUFFIX + each for each in _OF_CLAIMS))
+        case "services":
+            return name in _OF_SERVICES
+        case plural:
+            return name == plural and plural in _COUNTED_BY_PLURAL
+
+
+def usage_of(resource: Resource, doc: Doc, now: datetime) -> Amounts:
+    """What an object uses, by the names a quota may have for it."""
+    used: Amounts = {f"count/{resource.qualified}": _ONE}
+    if resource.group:
+        return used
+    match resource.plural:
+        case "pods":
+            if not _has_ended(doc, now):
+                used |= compute_usage(_of_pod(doc["spec"], "requests"), _of_pod(doc["spec"], "limits"))
+        case "persistentvolumeclaims":
+            used |= _claim_usage(doc)
+        case "services":
+            used |= _service_usage(doc["spec"])
+        case plural if plural in _COUNTED_BY_PLURAL:
+            used[plural] = _ONE
+    return used
+
+
+def compute_usage(requests: Amounts, limits: Amounts) -> Amounts:
+    """What requests and limits, of a container or of a pod, use; a pod in any case."""
+    used: Amounts = {"pods": _ONE}
+    for name, amount in requests.items():
+        if name in _COMPUTE or is_huge_pages(name):
+            used[name] = amount
+            used[f"requests.{name}"] = amount
+        elif is_extended(name):
+            used[f"requests.{name}"] = amount
+    used |= {f"limits.{name}": amount for name, amount in limits.items() if name in _COMPUTE}
+    return used
+
+
+def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
+    """A pod's sum with what is stated at pod level and its overhead, which makes no limit where there is none."""
+    total = aggregate(spec, which)
+    total |= {name: amount for name, amount in amounts_of(spec, which).items() if is_pod_level_resource(name)}
+    for name, text in spec.get("overhead", {}).items():
+        if which == "requests" or not total.get(name, _NONE).is_zero():
+            total[name] = total.get(name, _NONE) + Quantity.of(text)
+    return total
+
+
+def _has_ended(pod: Doc, now: datetime) -> bool:
+    if dig(pod, "status", "phase") in ("Failed", "Succeeded"):
+        return True
+    meta = pod["metadata"]
+    grace_s = meta.get("deletionGracePeriodSeconds")
+    if "deletionTimestamp" not in meta or grace_s is None:
+        return False
+    return now > parse_rfc3339(meta["deletionTimestamp"]) + timedelta(seconds=grace_s)
+
+
+def _claim_usage(claim: Doc) -> Amounts:
+    used: Amounts = {"persistentvolumeclaims": _ONE}
+    asked = dig(claim, "spec", "resources", "requests", "storage")
+    if asked is not None:
+        allocated = dig(claim, "status", "allocatedResources", "storage")  # of a growth that was taken back
+        largest = max(Quantity.of(asked), Quantity.of(allocated))
+        is_whole = largest.milli_value() % 1000 == 0
+        used["requests.storage"] = largest if is_whole else Quantity.from_bytes(largest.value())
+    name = class_name_in(claim)
+    return used | ({f"{name}{_CLASS_SUFFIX}{key}": amount for key, amount in used.items()} if name else {})
+
+
+def _service_usage(spec: Doc) -> Amounts:
+    ports, kind = spec.get("ports", []), spec.get("type")
+    has_node_ports = kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True))
+    if not has_node_ports:
+        ports = [port for port in ports if kind == "LoadBalancer" and port.get("nodePort")]
+    return {
+        "services": _ONE,
+        "services.nodeports": Quantity.from_int(len(ports)),
+        "services.loadbalancers": _ONE if kind == "LoadBalancer" else _NONE,
+    }
+
+
+def is_about(quota: Doc, resource: Resource, doc: Doc) -> bool:
+    """Do all scopes of a quota hold for an object? One without scopes is about every object."""
+    holds = _HOLDS.get((resource.group, resource.plural))
+    return all(holds is not None and holds(requirement, doc) for requirement in _requirements(quota))
+
+
+def is_terminating(pod: Doc) -> bool:
+    """Whether a pod has a deadline after which it ends: upstream's word for it."""
+    return bool(pod["spec"].get("activeDeadlineSeconds", -1) >= 0)
+
+
+def _requirements(quota: Doc) -> Iterator[Doc]:
+    spec = quota.get("spec", {})
+    yield from ({"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes", ()))
+    yield from spec.get("scopeSelector", {}).get("matchExpressions", ())
+
+
+def _holds_for_pod(requirement: Doc, pod: Doc) -> bool:
+    match requirement.get("scopeName"):
+        case "Terminating":
+            return is_terminating(pod)
+        case "NotTerminating":
+            return not is_terminating(pod)
+        case "BestEffort":
+            return _qos(pod) == "BestEffort"
+        case "NotBestEffort":
+            return _qos(pod) != "BestEffort"
+        case "PriorityClass":
+            return _selects(requirement, pod["spec"].get("priorityClassName", ""))
+        case "CrossNamespacePodAffinity":
+            return any("namespaces" in term or "namespaceSelector" in term for term in _affinity_terms(pod))
+        case _:
+            return False
+
+
+def _holds_for_claim(requirement: Doc, claim: Doc) -> bool:
+    """Does one of the classes fit that a claim wants, has, or is on its way to?"""
+    if requirement.get("scopeName") != VOLUME_ATTRIBUTES_CLASS:
+        return False
+    status = claim.get("status", {})
+    found = {
+        claim["spec"].get("volumeAttributesClassName"),
+        status.get("currentVolumeAttributesClassName"),
+        status.get("modifyVolumeStatus", {}).get("targetVolumeAttributesClassName"),
+    }
+    names = sorted(name for name in found if name) or [""]
+    return any(_selects(requirement, name) for name in names)
+
+
+_HOLDS: dict[tuple[str, str], Callable[[Doc, Doc], bool]] = {
+    ("", "persistentvolumeclaims"): _holds_for_claim,
+    ("", "pods"): _holds_for_pod,
+}
+
+
+def _qos(pod: Doc) -> str:
+    return str(dig(pod, "status", "qosClass") or qos_class(pod["spec"]))
+
+
+def _selects(requirement: Doc, name: str) -> bool:
+    values = requirement.get("values", ())
+    match requirement.get("operator"):
+        case "In":
+            return name != "" and name in values
+        case "NotIn":
+            return name not in values
+        case "DoesNotExist":
+            return name == ""
+        case _:
+            return name != ""
+
+
+def _affinity_terms(pod: Doc) -> Iterator[Doc]:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        affinity = pod["spec"].get("affinity", {}).get(kind, {})
+        yield from affinity.get(_TERMS, ())
+        yield from (wish.get("podAffinityTerm", {}) for wish in affinity.get(_WISHES, ()))
