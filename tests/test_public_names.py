@@ -46,7 +46,6 @@ FRAMEWORK = {
     "Mask": "a yes or no for many nodes",
     "Narrowing": "PreFilter's answer that only some nodes are left",
     "PostFilterResult": "PostFilter's answer: the node and the pods that have to go",
-    "Ration": "how an event that cannot help all is shared out among the pods that a plugin refused",
     "EventToRecord": "what a plugin tells people about an object, when a pod fits nowhere",
     "PluginCounter": "something a plugin counts, for /metrics",
     "RowAccount": "what a plugin tells people about one node, for explain",

@@ -154,18 +154,6 @@ class Quiet(
     def sign(self, pod: PodInfo, cluster: Any) -> Hashable:
         return "alike"
 
-    def needs(self, pod: PodInfo, cluster: Any) -> Any:
-        return {"luck": 1}
-
-    def offer(self, cluster: Any, event: Any, old: Any, new: Any) -> Any:
-        return None
-
-    def ration(self, cluster: Any, event: Any, changed: Any) -> Any:
-        return self.share
-
-    def share(self, pod: PodInfo) -> float:
-        return 0.0
-
     def reach(self, cluster: Any, event: Any, changed: Any) -> Any:
         return None
 
@@ -233,10 +221,6 @@ CASES: Mapping[str, str] = {
     "events_to_record": "filter",
     "hint": "filter",
     "sign": "filter",
-    "needs": "filter",
-    "offer": "filter",
-    "ration": "filter",
-    "share": "filter",
     "reach": "filter",
 }
 """What breaks -> where the pod is refused, so that it comes to that."""
@@ -249,8 +233,6 @@ ODD_ANSWERS = dict.fromkeys(("pre_filter", "filter", "post_filter", "pre_score",
     "events": [("Node", None)],
     "events_to_record": 42,
     "sign": ["a list"],
-    "needs": 42,
-    "offer": 42,
 }
 
 

@@ -97,7 +97,7 @@ class Engine:
             retries_in_a_row=_RETRIES_IN_A_ROW if self._first_profile.sorts_by_priority else 0,
             on_queued=hooks.on_queued,
             on_plugin_error=hooks.on_plugin_error,
-            ration=self._waking_rules.ration,
+            reach=self._waking_rules.reach,
             sign=self._waking_rules.sign,
             needs=self._waking_rules.needs,
             offer=self._waking_rules.offer,

@@ -1,17 +1,18 @@
 """What the engine tells its queue about pods that were refused: which are alike, and whom an event cannot help.
 
-    sign     pods of one sign are refused alike         what the plugins that refused them see of them (`Plugin.sign`)
-    ration   how much of what changed a pod would use   by the plugin that thinks the pod is helped (`Plugin.ration`)
-             None: it is refused all the same           by any of those who refused it, where it happened (`reach`)
+    sign            pods of one sign are refused alike    what the plugins that refused them see of them (`Plugin.sign`)
+    reach           is a pod refused all the same?        asked of those who refused it, where the event happened
+                                                          (`Plugin.reach`)
+    needs, offer    may the event be enough for a pod?    wired to three of Tonnage's own plugins (queue/needs.py)
 
 A pod may also be helped by preemption: it is refused, and room is made for it. Where some pod is of lower priority, all
-plugins have a say in that, so that all of them sign, and nobody is left alone for what is true of a node with its pods.
+plugins have a say in that, so that all of them sign, and only what preemption cannot resolve counts as refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from functools import cache
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,17 +24,19 @@ from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
-from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, Plugin, PreFilterPlugin, Ration, Status
+from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, Plugin, PreFilterPlugin, Status
+from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
+from tonnage.scheduling.plugins.node_affinity import NodeAffinity
+from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.queue.needs import Needs, Needy, Offer
 from tonnage.scheduling.queue.queued_pod import QueuedPod
-from tonnage.scheduling.queue.rations import PodRation
+from tonnage.scheduling.queue.rounds import MayHelp
 
 _log = logs.logger("tonnage.scheduler")
 
 _UNKNOWN_PRIORITY = -(1 << 63)
-_JUDGING = ("pre_filter", "filter")
-"""The methods that a class may judge by otherwise than the one it is made from."""
 
 
 class WakingRules:
@@ -50,6 +53,8 @@ class WakingRules:
             for name, profile in profiles.items()
         }
 
+    # -- who is like whom ---------------------------------------------------------------------------------------------
+
     def sign(self, profile: str, pod: PodInfo, plugins: frozenset[str]) -> Hashable | None:
         """What these plugins see of a pod, and what makes room for it; None when one of them cannot say."""
         known = self._plugins.get(profile)
@@ -62,67 +67,66 @@ class WakingRules:
             plugin = known.get(name)
             if plugin is None and name not in plugins:
                 continue  # OutOfScope, which every profile asks and that looks at what no plugin here does
-            if plugin is None or not _speaks_for_itself(plugin, "sign"):
-                return None
-            sign = plugin.sign(pod, self._cluster)
+            sign = plugin.sign(pod, self._cluster) if plugin is not None else None
             if sign is None:
                 return None
             signs.append(sign)
         return tuple(signs)
 
-    def ration(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> PodRation | None:
-        """How a plugin that thinks pods helped shares out what changed among them; None when it does not."""
+    # -- where it happened --------------------------------------------------------------------------------------------
+
+    def reach(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> MayHelp | None:
+        """Tells of a pod whether an event may help it where it happened; None when that may be anywhere."""
         found = self._plugins[profile].get(plugin)
         if found is None:
             return None
         try:
-            ration = found.ration(self._cluster, event, changed)
-            rows = found.reach(self._cluster, event, changed) if _speaks_for_itself(found, "reach") else None
-        except Exception:  # whoever the hint says is helped is woken
+            rows = found.reach(self._cluster, event, changed)
+        except Exception:  # whoever the hint says is helped is tried
             _log.exception("A plugin failed", plugin=plugin, cluster_event=event.label)
             return None
-        return None if ration is None and rows is None else _EventRation(self, profile, found, ration, rows)
+        return None if rows is None else partial(self._may_pass, profile, found, rows)
+
+    def _may_pass(self, profile: str, plugin: Plugin, rows: Rows, queued: QueuedPod) -> bool:
+        """Whether some row is left that none of those who refused a pod, and look at nothing but rows, refuses now."""
+        if not row_count(rows):
+            return False
+        resolvable = not self._may_preempt(profile, queued.info)
+        known, others = self._plugins[profile], sorted(queued.unschedulable_plugins - {plugin.name})
+        cycle, passing = Cycle(queued.info, self._cluster), np.ones(row_count(rows), dtype=np.bool_)
+        for each in (plugin, *(known.get(name) for name in others)):
+            if isinstance(each, FilterPlugin) and each.row_local:
+                passing &= ~refused_rows(each, cycle, rows, resolvable=resolvable)
+                if not passing.any():
+                    return False
+        return True
+
+    # -- what is enough -----------------------------------------------------------------------------------------------
 
     def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
-        """What a pod that a plugin refused needs of the events which that one cares for.
+        """What a pod that a plugin refused needs of the events which that one cares for; None when it cannot say.
 
-        Where the plugin's events are about one node, and the pod was refused for a node's labels as well, it needs
-        those too.
+        NodeResourcesFit's events are about one node: a pod that was refused for labels as well needs one of those too.
         """
-        found = self._plugins.get(profile, {}).get(plugin)
-        if found is None or not _says_what_is_needed(found):
-            return None
-        told = found.needs(pod, self._cluster)
+        found = self._saying_needs(profile, plugin)
+        told = found.needs(pod, self._cluster) if found is not None else None
         if told is None:
             return None
-        needs: Needs = {what: int(amount) for what, amount in told.items()}
-        if found.needs_are_of_one_node:
-            label = self._label_needed(profile, pod, refused_by)
+        needs: Needs = told
+        if isinstance(found, NodeResourcesFit):
+            is_selected = isinstance(self._plugins[profile].get(NodeAffinity.name), NodeAffinity)
+            selector = pod.pod.spec.node_selector if is_selected and NodeAffinity.name in refused_by else {}
+            label = next(iter(selector.items()), None)
             needs = {(label, what): amount for what, amount in needs.items()}
         return Needy(needs, pod.priority if self._preempts(profile, pod) else None)
 
-    def _label_needed(self, profile: str, pod: PodInfo, refused_by: frozenset[str]) -> tuple[str, str] | None:
-        for name in sorted(refused_by):
-            plugin = self._plugins[profile].get(name)
-            if isinstance(plugin, FilterPlugin) and _judges_rows(plugin) and (label := plugin.label_needed(pod)):
-                return label
-        return None
-
     def offer(self, profile: str, plugin: str, event: ClusterEvent, old: Any, new: Any) -> Offer | None:
         """What an event has for pods that a plugin refused; None when it may help any of them."""
-        found = self._plugins[profile].get(plugin)
-        if found is None or not _says_what_is_needed(found):
-            return None
-        try:
-            amounts = found.offer(self._cluster, event, old, new)
-            if not isinstance(amounts, Mapping | None):
-                raise TypeError(f"an offer is to be a mapping or None, not {amounts!r}")
-        except Exception:  # it may help anybody
-            _log.exception("A plugin failed", plugin=plugin, cluster_event=event.label)
-            return None
+        found = self._saying_needs(profile, plugin)
+        amounts = found.offer(self._cluster, event, old, new) if found is not None else None
         if amounts is None:
             return None
-        if found.needs_are_of_one_node:
+        if isinstance(found, NodeResourcesFit):
             rows = row_about(self._cluster, old if new is None else new)
             row = only_row(rows) if rows is not None else -1
             node = self._cluster.nodes[row] if row >= 0 else None
@@ -130,28 +134,13 @@ class WakingRules:
             amounts = {(label, what): amount for what, amount in amounts.items() for label in labels}
         return Offer(amounts, self._lowest_priority())
 
-    def refused_on(self, queued: QueuedPod, rows: Rows, profile: str, plugin: Plugin) -> bool:
-        """Whether those who refused a pod, and look at nothing but rows, refuse it on each of these rows now."""
-        if not row_count(rows):
-            return True
-        if self._may_preempt(profile, queued.info):
-            return False
-        known = self._plugins[profile]
-        named = (known.get(name) for name in (plugin.name, *sorted(queued.unschedulable_plugins - {plugin.name})))
-        asked = [each for each in named if isinstance(each, FilterPlugin) and _judges_rows(each)]
-        row = only_row(rows)
-        if row >= 0 and any(each.surely_refuses(queued.info, self._cluster, row) for each in asked):
-            return True
-        cycle, passing = Cycle(queued.info, self._cluster), None
-        for each in asked:
-            refused = refused_rows(each, cycle, rows)
-            if refused is True:
-                return True
-            if refused is not False:
-                passing = ~refused if passing is None else passing & ~refused
-                if not passing.any():
-                    return True
-        return False
+    def _saying_needs(self, profile: str, plugin: str) -> NodeResourcesFit | VolumeBinding | InterPodAffinity | None:
+        """The plugin, if it says what a refused pod needs. One that is made from these may judge otherwise."""
+        found = self._plugins.get(profile, {}).get(plugin)
+        is_ours = type(found) in (NodeResourcesFit, VolumeBinding, InterPodAffinity)
+        return found if is_ours and isinstance(found, NodeResourcesFit | VolumeBinding | InterPodAffinity) else None
+
+    # -- preemption ---------------------------------------------------------------------------------------------------
 
     def _may_preempt(self, profile: str, pod: PodInfo) -> bool:
         """Whether room might be made for a pod by somebody who goes."""
@@ -167,38 +156,18 @@ class WakingRules:
         return self._cluster.index(RankedResidents).lowest
 
 
-class _EventRation:
-    """One plugin's answers about one event, for one look at the queue."""
-
-    def __init__(
-        self, rules: WakingRules, profile: str, plugin: Plugin, ration: Ration | None, rows: Rows | None
-    ) -> None:
-        self._rules = rules
-        self._profile = profile
-        self._plugin = plugin
-        self._ration = ration
-        self._rows = rows
-
-    def __call__(self, queued: QueuedPod) -> float | None:
-        if self._rows is not None and self._rules.refused_on(queued, self._rows, self._profile, self._plugin):
-            return None
-        return 0.0 if self._ration is None else self._ration(queued.info)
-
-
-def refused_rows(plugin: FilterPlugin, cycle: Cycle, rows: Rows) -> Mask | bool:
-    """Which rows a plugin refuses; True for all of them, False for none."""
+def refused_rows(plugin: FilterPlugin, cycle: Cycle, rows: Rows, *, resolvable: bool = True) -> Mask:
+    """A mask over `rows`: True where a plugin refuses the pod; without `resolvable`, where preemption cannot help."""
+    nowhere = np.zeros(row_count(rows), dtype=np.bool_)
     if isinstance(plugin, PreFilterPlugin):
         status = plugin.pre_filter(cycle)
-        if isinstance(status, Status):
-            if status.code is Code.SKIP:
-                return False
-            if not status.is_success:
-                return status.is_rejection
+        if isinstance(status, Status) and (status.code is Code.SKIP or not status.is_success):
+            return nowhere | (status.is_rejection and (resolvable or status.code is Code.UNRESOLVABLE))
     judged = plugin.filter(cycle, rows)
     if judged is None:
-        return False
+        return nowhere
     refused: Mask = judged.bits != 0
-    return True if np.all(refused) else refused
+    return refused if resolvable else refused & judged.unresolvable
 
 
 def of_nodes(plugin: FilterPlugin) -> bool:
@@ -207,32 +176,3 @@ def of_nodes(plugin: FilterPlugin) -> bool:
     return plugin.row_local and all(
         mask.resource is EventResource.NODE or mask.action is ActionType.UPDATE_POD_TOLERATION for mask in masks
     )
-
-
-def _judges_rows(plugin: FilterPlugin) -> bool:
-    return plugin.row_local and _speaks_for_itself(plugin, "reach")
-
-
-def _says_what_is_needed(plugin: Plugin) -> bool:
-    return _speaks_for_itself(plugin, "needs") and _speaks_for_its_hints(type(plugin))
-
-
-def _speaks_for_itself(plugin: Plugin, method: str) -> bool:
-    return _speaks_for_its_class(type(plugin), method)
-
-
-@cache
-def _speaks_for_its_class(kind: type[Plugin], method: str) -> bool:
-    """Whether a class says this of its own judging: one that judges otherwise than its parent has to."""
-
-    def place(name: str) -> int:
-        return next((number for number, each in enumerate(kind.__mro__) if name in vars(each)), len(kind.__mro__))
-
-    return all(place(method) <= place(judging) for judging in _JUDGING)
-
-
-@cache
-def _speaks_for_its_hints(kind: type[Plugin]) -> bool:
-    """Whether a class says what its own events offer, and not those of the one it is made from."""
-    mine = {name: next(each for each in kind.__mro__ if name in vars(each)) for name in ("offer", "events")}
-    return issubclass(mine["offer"], mine["events"])

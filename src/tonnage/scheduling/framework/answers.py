@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -24,10 +23,6 @@ Bits = npt.NDArray[np.int64]
 
 EventHint = tuple[ClusterEvent, HintFn | None]
 """A mask of events and a closer look at those it covers; without one, each of them is worth a try."""
-
-
-Ration = Callable[["PodInfo"], float | None]
-"""How much of what changed a pod would use up: 0.0 nothing of it, 1.0 all of it; None when it cannot use it at all."""
 
 
 class Code(Enum):

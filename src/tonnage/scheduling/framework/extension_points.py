@@ -21,7 +21,6 @@ from tonnage.scheduling.framework.answers import (
 from tonnage.scheduling.framework.plugin import Cycle, Plugin
 
 if TYPE_CHECKING:
-    from tonnage.scheduling.cluster.cluster import Cluster
     from tonnage.scheduling.cluster.pod_info import PodInfo
 
 Kind = TypeVar("Kind", bound=Object)
@@ -49,14 +48,6 @@ class FilterPlugin(Plugin):
     @abstractmethod
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         """Judge rows; None when all of them pass."""
-
-    def label_needed(self, pod: PodInfo) -> tuple[str, str] | None:
-        """A label, and its value, without which this plugin passes no node; None when there is no such one."""
-        return None
-
-    def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
-        """In plain numbers: this plugin refuses the pod on a row now. False when that takes a closer look."""
-        return False
 
     def refusal_note(self, cycle: Cycle, refused: Mapping[str, npt.NDArray[np.intp]]) -> str:
         """For a pod that fits nowhere: a sentence for people beyond the reasons that are counted; mostly empty.

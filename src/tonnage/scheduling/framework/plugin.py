@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.columns import Mask, Rows
 from tonnage.scheduling.events import ClusterEvent
-from tonnage.scheduling.framework.answers import EventHint, Ration
+from tonnage.scheduling.framework.answers import EventHint
 
 if TYPE_CHECKING:
     from tonnage.scheduling.cluster.cluster import Cluster
@@ -153,6 +153,14 @@ class RowAccount(Protocol):
 class Plugin(ABC):
     """What every plugin has. Methods a class does not override are not called."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A class that judges otherwise than the one it is made from does not inherit its `sign` and `reach`."""
+        super().__init_subclass__(**options)
+        for said in ("sign", "reach"):
+            says = next(kind for kind in cls.__mro__ if said in vars(kind))
+            if any(getattr(cls, name, None) is not getattr(says, name, None) for name in ("pre_filter", "filter")):
+                setattr(cls, said, getattr(Plugin, said))
+
     name: ClassVar[str]
     row_local: ClassVar[bool] = False
     node_only: ClassVar[bool] = False
@@ -197,38 +205,11 @@ class Plugin(ABC):
         """
         return ()
 
-    def ration(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Ration | None:
-        """Share out an event that helps many pods which this plugin turned away, but cannot hold many of them.
-
-        Pods are then woken in the queue's order, as many as the changed object holds, and the others after those were
-        tried. None, as for most: whoever the hint says is helped is woken. See queue/rations.py.
-        """
-        return None
-
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         """The rows on which an event may have changed this plugin's mind; None, as for most, when it may be any.
 
-        Asked after the event was applied. A pod that this plugin turned away, and that all who did so and look at
-        nothing but rows (`row_local`) turn away on these rows now, is not woken.
-        """
-        return None
-
-    needs_are_of_one_node: ClassVar[bool] = False
-    """Every event that this plugin tells an `offer` of is about one node, and what a pod needs has to be there."""
-
-    def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
-        """What a pod that this plugin turned away needs of an event, whatever else it takes; None when it cannot say.
-
-        An event that offers (`offer`) too little of each of these things does not change this plugin's mind, or is
-        no use to the pod all the same. The same for all pods of one `sign`, and for as long as it is theirs. With
-        both, an event looks only at the pods that it may help, however many wait (queue/needs.py).
-        """
-        return None
-
-    def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
-        """How much of what `needs` names there is where an event happened; None, as for most, when it may help anybody.
-
-        Asked after the event was applied, and of events that the plugin registered for.
+        Asked after the event was applied. A pod is not woken if all of these rows are refused now by those who turned
+        it away and look at nothing but rows (`row_local`).
         """
         return None
 
@@ -238,7 +219,6 @@ class Plugin(ABC):
         Of pods that are refused and have the same sign for all who do so, one at a time is tried again
         (queue/equivalence_classes.py). None, unless a plugin says otherwise: the pod is like no other. A sign may say
         what the pod and its claims are, not how the cluster is. One that names what another pod cannot have, a bound
-        volume say, tells the pod from all others. A class that judges otherwise than the one it is made from has to
-        sign for itself. Mirrors SignPlugin (KEP-5598).
+        volume say, tells the pod from all others. Mirrors SignPlugin (KEP-5598).
         """
         return None

@@ -75,13 +75,6 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         return row_about(cluster, changed)
 
-    def label_needed(self, pod: PodInfo) -> tuple[str, str] | None:
-        return next(iter(pod.pod.spec.node_selector.items()), None)
-
-    def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
-        node = cluster.nodes[row]
-        return node is None or not pod.pod.required_node_affinity().matches(node.name, node.metadata.labels)
-
     def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
         spec, required = cycle.pod.pod.spec, cycle.pod.required_nodes
         if required is None and not spec.node_selector and self._added.required is None:

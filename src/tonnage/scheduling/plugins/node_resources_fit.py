@@ -32,7 +32,6 @@ from tonnage.scheduling.framework import (
     Cycle,
     EventHint,
     Judgement,
-    Ration,
     ScorePlugin,
 )
 from tonnage.scheduling.plugins.resource_scores import FEW_ROWS, UseAt, Uses, percent, uses, uses_at
@@ -90,10 +89,8 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         had = amounts(old.status.allocatable)
         return QUEUE if any(has.get(name, 0) > had.get(name, 0) for name in (*guarded, PODS)) else NO_HELP
 
-    needs_are_of_one_node = True
-
     def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int]:
-        """Of what it asks for, that which the fewest nodes have now."""
+        """What a refused pod needs of an event, whatever else it takes: that which the fewest nodes have now."""
 
         def nodes_with(each: tuple[str, int]) -> int:
             number = cluster.resources.find(each[0])
@@ -105,7 +102,7 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         return {name: amount}
 
     def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
-        """What is free on the node."""
+        """What is free on the node that an event is about; None when it is about none."""
         rows = row_about(cluster, old if new is None else new)
         if rows is None:
             return None
@@ -116,32 +113,12 @@ class NodeResourcesFit(SumsFilter, ScorePlugin):
         find, names = cluster.resources.find, cluster.resources.things
         return {name: int(free[number]) for name in names if (number := find(name)) is not None}
 
-    def surely_refuses(self, pod: PodInfo, cluster: Cluster, row: int) -> bool:
-        return not _has_room(cluster, self.asked(pod), row)
-
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
         found: Hashable = pod.ordered_requests
         return found
 
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         return row_about(cluster, changed)
-
-    def ration(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Ration | None:
-        """What there is on a node is shared out among those who fit there; one that does not has its turn alone."""
-        rows = row_about(cluster, changed)
-        row = only_row(rows) if rows is not None else -1
-
-        def share_of(pod: PodInfo) -> float:
-            share = 0.0
-            for name, amount in self.asked(pod):
-                number = cluster.resources.find(name)
-                if number is None:
-                    return 1.0
-                free = cluster.allocatable.item(number, row) - cluster.requested.item(number, row)
-                share = max(share, amount / free if free > 0 else 1.0)
-            return min(share, 1.0)
-
-        return share_of if row >= 0 else None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         cluster = cycle.cluster

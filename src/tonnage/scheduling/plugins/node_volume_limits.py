@@ -15,7 +15,7 @@ usually VolumeRestrictions or VolumeBinding have refused such a pod before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,13 +37,11 @@ from tonnage.scheduling.framework import (
     FilterPlugin,
     Judgement,
     PreFilterPlugin,
-    Ration,
     RowAccount,
     Status,
     refuse,
 )
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.slot_needs import needs_of_new_volumes, slots_at
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline, is_told_in_tree
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
@@ -108,38 +106,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             # Whose slots a claim takes that is still to be made its class says; upstream lets pods sleep.
             (ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADD | ActionType.DELETE), None),
         )
-
-    def ration(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Ration | None:
-        """The slots of a node are shared out among those whose volumes find one there."""
-        rows = row_about(cluster, changed)
-        row = only_row(rows) if rows is not None else -1
-
-        def share_of(pod: PodInfo) -> float:
-            cycle = Cycle(pod, cluster)
-            status = self.pre_filter(cycle)
-            brought = cycle.state.get(self.name)
-            if status is not None or not isinstance(brought, _Brought):
-                return 0.0
-            view, share = brought.view, 0.0
-            for driver, count in brought.counts:
-                free = view.limits.limits(driver).item(row) - view.used(driver).item(row)
-                share = max(share, count / free if free > 0 else 1.0)
-            return min(share, 1.0)
-
-        return share_of if row >= 0 else None
-
-    needs_are_of_one_node = True  # of other events either anybody is asked, or who mounts a claim
-
-    def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
-        return needs_of_new_volumes(pod, cluster)
-
-    def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
-        """The slots that are free on the node; None for what is about no node."""
-        rows = row_about(cluster, old if new is None else new)
-        if rows is None:
-            return None
-        row = only_row(rows)
-        return slots_at(cluster, row) if row >= 0 else {}
 
     # -- judging ------------------------------------------------------------------------------------------------------
 

@@ -49,14 +49,12 @@ from tonnage.scheduling.framework import (
     PreBindPlugin,
     PreFilterPlugin,
     PreScorePlugin,
-    Ration,
     ReservePlugin,
     RowAccount,
     ScorePlugin,
     Status,
     unresolvable,
 )
-from tonnage.scheduling.plugins.capacity_ration import CapacityRation
 from tonnage.scheduling.volumes import bind_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
@@ -173,12 +171,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def events(self) -> Iterable[EventHint]:
         return volume_binding_events(self._gates, reserves=self.reservation is not Reservation.NONE)
 
-    def ration(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Ration | None:
-        """A capacity object is shared out among those who fit a node that it reaches, as it is now (KEP-5925)."""
-        if not self.is_joint or not isinstance(changed, CSIStorageCapacity):
-            return None
-        return CapacityRation(self, cluster, changed.key)
-
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         """A capacity object, and a node that comes. What else happens to a node may move what is promised elsewhere."""
         if isinstance(changed, CSIStorageCapacity):
@@ -186,9 +178,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return row_about(cluster, changed) if event == NODE_ADD else None
 
     def needs(self, pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
+        """What a refused pod needs of an event, whatever else it takes: room of a class."""
         return needs_of_new_claims(pod, cluster)
 
     def offer(self, cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
+        """How much of it there is where an event happened; None when it may help any pod."""
         return offer_to_new_claims(cluster, event, old, new)
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:

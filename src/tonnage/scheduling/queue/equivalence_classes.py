@@ -7,7 +7,7 @@
 
 Every node refused the first of a class, each by a plugin that sees the same of the others (`Plugin.sign`): so it would
 refuse them too, as long as nothing changes. What helps one of them helps all, and what refuses one refuses all. A queue
-that knows this asks a hint once a class, and tries one pod of it at a time (rations.py). A pod without a sign is a
+that knows this asks a hint once a class, and tries one pod of it at a time (rounds.py). A pod without a sign is a
 class by itself.
 
 The word is that of kube-scheduler's old equivalence cache; its successor, which signs pods as well, is KEP-5598.

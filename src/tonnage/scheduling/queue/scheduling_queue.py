@@ -13,7 +13,7 @@ A pod is in exactly one of these places, or not known at all. Active pods are or
 is left, the refused pod whose backoff ends next is taken early. An unschedulable pod leaves its pool when an event
 comes that a plugin which refused it thinks worth a try, when it is activated, or after five minutes. Events that come
 while a pod is in flight are kept for it, so that none is lost. Where an event helps many pods and can hold few, they
-leave the pool a few at a time, when somebody pops (`rations`).
+leave the pool one at a time (`rounds`). `pop_nowait` decides nothing: it takes the first that may be tried.
 
 Everything here is synchronous, on the clock it is handed. The program that runs it calls the two flushes, wakes up on
 `on_active`, and pops. One thing it has to see to: after `done` for a pod that is being bound, updates of that pod are
@@ -66,7 +66,7 @@ from tonnage.scheduling.queue.queueing_hints import (
     Requeue,
 )
 from tonnage.scheduling.queue.queues import QueuedHook, QueueName, Queues
-from tonnage.scheduling.queue.rations import RationHook
+from tonnage.scheduling.queue.rounds import ReachHook
 from tonnage.scheduling.queue.waking import CAN_BE_POPPED, Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
@@ -102,7 +102,7 @@ class SchedulingQueue:
         on_active: Callable[[], None] = lambda: None,
         on_queued: QueuedHook = lambda queued, queue, why: None,
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
-        ration: RationHook = lambda profile, plugin, event, changed: None,
+        reach: ReachHook = lambda profile, plugin, event, changed: None,
         sign: SignHook = lambda profile, pod, plugins: None,
         needs: NeedsHook = lambda profile, plugin, pod, plugins: None,
         offer: OfferHook = lambda profile, plugin, event, old, new: None,
@@ -142,7 +142,7 @@ class SchedulingQueue:
             is_in_flight=lambda uid: uid in self._in_flight,
             is_nominated=self.nominator.has,
             order=self._queues.order,
-            ration=ration,
+            reach=reach,
             offer=offer,
             on_active=lambda: self.on_active(),
             on_plugin_error=on_plugin_error,
@@ -183,6 +183,7 @@ class SchedulingQueue:
             self._reconsider(queued, old, new)
         elif queued is not None:
             self._queues.reorder(queued)
+        self._waking.let_out()
 
     def delete(self, pod: Pod, *, bound_to: str = "") -> None:
         """A pod was deleted or has ended, or, with `bound_to`, has got its node. One in flight will not come back.
@@ -206,11 +207,11 @@ class SchedulingQueue:
 
         Those that share a claim with it are like no others now: where they may go depends on where it goes.
         """
-        self._waking.tried(uid_of(pod))
         pool = self._queues.pool
         if pool.mounts_claims and pod.spec.volumes:
             pool.sign_again(pool.mounting(claims_named(None, pod)).values())
         self.expected.assumed(pod, node_name)
+        self._waking.tried(uid_of(pod))
 
     def _queued(self, queued: QueuedPod, queue: QueueName, why: str) -> None:
         self.expected.queued(queued, is_news=queue in CAN_BE_POPPED and why not in _NO_NEWS)
@@ -238,7 +239,6 @@ class SchedulingQueue:
 
         With no active pod left, a refused one that is backing off is taken early: its turn costs nobody anything.
         """
-        self._waking.let_out()
         queued = self._queues.pop()
         return None if queued is None else self._start_flight(queued)
 

@@ -1,11 +1,11 @@
 """Whom an event wakes: the unschedulable pods that it may help, one of each kind, and no more than it can.
 
     event ──► pods that mount a claim it is about ── a refuser thinks it worth a try ──► tried again
-          └─► classes, by who refused them ──────── a refuser thinks it worth a try ──► rations ──► tried again, in turn
+          └─► classes, by who refused them ──────── a refuser thinks it worth a try ──► a round: tried again, in turn
 
 Pods that an event names are asked about one by one, for the event tells them from their like: they are filed anew, by
 what plugins see of them now. Of the others one of each class is asked about (equivalence_classes.py); a hint says the
-same to all of them. Who is let out when stands in `rations`; here is who is asked, and what the end of an attempt tells
+same to all of them. Who is let out when stands in `rounds`; here is who is asked, and what the end of an attempt tells
 about those that are like the pod.
 """
 
@@ -23,9 +23,9 @@ from tonnage.scheduling.queue.needs import OfferHook
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queueing_hints import HintTable, PluginErrorHook, PreCheck, Requeue
 from tonnage.scheduling.queue.queues import QueueName, Queues
-from tonnage.scheduling.queue.rations import PodRation, RationHook, Rations, Wave, WaveKey
+from tonnage.scheduling.queue.rounds import ReachHook, Round, RoundKey, Rounds
 
-CAN_BE_POPPED = (QueueName.ACTIVE, QueueName.BACKOFF)
+CAN_BE_POPPED = frozenset((QueueName.ACTIVE, QueueName.BACKOFF))
 
 
 class _Order(Protocol):
@@ -36,8 +36,7 @@ class Waking:
     """Moves pods out of the unschedulable pool.
 
     `is_in_flight` tells by uid whether a pod is being tried. A pod that is nominated has its turn at once, so that its
-    room is held again before anybody else is tried. `on_active` is called when somebody may be popped, or `let_out` has
-    something to do.
+    room is held again before anybody else is tried. `on_active` is called when somebody may be popped.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class Waking:
         is_in_flight: Callable[[str], bool],
         is_nominated: Callable[[Pod], bool],
         order: _Order,
-        ration: RationHook,
+        reach: ReachHook,
         offer: OfferHook,
         on_active: Callable[[], None],
         on_plugin_error: PluginErrorHook,
@@ -60,12 +59,12 @@ class Waking:
         self._pool = queues.pool
         self._is_in_flight = is_in_flight
         self._is_nominated = is_nominated
-        self._ration = ration
+        self._reach = reach
         self._offer = offer
-        self._rations = Rations(queues.pool, order)
+        self._rounds = Rounds(queues.pool, order)
         self._on_active = on_active
         self._on_plugin_error = on_plugin_error
-        self._pool.on_moved = self._moved
+        self._pool.on_moved = self._rounds.moved
 
     # -- something happened -------------------------------------------------------------------------------------------
 
@@ -82,7 +81,7 @@ class Waking:
         at_once = self._those_named(named, event, old, new, pre_check)
         for profile, table in self._tables.items():
             helped: dict[ClassKey, frozenset[str]] = {}
-            shared_out: dict[str, bool] = {}
+            has_reach: dict[str, bool] = {}
             for found in self._classes(profile, table, event, old, new):
                 asked = _first(found, named, pre_check)
                 if asked is None:
@@ -90,18 +89,18 @@ class Waking:
                 how, plugins = table.answer(asked, table.caring_for_any(event), event, old, new)
                 if how is Requeue.NOT:
                     continue
-                for plugin in plugins - shared_out.keys():
-                    shared_out[plugin] = self._ration(profile, plugin, event, _changed(old, new)) is not None
-                is_shared_out = len(found) > 1 or all(shared_out[each] for each in plugins)
-                if how is Requeue.AT_ONCE or not is_shared_out or self._is_nominated(asked.pod):
+                for plugin in plugins - has_reach.keys():
+                    has_reach[plugin] = self._reach(profile, plugin, event, _changed(old, new)) is not None
+                takes_turns = len(found) > 1 or all(has_reach[each] for each in plugins)
+                if how is Requeue.AT_ONCE or not takes_turns or self._is_nominated(asked.pod):
                     at_once.append((asked, how))
                 else:
                     helped[found.key] = plugins
             if helped:
-                key = _wave_key(profile, old, new)
-                self._rations.begin(key, event, _changed(old, new), helped, self._is_in_flight)
-                self._on_active()
+                key = _round_key(profile, old, new)
+                self._rounds.begin(key, event, _changed(old, new), helped, self._is_in_flight)
         self.move(at_once, event)
+        self.let_out()
 
     def _those_named(
         self, named: Mapping[str, QueuedPod], event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None
@@ -134,38 +133,34 @@ class Waking:
         return list(found.values())
 
     def move(self, helped: Iterable[tuple[QueuedPod, Requeue]], event: ClusterEvent) -> None:
-        """Put pods where an event sends them."""
-        helped = list(helped)
-        if not helped:
-            return
-        why = event.label
-        landed = {self._queues.requeue(queued, how, why) for queued, how in helped}
-        if not landed.isdisjoint(CAN_BE_POPPED):
+        """Put pods of the pool where an event sends them."""
+        landed = [self._queues.requeue(queued, how, event.label) for queued, how in helped if queued.uid in self._pool]
+        if not CAN_BE_POPPED.isdisjoint(landed):
             self._on_active()
 
     # -- somebody has his turn ----------------------------------------------------------------------------------------
 
     def let_out(self) -> None:
         """Move the pods out of the pool whose turn it is."""
-        for wave in self._rations.due():
-            for queued in wave.next(_Shares(self, wave), self._pool):
-                self._queues.requeue(queued, Requeue.AFTER_BACKOFF, wave.event.label)
-            self._rations.noted(wave, self._clock.monotonic())
+        for queued, event in self._rounds.let_out(self._may_help, self._clock.monotonic()):
+            self.move([(queued, Requeue.AFTER_BACKOFF)], event)
 
-    def ration_of(self, wave: Wave, plugin: str) -> PodRation | None:
-        return self._ration(wave.profile, plugin, wave.event, wave.changed)
-
-    def raised(self, plugin: str, queued: QueuedPod, exc: Exception) -> None:
-        self._on_plugin_error(plugin, queued, exc)
+    def _may_help(self, found: Round, queued: QueuedPod, plugins: frozenset[str]) -> bool:
+        """Whether one of the plugins that say so is right: the pod is not refused all the same where it happened."""
+        for plugin in plugins:
+            may_help = self._reach(found.profile, plugin, found.event, found.changed)
+            try:
+                if may_help is None or may_help(queued):
+                    return True
+            except Exception as exc:  # one try too many is better than a pod that is never tried again
+                self._on_plugin_error(plugin, queued, exc)
+                return True
+        return False
 
     def tried(self, uid: str) -> None:
         """A pod was placed, met an error or is gone: the next one like it has its turn."""
-        if self._rations.tried(uid):
-            self._on_active()
-
-    def _moved(self, before: ClassKey, now: EquivalenceClass) -> None:
-        if self._rations.moved(before, now):
-            self._on_active()
+        self._rounds.tried(uid)
+        self.let_out()
 
     def refused(self, queued: QueuedPod) -> None:
         """A pod was refused as any other like it would be. It is where it belongs by now.
@@ -173,16 +168,16 @@ class Waking:
         Those that it was let out before are refused with it, if those who refuse it now see the same of them: they wait
         for what it waits for.
         """
-        out_in = self._rations.out_in(queued.uid)
+        out_in = self._rounds.out_in(queued.uid)
         theirs = self._pool.key_for(queued) if out_in else None
-        for wave, key in out_in:
+        for each, key in out_in:
             found = self._pool.class_at(key)
             if theirs is None or found is None:
                 continue
             if theirs != key:
                 self._refuse_alike(found, queued, theirs)
             if theirs == key or not len(found):
-                wave.waiting.pop(key, None)
+                each.waiting.pop(key, None)
         self.tried(queued.uid)
 
     def _refuse_alike(self, found: EquivalenceClass, queued: QueuedPod, key: ClassKey) -> None:
@@ -197,37 +192,8 @@ class Waking:
 
     def flush(self, now_s: float) -> None:
         """Wait no longer for pods that were let out a while ago."""
-        if self._rations.flush(now_s):
-            self._on_active()
-
-
-class _Shares:
-    """What pods would use up of a wave's object; None for one that is of no use to it.
-
-    Asked once a look at the wave: a plugin may remember meanwhile what it said.
-    """
-
-    def __init__(self, waking: Waking, wave: Wave) -> None:
-        self._waking = waking
-        self._wave = wave
-        self._rations: dict[str, PodRation | None] = {}
-
-    def __call__(self, queued: QueuedPod, plugins: frozenset[str]) -> float | None:
-        shares: list[float] = []
-        for plugin in plugins:
-            if plugin not in self._rations:
-                self._rations[plugin] = self._waking.ration_of(self._wave, plugin)
-            ration = self._rations[plugin]
-            if ration is None:
-                return 0.0
-            try:
-                share = ration(queued)
-            except Exception as exc:  # one try too many is better than a pod that is never tried again
-                self._waking.raised(plugin, queued, exc)
-                return 0.0
-            if share is not None:
-                shares.append(share)
-        return max(shares, default=None)
+        self._rounds.flush(now_s)
+        self.let_out()
 
 
 def _first(found: EquivalenceClass, named: Collection[str], pre_check: PreCheck | None) -> QueuedPod | None:
@@ -243,7 +209,7 @@ def _changed(old: Any, new: Any) -> Any:
     return old if new is None else new
 
 
-def _wave_key(profile: str, old: Any, new: Any) -> WaveKey:
+def _round_key(profile: str, old: Any, new: Any) -> RoundKey:
     """What changed; of a pod, the node where it did."""
     changed = _changed(old, new)
     if isinstance(changed, Pod):

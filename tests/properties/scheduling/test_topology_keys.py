@@ -1,7 +1,6 @@
-"""What events offer to pods that wait for volumes: whatever a plugin would pass is offered (queue/needs.py).
+"""What node labels offer to pods that wait for volumes (queue/needs.py, volumes/topology_keys.py).
 
-Two short cuts are held against the long way. A node that `NodeVolumeLimits` passes offers the slots that the pod needs;
-and a change of a node's labels that `TopologyKeys` takes for idle changes no object's mind about the node.
+A change of a node's labels that `TopologyKeys` takes for idle changes no object's mind about the node.
 """
 
 from __future__ import annotations
@@ -11,51 +10,15 @@ from typing import Any
 
 import pytest
 
-from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.indexes import add_indexes
-from tonnage.scheduling.framework import Cycle
-from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
-from tonnage.scheduling.volumes.attach.slot_needs import needs_of_new_volumes, slots_at
 from tonnage.scheduling.volumes.topology_keys import TopologyKeys
-from tonnage.testing.builders import node, pod
-from tonnage.testing.storage_builders import capacity, claim, csi_node, pod_with, storage_class, volume
+from tonnage.testing.storage_builders import capacity, storage_class, volume
 
-DRIVERS = ("csi.one", "csi.two", "csi.free")
 KEYS = ("zone", "rack", "disk", "turn")
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_node_that_passes_offers_the_slots_that_are_needed(seed: int) -> None:
-    rng, cluster = random.Random(seed), add_indexes(Cluster())
-    for name in DRIVERS:
-        cluster.storage.put(storage_class(name, provisioner=name))
-    for number in range(6):
-        cluster.put_node(node(f"n{number}"))
-        if rng.random() < 0.9:
-            limits = {name: rng.choice((0, 1, 2, 4, None)) for name in DRIVERS[:2]}
-            cluster.storage.put(csi_node(f"n{number}", limits))
-    for number in range(14):
-        names = [rng.choice((f"{number}-{i}", f"shared-{rng.randrange(3)}")) for i in range(rng.randint(1, 3))]
-        for each in names:
-            if cluster.storage.claims.get(f"default/{each}") is None:
-                cluster.storage.put(claim(each, class_name=rng.choice((*DRIVERS, "gone"))))
-        found = pod_with(f"p{number}", *dict.fromkeys(names))
-        if rng.random() < 0.5:
-            cluster.put_pod(PodInfo(found), f"n{rng.randrange(6)}")
-        elif (needs := needs_of_new_volumes(PodInfo(found), cluster)) is not None:
-            (what, amount), *_ = needs.items()
-            cycle = Cycle(PodInfo(found), cluster)
-            plugin = NodeVolumeLimits(Gates())
-            skips = plugin.pre_filter(cycle) is not None
-            for row in range(cluster.size):
-                judged = None if skips else plugin.filter(cycle, slice(row, row + 1))
-                enough = slots_at(cluster, row)[what] >= amount
-                assert enough or judged is not None, (seed, row)
 
 
 def some_object(rng: random.Random, number: int) -> Any:
@@ -120,7 +83,3 @@ def test_a_key_that_nobody_asks_for_any_more_says_nothing() -> None:
     assert not keys.may_tell_apart({"zone": "x"}, {"zone": "x", "turn": "1"})
     cluster.storage.put(volume("v"))
     assert not keys.may_tell_apart({}, {"zone": "x"})
-
-
-def test_a_pod_without_claims_says_nothing_of_slots() -> None:
-    assert needs_of_new_volumes(PodInfo(pod("p")), add_indexes(Cluster())) is None
