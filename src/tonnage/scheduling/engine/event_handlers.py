@@ -124,7 +124,7 @@ class EventHandlers:
     def _has_node(self, pod: Pod) -> None:
         self._expected.left(pod)
         self._queue.delete(pod, bound_to=pod.spec.node_name)
-        self._queue.assigned_pod_added(pod)
+        self._queue.cluster_changed(None, pod)
 
     def _pod_updated(self, old: Pod, new: Pod) -> None:
         if uid_of(old) != uid_of(new):
@@ -140,7 +140,7 @@ class EventHandlers:
             if not old.spec.node_name or (new.metadata.is_terminating and not old.metadata.is_terminating):
                 self._on_change(old, new)
             if old.spec.node_name:
-                self._queue.assigned_pod_updated(old, new)
+                self._queue.cluster_changed(old, new)
             else:
                 self._has_node(new)
         elif old.spec.node_name:

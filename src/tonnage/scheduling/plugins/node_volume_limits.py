@@ -110,7 +110,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
-        return volume_sign(pod, cluster)
+        return volume_sign(pod, cluster, by_class_alone=True)
 
     def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
         return row_about(cluster, changed)

@@ -338,14 +338,6 @@ class SchedulingQueue:
         for change in changes_of(old, new):
             self.move_all_to_active_or_backoff(*change)
 
-    def assigned_pod_added(self, pod: Pod) -> None:
-        """A pod with a node was seen, or one has got its node."""
-        self.cluster_changed(None, pod)
-
-    def assigned_pod_updated(self, old: Pod, new: Pod) -> None:
-        """A pod with a node changed, or ended."""
-        self.cluster_changed(old, new)
-
     def assigned_pod_deleted(self, pod: Pod, *, assumed_on: str = "") -> None:
         """A pod that took room on a node has given it up.
 

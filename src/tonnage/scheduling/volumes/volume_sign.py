@@ -20,8 +20,8 @@ from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
 
 
-def volume_sign(pod: PodInfo, cluster: Cluster) -> Hashable | None:
-    """The sign; None for a pod like no other."""
+def volume_sign(pod: PodInfo, cluster: Cluster, *, by_class_alone: bool = False) -> Hashable | None:
+    """The sign; None for a pod like no other. With `by_class_alone`, the size and so on of claims is left out."""
     found: list[Hashable] = []
     names: dict[str, int] = {}
     for volume in pod.pod.spec.volumes:
@@ -35,13 +35,9 @@ def volume_sign(pod: PodInfo, cluster: Cluster) -> Hashable | None:
             return None
         # Which of its claims it is: one that is mounted twice is not two.
         place = names.setdefault(name, len(names))
-        found.append((place, fingerprint(volume.ephemeral), _asked(claim)))
+        asked = None if claim is None else (claim.class_name, None if by_class_alone else fingerprint(claim.spec))
+        found.append((place, fingerprint(volume.ephemeral), asked))
     return tuple(found)
-
-
-def _asked(claim: PersistentVolumeClaim | None) -> Hashable:
-    """What a claim asks for. Its class may stand in an annotation, beside its spec."""
-    return None if claim is None else (claim.class_name, fingerprint(claim.spec))
 
 
 def _is_like_no_other(claim: PersistentVolumeClaim, pod: PodInfo, cluster: Cluster, *, is_ephemeral: bool) -> bool:

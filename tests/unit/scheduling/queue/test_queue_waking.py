@@ -145,9 +145,9 @@ def test_assigned_pods_wake_those_that_wait_for_them() -> None:
     rig.park(pod("a"), "Room")
     rig.park(pod("b"), "Labels")
     resident = pod("old", on="n")
-    rig.queue.assigned_pod_added(resident)
+    rig.queue.cluster_changed(None, resident)
     assert rig.names(QueueName.ACTIVE) == []
-    rig.queue.assigned_pod_updated(resident, pod("old", on="n", labels={"app": "x"}))
+    rig.queue.cluster_changed(resident, pod("old", on="n", labels={"app": "x"}))
     assert rig.names(QueueName.ACTIVE) == ["b"]
     rig.queue.assigned_pod_deleted(resident)
     assert rig.names(QueueName.ACTIVE) == ["a", "b"]  # a was queued first
@@ -167,7 +167,7 @@ def test_a_pod_that_was_only_assumed_gives_up_its_room_where_it_was_assumed() ->
 def test_an_assigned_pod_that_ends_gives_up_its_room() -> None:
     rig = Rig()
     rig.park(pod("a"), "Room")
-    rig.queue.assigned_pod_updated(pod("old", on="n"), pod("old", on="n", status={"phase": "Failed"}))
+    rig.queue.cluster_changed(pod("old", on="n"), pod("old", on="n", status={"phase": "Failed"}))
     assert rig.names(QueueName.ACTIVE) == ["a"]
 
 
