@@ -184,7 +184,7 @@ UNNAMED = {
     "controllers/event_deduplication.py": frozenset[str](),
     "controllers/volumes/binding_writes.py": frozenset[str](),  # hands on Notes, which are read where they are made
     "controllers/nodes/node_lifecycle.py": frozenset(("RegisteredNode", "RemovingNode", "NodeNotReady")),
-    "controllers/workloads/jobs/cron_job_controller.py": frozenset(
+    "controllers/workloads/cron_job_controller.py": frozenset(
         (
             "JobAlreadyActive",
             "SawCompletedJob",
@@ -200,13 +200,13 @@ UNNAMED = {
             "FailedDelete",
         )
     ),
-    "controllers/workloads/jobs/job_controller.py": frozenset(
+    "controllers/workloads/job_controller.py": frozenset(
         ("BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "FailedIndexes", "MaxFailedIndexesExceeded")
     ),
     "controllers/workloads/stateful_pod_control.py": frozenset(
         f"{how}{verb}" for how in ("Successful", "Failed") for verb in ("Create", "Update", "Delete")
     ),
-    "controllers/volumes/sync_volume.py": frozenset(("VolumeMismatch",)),
+    "behaviour/volumes/binding_plan.py": frozenset(("VolumeMismatch",)),
     "driver/rebuilding/controller.py": frozenset(
         ("AffinityUnset", "AffinitySet", "AffinityImmutable", "VolumeRebuilt")
     ),

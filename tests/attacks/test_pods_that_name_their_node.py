@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods, PodRejection, admission
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.cluster.kubelet_admission import AdmittedPods, PodRejection, admission
 from tonnage.testing.builders import node, pod
 from tonnage.testing.eventually import eventually
 from tonnage.testing.processes import Up, start_up

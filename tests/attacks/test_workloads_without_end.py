@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
+from tonnage.behaviour.workloads import cron_plan, deployment_status, replica_set_plan, rollout
+from tonnage.behaviour.workloads.job_plan import counted, manage, verdict_of
+from tonnage.behaviour.workloads.job_status import account
+from tonnage.behaviour.workloads.replica_set_plan import missing_replicas
+from tonnage.behaviour.workloads.stateful_set_plan import Create, DeletePod, ObservedState, plan, status_of
 from tonnage.controllers.garbage.dependency_graph import DependencyGraph, Item
-from tonnage.controllers.workloads import deployment_status, replica_set_plan, rollout
-from tonnage.controllers.workloads.jobs import cron_plan
-from tonnage.controllers.workloads.jobs.job_plan import counted, manage, verdict_of
-from tonnage.controllers.workloads.jobs.job_status import account
-from tonnage.controllers.workloads.replica_set_plan import missing_replicas
-from tonnage.controllers.workloads.stateful_set_plan import Create, DeletePod, ObservedState, plan, status_of
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import OwnerReference

@@ -27,14 +27,14 @@ from tonnage.controllers.volumes.attributes_class_protection import AttributesCl
 from tonnage.controllers.volumes.ephemeral_claims import EphemeralVolumeController
 from tonnage.controllers.volumes.persistent_volume_binder import SYNC_PERIOD_S, PersistentVolumeBinder
 from tonnage.controllers.volumes.protection import ProtectionController
+from tonnage.controllers.workloads.cron_job_controller import CronJobController
 from tonnage.controllers.workloads.daemon_sets import DaemonSetController
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
-from tonnage.controllers.workloads.jobs.cron_job_controller import CronJobController
-from tonnage.controllers.workloads.jobs.job_controller import JobController
-from tonnage.controllers.workloads.jobs.ttl_after_finished import TTLAfterFinishedController
+from tonnage.controllers.workloads.job_controller import JobController
 from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.stateful_sets import StatefulSetController
+from tonnage.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
 from tonnage.csi.client import CsiClient
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates

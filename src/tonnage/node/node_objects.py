@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage import __version__
+from tonnage.behaviour.workloads.templates import owner_ref
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.node.settings import KUBELET_VERSION, NodeSettings, architecture
 from tonnage.objects.codec import to_doc
@@ -21,7 +22,6 @@ from tonnage.objects.core_v1 import Node, NodeCondition
 from tonnage.objects.core_v1.topology_labels import HOSTNAME
 from tonnage.objects.document import Doc
 from tonnage.objects.names import label_key, label_value
-from tonnage.objects.templates.owner_references import owner_ref
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.amounts import is_extended
 

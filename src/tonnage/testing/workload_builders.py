@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from tonnage.behaviour.workloads.templates import controller_ref
 from tonnage.clock import rfc3339
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import JOB_TRACKING, CronJob, Job
@@ -18,7 +19,6 @@ from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.objects.templates.owner_references import controller_ref
 from tonnage.testing.builders import Doc, pod
 
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -1,8 +1,8 @@
 """Whether a pod may be evicted: the API server's rule, on budgets whose numbers are counted from what is there now.
 
 A dump has statuses that were true when it was taken, and manifests have none; so the numbers are counted anew, as the
-disruption controller does (`objects/templates/disruption_plan.py`), and the eviction is judged as the server judges it
-(`documents/eviction.py`).
+disruption controller does (`behaviour/workloads/disruption_plan.py`), and the eviction is judged as the server judges
+it (`documents/eviction.py`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,7 @@ from datetime import datetime
 
 import msgspec
 
-from tonnage.clock import rfc3339
-from tonnage.documents.eviction import judge_eviction
-from tonnage.errors import ApiError
-from tonnage.objects import codec
-from tonnage.objects.core_v1 import Pod
-from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.objects.selectors import InvalidSelector, selects
-from tonnage.objects.templates.disruption_plan import (
+from tonnage.behaviour.workloads.disruption_plan import (
     Find,
     NoController,
     expected_pods,
@@ -27,6 +20,13 @@ from tonnage.objects.templates.disruption_plan import (
     status_of,
     workload_size,
 )
+from tonnage.clock import rfc3339
+from tonnage.documents.eviction import judge_eviction
+from tonnage.errors import ApiError
+from tonnage.objects import codec
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.selectors import InvalidSelector, selects
 
 
 def eviction_refusal(

@@ -18,18 +18,17 @@ from functools import partial
 from itertools import count, islice
 from typing import Final, TypeVar
 
+from tonnage.behaviour.workloads.daemon_pods import NodeEligibility, daemon_pod, target_node
+from tonnage.behaviour.workloads.job_pods import job_of, job_pod
+from tonnage.behaviour.workloads.rollout import replica_set_for
+from tonnage.behaviour.workloads.stateful_identity import claims_for, ordinal_of, pod_for
+from tonnage.behaviour.workloads.templates import claim_for, generated_name, pod_from_template, template_hash
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod, ReplicationController
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
-from tonnage.objects.templates.daemon_pods import NodeEligibility, daemon_pod, target_node
-from tonnage.objects.templates.ephemeral_claims import claim_for
-from tonnage.objects.templates.job_pods import job_of, job_pod
-from tonnage.objects.templates.pod_templates import generated_name, pod_from_template, template_hash
-from tonnage.objects.templates.replica_set_templates import replica_set_for
-from tonnage.objects.templates.stateful_identity import claims_for, ordinal_of, pod_for
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Manifest

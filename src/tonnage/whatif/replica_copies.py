@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from tonnage.behaviour.workloads.stateful_identity import POD_INDEX, POD_NAME, ordinal_of
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.volume import Volume
-from tonnage.objects.templates.stateful_identity import POD_INDEX, POD_NAME, ordinal_of
 from tonnage.whatif.stable_uids import stable_uid
 
 replace = msgspec.structs.replace

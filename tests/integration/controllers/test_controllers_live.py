@@ -14,13 +14,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tonnage.apiserver import server
+from tonnage.behaviour.nodes.zones import EvictionRates
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock, rfc3339, rfc3339_micro
 from tonnage.controllers import program
 from tonnage.controllers.garbage.garbage_collector import GarbageCollector
 from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeLifecycleConfiguration
-from tonnage.controllers.nodes.zones import EvictionRates
 from tonnage.controllers.program import ControllerManager
 from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.errors import NotFound

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tonnage.behaviour.workloads.availability import is_active
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.templates.availability import is_active
 from tonnage.testing.workload_stage import WorkloadStage, stage_in, template
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from examples_tried import tries
+from tonnage.behaviour.volumes.attach_detach_plan import NodeState, plan
 from tonnage.clock import parse_rfc3339
-from tonnage.controllers.volumes.attach_detach_plan import NodeState, plan
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name, unique_volume_name
 from tonnage.testing.storage_builders import DRIVER, attachment, volume

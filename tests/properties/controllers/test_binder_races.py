@@ -15,9 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.controllers.volumes import binding_patches as patches
-from tonnage.controllers.volumes.sync_claim import Bind, ClaimInputs, MarkLost, StayPending, claim_step
-from tonnage.controllers.volumes.sync_volume import Release, SetPhase, Unbind, volume_step
+from tonnage.behaviour.volumes import binding_patches as patches
+from tonnage.behaviour.volumes.binding_plan import (
+    Bind,
+    ClaimInputs,
+    MarkLost,
+    Release,
+    SetPhase,
+    StayPending,
+    Unbind,
+    claim_step,
+    volume_step,
+)
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.behaviour.workloads.availability import is_active
+from tonnage.behaviour.workloads.daemon_pods import target_node
 from tonnage.client.errors import Disconnected
 from tonnage.client.transport.wire import HttpResponse, Request, Stream, Transport
 from tonnage.errors import NotFound
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.templates.availability import is_active
-from tonnage.objects.templates.daemon_pods import target_node
 from tonnage.testing.workload_stage import CLAIM, WorkloadStage, stage_in, template, workload
 
 REPLICAS, SURGE, SET_SIZE, STATEFUL_SIZE, OLD_SIZE = 5, 2, 6, 3, 4

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tonnage.behaviour.workloads.availability import scaled_value
+from tonnage.behaviour.workloads.stateful_identity import ordinal_of
 from tonnage.durations import parse_duration
 from tonnage.objects.field_rules import amount_of, at_most_all
 from tonnage.objects.requirements import integer
-from tonnage.objects.templates.availability import scaled_value
-from tonnage.objects.templates.stateful_identity import ordinal_of
 from tonnage.objects.texts.whole_numbers import whole_number
 
 DIGITS = "9" * 5_000

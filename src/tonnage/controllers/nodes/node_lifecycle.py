@@ -6,7 +6,7 @@
 
 Every --node-monitor-period all nodes are looked at, from what the informers show; only a change is written. When each
 node was last seen is kept in memory, so that after a start every node has the grace period once more. The rules are
-pure: `node_health` (healthy or not), `condition_taints` (what follows), `zones` (how fast).
+pure: `node_health` (healthy or not, and what follows), `zones` (how fast).
 """
 
 from __future__ import annotations
@@ -19,19 +19,23 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
+from tonnage.behaviour.nodes.node_health import (
+    READY,
+    Heartbeat,
+    is_overdue,
+    no_execute_key,
+    no_schedule_keys,
+    observe,
+    unknown_conditions,
+    with_no_execute,
+    with_no_schedule,
+)
+from tonnage.behaviour.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
 from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import node_of_pod
-from tonnage.controllers.nodes.condition_taints import (
-    no_execute_key,
-    no_schedule_keys,
-    with_no_execute,
-    with_no_schedule,
-)
-from tonnage.controllers.nodes.node_health import READY, Heartbeat, is_overdue, observe, unknown_conditions
-from tonnage.controllers.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
 from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node, Pod

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage import logs
+from tonnage.behaviour.nodes.taint_eviction_plan import Eviction, no_execute, plan
 from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import node_of_pod
 from tonnage.controllers.nodes.disruption_condition import mark_disrupted
-from tonnage.controllers.nodes.taint_eviction_plan import Eviction, no_execute, plan
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.references import ObjectReference

@@ -20,16 +20,11 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import jittered
+from tonnage.behaviour.volumes.attach_detach_plan import MAX_WAIT_FOR_UNMOUNT_S, Detachment, NodeState, plan
 from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import volume_of_attachment
-from tonnage.controllers.volumes.attach_detach_plan import (
-    MAX_WAIT_FOR_UNMOUNT_S,
-    Detachment,
-    NodeState,
-    plan,
-)
 from tonnage.controllers.volumes.attachment_events import AttachmentEvents
 from tonnage.controllers.volumes.volume_users import VolumeUsers
 from tonnage.controllers.volumes.volumes_attached import VolumesAttachedUpdater

@@ -19,13 +19,13 @@ import asyncio
 from typing import Final
 
 from tonnage import logs
+from tonnage.behaviour.volumes import binding_patches as patches
+from tonnage.behaviour.volumes.binding_plan import Note
 from tonnage.client.indexer import Indexer
 from tonnage.client.written_objects import MutationCache
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.event_deduplication import DeduplicatingRecorder
 from tonnage.controllers.index_functions import claim_of_volume
-from tonnage.controllers.volumes import binding_patches as patches
-from tonnage.controllers.volumes.sync_claim import Note
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key

@@ -7,6 +7,7 @@ which is somebody else's is never used: the pod gets an event, and waits. Mirror
 from __future__ import annotations
 
 from tonnage import logs
+from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
@@ -15,7 +16,6 @@ from tonnage.controllers.index_functions import claims_of_pod
 from tonnage.errors import AlreadyExists, TonnageError
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.meta import Key
-from tonnage.objects.templates.ephemeral_claims import claim_for
 
 _log = logs.logger("tonnage.ephemeral-claims")
 

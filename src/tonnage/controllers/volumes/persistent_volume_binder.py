@@ -19,14 +19,8 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import jittered
-from tonnage.client.indexer import Indexer
-from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.index_functions import claims_of_pod
-from tonnage.controllers.volumes import binding_patches as patches
-from tonnage.controllers.volumes.binding_writes import WORKERS, BindingWriter
-from tonnage.controllers.volumes.default_classes import default_class
-from tonnage.controllers.volumes.sync_claim import (
+from tonnage.behaviour.volumes import binding_patches as patches
+from tonnage.behaviour.volumes.binding_plan import (
     AssignClass,
     Bind,
     ClaimInputs,
@@ -38,6 +32,12 @@ from tonnage.controllers.volumes.sync_claim import (
     claim_step,
     provisioning_note,
 )
+from tonnage.client.indexer import Indexer
+from tonnage.client.reconciler import Reconciler
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.index_functions import claims_of_pod
+from tonnage.controllers.volumes.binding_writes import WORKERS, BindingWriter
+from tonnage.controllers.volumes.default_classes import default_class
 from tonnage.controllers.volumes.volume_reconciler import VolumeReconciler
 from tonnage.controllers.volumes.volume_users import is_pod_terminated
 from tonnage.errors import TonnageError

@@ -11,11 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
-from tonnage.client.reconciler import Reconciler
-from tonnage.clock import Clock
-from tonnage.controllers.volumes.binding_writes import WORKERS, BindingWriter
-from tonnage.controllers.volumes.sync_volume import (
+from tonnage.behaviour.volumes.binding_plan import (
     FAILED,
     RELEASED,
     QueueClaim,
@@ -26,6 +22,10 @@ from tonnage.controllers.volumes.sync_volume import (
     reclaim_step,
     volume_step,
 )
+from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.reconciler import Reconciler
+from tonnage.clock import Clock
+from tonnage.controllers.volumes.binding_writes import WORKERS, BindingWriter
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key

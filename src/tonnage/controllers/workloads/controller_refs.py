@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tonnage import logs
+from tonnage.behaviour.workloads.templates import controller_ref
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.indexer import Indexer
@@ -24,7 +25,6 @@ from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.selectors import LabelSelector, selects
-from tonnage.objects.templates.owner_references import controller_ref
 
 T = TypeVar("T", bound=Object)
 Owner = TypeVar("Owner", bound=Object)

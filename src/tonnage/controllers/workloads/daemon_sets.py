@@ -15,16 +15,13 @@ from collections.abc import Sequence
 
 from tonnage import logs
 from tonnage.backoff import KeyedBackoff
+from tonnage.behaviour.workloads import controller_history
+from tonnage.behaviour.workloads.availability import earliest, next_check_s
+from tonnage.behaviour.workloads.daemon_pods import daemon_pod, target_node
+from tonnage.behaviour.workloads.daemon_set_plan import DaemonPlan, ObservedDaemons, manage, rolling_update, status_of
+from tonnage.behaviour.workloads.templates import REVISION_HASH
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads import controller_history
 from tonnage.controllers.workloads.controller_refs import claim_objects
-from tonnage.controllers.workloads.daemon_set_plan import (
-    DaemonPlan,
-    ObservedDaemons,
-    manage,
-    rolling_update,
-    status_of,
-)
 from tonnage.controllers.workloads.history_control import HistoryControl
 from tonnage.controllers.workloads.pod_control import PodControl, slow_start
 from tonnage.controllers.workloads.status_writes import write_status
@@ -33,9 +30,6 @@ from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.selectors import selects
-from tonnage.objects.templates.availability import earliest, next_check_s
-from tonnage.objects.templates.daemon_pods import daemon_pod, target_node
-from tonnage.objects.templates.pod_templates import REVISION_HASH
 
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 900.0
 """Between deletions of failed pods of one set on one node, as upstream."""

@@ -8,8 +8,8 @@ Each sync takes one step and writes the status; the change comes back as an even
                                          RollingUpdate: new up, else old down, within the two fences
 
 Its caches must show its own writes before it acts again (`expectations`), or a set that has just grown would be taken
-for small. A change of size names the revision it was decided on. Decisions are `rollout`, `rollout_revisions` and
-`deployment_status`.
+for small. A change of size names the revision it was decided on. Decisions are `rollout` and `deployment_status`
+of `behaviour/workloads`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from collections.abc import Sequence
 import msgspec
 
 from tonnage import logs
+from tonnage.behaviour.workloads import deployment_status, rollout
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads import deployment_status, rollout, rollout_revisions
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
 from tonnage.controllers.workloads.expectations import is_in_doubt
 from tonnage.controllers.workloads.pod_control import is_namespace_terminating
@@ -151,7 +151,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         self, deployment: Deployment, new: ReplicaSet, olds: Sequence[ReplicaSet]
     ) -> ReplicaSet | None:
         """Give the new set the highest revision and the Deployment its number; None when the Deployment was written."""
-        missing = rollout_revisions.annotations_for(deployment, new, rollout_revisions.next_revision(olds))
+        missing = rollout.annotations_for(deployment, new, rollout.next_revision(olds))
         min_ready_s = deployment.spec.min_ready_seconds
         if missing or new.spec.min_ready_seconds != min_ready_s:
             patch: Doc = {"metadata": {"annotations": missing}, "spec": {"minReadySeconds": min_ready_s or None}}
@@ -162,13 +162,13 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
             now = self._clock.now()
             conditions = deployment_status.with_progressing(deployment, "True", "FoundNewReplicaSet", note, now)
             status = msgspec.structs.replace(status, conditions=conditions)
-        revision = new.metadata.annotations.get(rollout_revisions.REVISION, "")
+        revision = new.metadata.annotations.get(rollout.REVISION, "")
         return None if await self._write_status(deployment, status, revision) else new
 
     async def _create_new_set(self, deployment: Deployment, size: int, olds: Sequence[ReplicaSet]) -> None:
         """Make the ReplicaSet of the present template; the next look goes on from it."""
-        revision = rollout_revisions.next_revision(olds)
-        doc = rollout_revisions.new_set(deployment, size, revision)
+        revision = rollout.next_revision(olds)
+        doc = rollout.new_set(deployment, size, revision)
         name = doc["metadata"]["name"]
         try:
             made = codec.convert(ReplicaSet, await self._client.create_doc(doc))
@@ -245,7 +245,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         return patched
 
     async def _clean_up(self, deployment: Deployment, olds: Sequence[ReplicaSet]) -> None:
-        for each in rollout_revisions.outdated(deployment, olds):
+        for each in rollout.outdated(deployment, olds):
             try:
                 await self._client.delete(ReplicaSet, each.key, uid=each.uid)
             except NotFound:
@@ -267,7 +267,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
 
     async def _write_status(self, deployment: Deployment, status: DeploymentStatus, revision: str = "") -> bool:
         """Write the status, and the revision into the annotations; whether anything was written."""
-        annotations = {rollout_revisions.REVISION: revision} if revision else None
+        annotations = {rollout.REVISION: revision} if revision else None
         written = await write_status(self._client, deployment, status, annotations=annotations)
         if written is not None:
             self._expectations.expect_written(deployment.key, self._deployments, written)

@@ -12,6 +12,15 @@ from datetime import timedelta
 from typing import Any
 
 from tonnage import logs
+from tonnage.behaviour.workloads.disruption_plan import (
+    NoController,
+    disrupted_pods,
+    expected_pods,
+    failed_status,
+    stale_after_s,
+    status_of,
+    workload_size,
+)
 from tonnage.client.cache import Cache
 from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
@@ -25,15 +34,6 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, OwnerReference
 from tonnage.objects.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetStatus
 from tonnage.objects.selectors import InvalidSelector, selects
-from tonnage.objects.templates.disruption_plan import (
-    NoController,
-    disrupted_pods,
-    expected_pods,
-    failed_status,
-    stale_after_s,
-    status_of,
-    workload_size,
-)
 
 _log = logs.logger("tonnage.controllers.workloads.disruption")
 

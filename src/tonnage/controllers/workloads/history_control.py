@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from tonnage.behaviour.workloads import controller_history
+from tonnage.behaviour.workloads.controller_history import Versioned
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
-from tonnage.controllers.workloads import controller_history
-from tonnage.controllers.workloads.controller_history import Versioned
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
 from tonnage.controllers.workloads.expectations import Expectations
 from tonnage.errors import AlreadyExists, NotFound

@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from tonnage.behaviour.workloads.templates import generated_name
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
@@ -21,7 +22,6 @@ from tonnage.objects import codec
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
-from tonnage.objects.templates.pod_templates import generated_name
 
 _FIRST_BATCH: Final = 1
 _NAME_TRIES: Final = 8

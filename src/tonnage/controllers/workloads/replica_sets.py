@@ -19,12 +19,14 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from tonnage import logs
+from tonnage.behaviour.workloads.availability import earliest, is_active, next_check_s
+from tonnage.behaviour.workloads.replica_set_plan import missing_replicas, pods_to_delete, status_of
+from tonnage.behaviour.workloads.templates import pod_from_template
 from tonnage.client.cache import Cache
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
 from tonnage.controllers.workloads.pod_control import PodControl, slow_start
-from tonnage.controllers.workloads.replica_set_plan import missing_replicas, pods_to_delete, status_of
 from tonnage.controllers.workloads.status_writes import write_status
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController, selector_of
 from tonnage.errors import TonnageError
@@ -33,8 +35,6 @@ from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController, ReplicationControllerStatus
 from tonnage.objects.meta import Record
 from tonnage.objects.selectors import selects
-from tonnage.objects.templates.availability import earliest, is_active, next_check_s
-from tonnage.objects.templates.pod_templates import pod_from_template
 
 Replicated = TypeVar("Replicated", bound=ReplicaSet | ReplicationController)
 

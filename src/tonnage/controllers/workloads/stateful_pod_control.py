@@ -9,18 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tonnage.client.cache import Cache
-from tonnage.client.http import Client
-from tonnage.client.recorder import Recorder
-from tonnage.controllers.workloads import claim_retention
-from tonnage.controllers.workloads.expectations import Expectations
-from tonnage.errors import AlreadyExists, NotFound, TonnageError
-from tonnage.objects import codec
-from tonnage.objects.apps_v1 import StatefulSet
-from tonnage.objects.codec import to_doc
-from tonnage.objects.core_v1 import ObjectReference, PersistentVolumeClaim, Pod
-from tonnage.objects.document import Doc
-from tonnage.objects.templates.stateful_identity import (
+from tonnage.behaviour.workloads import stateful_identity
+from tonnage.behaviour.workloads.stateful_identity import (
     claim_names,
     claims_for,
     has_identity,
@@ -29,6 +19,16 @@ from tonnage.objects.templates.stateful_identity import (
     pod_for,
     pod_name,
 )
+from tonnage.client.cache import Cache
+from tonnage.client.http import Client
+from tonnage.client.recorder import Recorder
+from tonnage.controllers.workloads.expectations import Expectations
+from tonnage.errors import AlreadyExists, NotFound, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.apps_v1 import StatefulSet
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import ObjectReference, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc
 
 
 class ClaimTerminating(TonnageError):
@@ -103,7 +103,7 @@ class StatefulPodControl:
             raise ClaimTerminating(going)
         if all(known.values()):
             return
-        owners = [to_doc(each) for each in claim_retention.owners_at_creation(owner)]
+        owners = [to_doc(each) for each in stateful_identity.owners_at_creation(owner)]
         for doc in claims_for(owner, ordinal):
             name = doc["metadata"]["name"]
             if known[name] is not None:
@@ -125,13 +125,13 @@ class StatefulPodControl:
             known = self._claims.get(f"{owner.namespace}/{name}")
             if known is None:
                 continue
-            if claim_retention.has_unexpected_controller(known, owner, pod):
+            if stateful_identity.has_unexpected_controller(known, owner, pod):
                 note = (
                     f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, "
                     "the retention policy is ignored for this claim"
                 )
                 self._recorder.event(owner, "Warning", "ConflictingController", "Update", note, known)
-            owners = claim_retention.owners_to_set(known, owner, pod)
+            owners = stateful_identity.owners_to_set(known, owner, pod)
             if owners is None:
                 continue
             metadata = {"uid": known.uid, "resourceVersion": known.metadata.resource_version}

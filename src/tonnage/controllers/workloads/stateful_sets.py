@@ -16,12 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage import logs
-from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads import claim_retention, controller_history
-from tonnage.controllers.workloads.controller_refs import claim_objects
-from tonnage.controllers.workloads.history_control import HistoryControl
-from tonnage.controllers.workloads.stateful_pod_control import StatefulPodControl
-from tonnage.controllers.workloads.stateful_set_plan import (
+from tonnage.behaviour.workloads import controller_history, stateful_identity
+from tonnage.behaviour.workloads.availability import earliest, next_check_s
+from tonnage.behaviour.workloads.stateful_identity import claim_names, is_member, ordinal_of, pod_name, revision_of
+from tonnage.behaviour.workloads.stateful_set_plan import (
     Create,
     CreateClaims,
     DeletePod,
@@ -32,20 +30,16 @@ from tonnage.controllers.workloads.stateful_set_plan import (
     plan,
     status_of,
 )
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.workloads.controller_refs import claim_objects
+from tonnage.controllers.workloads.history_control import HistoryControl
+from tonnage.controllers.workloads.stateful_pod_control import StatefulPodControl
 from tonnage.controllers.workloads.status_writes import write_status
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.selectors import selects
-from tonnage.objects.templates.availability import earliest, next_check_s
-from tonnage.objects.templates.stateful_identity import (
-    claim_names,
-    is_member,
-    ordinal_of,
-    pod_name,
-    revision_of,
-)
 
 _log = logs.logger("tonnage.controllers.stateful-sets")
 
@@ -122,7 +116,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
                 ordinal
                 for ordinal in empty_ordinals(owner, there)
                 if any(
-                    claim_retention.is_stale(found, owner, pod_name(owner, ordinal))
+                    stateful_identity.is_stale(found, owner, pod_name(owner, ordinal))
                     for found in self._claims_at(owner, ordinal)
                 )
             },
@@ -130,7 +124,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
                 pod.name
                 for pod in pods
                 if any(
-                    claim_retention.owners_to_set(found, owner, pod) is not None
+                    stateful_identity.owners_to_set(found, owner, pod) is not None
                     for found in self._claims_at(owner, ordinal_of(pod.name))
                 )
             },

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
+from tonnage.behaviour.workloads.availability import ready_since, with_ready_since
+from tonnage.behaviour.workloads.rejected_pods import RejectedPods
 from tonnage.client.cache import Cache
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges
@@ -23,8 +25,6 @@ from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.templates.availability import ready_since, with_ready_since
-from tonnage.objects.templates.rejected_pods import RejectedPods
 
 AnyWorkload = DaemonSet | Deployment | Job | ReplicaSet | ReplicationController | StatefulSet
 Workload = TypeVar("Workload", bound=AnyWorkload)

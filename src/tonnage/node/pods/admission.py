@@ -11,17 +11,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
+from tonnage.behaviour.nodes.kubelet_admission import NODE_AFFINITY, AdmittedPods, KubeletPreemption, PodRejection
 from tonnage.errors import NotFound
 from tonnage.node.context import NodeContext
 from tonnage.node.node_objects import new_node
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.cluster.kubelet_admission import (
-    NODE_AFFINITY,
-    AdmittedPods,
-    KubeletPreemption,
-    PodRejection,
-)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

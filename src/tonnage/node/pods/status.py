@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import Final, Literal
 
+from tonnage.behaviour.nodes.kubelet_admission import PREEMPTED, PREEMPTING
+from tonnage.behaviour.workloads.rejected_pods import REJECTED
 from tonnage.clock import rfc3339
 from tonnage.node.pods.readiness import has_passed, kept_running, readiness_delay_s, startup_delay_s, unready
 from tonnage.objects.core_v1 import Container, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.templates.rejected_pods import REJECTED
-from tonnage.scheduling.cluster.kubelet_admission import PREEMPTED, PREEMPTING
 
 Step = Literal["creating", "running", "terminated"]
 

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage import logs
+from tonnage.behaviour.nodes.kubelet_admission import PREEMPTED, PREEMPTING, KubeletPreemption, PodRejection
 from tonnage.clock import StampAges
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.node.context import NodeContext
@@ -46,7 +47,6 @@ from tonnage.node.pods.status import (
 from tonnage.node.pods.status_reports import StatusReports
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
-from tonnage.scheduling.cluster.kubelet_admission import PREEMPTED, PREEMPTING, KubeletPreemption, PodRejection
 
 _CREATING_S: Final = 1.0
 """How long a pod's volumes may take before it is said that it is being created. Most pods run by then, and one write

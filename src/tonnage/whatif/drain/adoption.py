@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from tonnage.behaviour.workloads.stateful_identity import is_member
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.core_v1.pod import PodCondition
 from tonnage.objects.meta import Object, OwnerReference
 from tonnage.objects.selectors import InvalidSelector, selects
-from tonnage.objects.templates.stateful_identity import is_member
 from tonnage.whatif.simulate.successors import is_mirror
 
 replace = msgspec.structs.replace

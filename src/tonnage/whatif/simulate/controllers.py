@@ -2,8 +2,8 @@
 
 A StatefulSet with OrderedReady makes a pod when all that it made before run, one with Parallel makes them as asked. A
 pod that its node rejected, for want of an attach slot or of room, is made again at once the first time, then at growing
-intervals (the rule is `objects/templates/rejected_pods.py`). A DaemonSet follows nodes that join, and its pods go with
-their nodes.
+intervals (the rule is `behaviour/workloads/rejected_pods.py`). A DaemonSet follows nodes that join, and its pods go
+with their nodes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tonnage.behaviour.workloads.rejected_pods import RejectedPods
+from tonnage.behaviour.workloads.stateful_identity import ordinal_of
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
-from tonnage.objects.templates.rejected_pods import RejectedPods
-from tonnage.objects.templates.stateful_identity import ordinal_of
 from tonnage.whatif.simulate.successors import Successor, ephemeral_claim_names, is_daemon, successor_of
 
 if TYPE_CHECKING:

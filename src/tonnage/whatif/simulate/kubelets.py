@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods, KubeletPreemption, PodRejection
+from tonnage.behaviour.workloads.rejected_pods import REJECTED
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, PersistentVolume, Pod
 from tonnage.objects.core_v1.pod import PodCondition, PodStatus
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, VolumeNodeResources
-from tonnage.objects.templates.rejected_pods import REJECTED
-from tonnage.scheduling.cluster.kubelet_admission import AdmittedPods, KubeletPreemption, PodRejection
 from tonnage.scheduling.cluster.pod_info import PodInfo
 
 if TYPE_CHECKING:

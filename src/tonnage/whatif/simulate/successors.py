@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
+from tonnage.behaviour.workloads.templates import generated_name
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, REBUILD_TARGET, SELECTED_NODE
 from tonnage.objects.core_v1.pod import PodStatus
-from tonnage.objects.templates.pod_templates import generated_name
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 _OF_THE_OLD_VOLUME = (BIND_COMPLETED, SELECTED_NODE, REBUILD_TARGET)

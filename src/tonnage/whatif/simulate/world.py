@@ -22,10 +22,10 @@ from typing import Final, Protocol, TypeVar, cast
 
 import msgspec
 
+from tonnage.behaviour.workloads.disruption_plan import Sized
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.objects.templates.disruption_plan import Sized
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import Attempt

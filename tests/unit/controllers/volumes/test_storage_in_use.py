@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.controllers.volumes.protection import pod_uses_claim
 from tonnage.controllers.volumes.volume_users import is_pod_terminated
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
-from tonnage.objects.templates.ephemeral_claims import claim_for
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with
 

@@ -1,0 +1,1 @@
+"""Nodes: which pods a kubelet refuses, when a node is lost, and which pods leave it then."""

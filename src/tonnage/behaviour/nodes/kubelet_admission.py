@@ -1,0 +1,288 @@
+"""What a kubelet refuses: whether a node admits a pod beside the pods that it has admitted, in kubelet 1.36's words.
+
+    sysctls ──► operating system ──► pods, cpu, memory, ephemeral-storage, others ──► node affinity ──► host ports
+                                             │                                                            ──► taints
+                                             └─ too little, and the pod is critical: others are preempted
+
+Schedulers decide before a pod is bound; a pod that names its node itself, or that two schedulers decided about, meets
+these rules alone. A pod that is rejected (OutOfcpu, OutOfmemory, …) is Failed and holds nothing. Pods that
+were admitted stay: a node that shrinks, or a label that goes, is looked at when the next pod comes, or when the
+kubelet starts anew.
+
+Pure: `AdmittedPods` are the node's pods, and `admission` answers about one more. Nodes and simulations share it. It
+mirrors the handlers of pkg/kubelet/lifecycle, sysctl and preemption, without what needs a container runtime or devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.taints import NO_EXECUTE, find_untolerated
+from tonnage.scheduling.cluster.amounts import (
+    CPU,
+    MEMORY,
+    NATIVE,
+    PODS,
+    Amounts,
+    amounts,
+    is_extended,
+    requests_of,
+)
+from tonnage.scheduling.cluster.ports import HostPort, HostPorts, host_ports_of
+
+PREEMPTING: Final = "Preempting"
+"""`status.reason` of a pod that its kubelet ended for a critical one."""
+PREEMPTED: Final = "Preempted in order to admit critical pod"
+NODE_AFFINITY: Final = "NodeAffinity"
+
+_SYSTEM_CRITICAL: Final = 2_000_000_000
+_OS: Final = "kubernetes.io/os"
+_LINUX: Final = "linux"
+_SAFE_SYSCTLS: Final = {"kernel.shm_rmid_forced": "IPC"} | {
+    f"net.ipv4.{name}": "Net"
+    for name in (
+        "ip_local_port_range", "tcp_syncookies", "ping_group_range", "ip_unprivileged_port_start",
+        "ip_local_reserved_ports", "tcp_keepalive_time", "tcp_fin_timeout", "tcp_keepalive_intvl",
+        "tcp_keepalive_probes", "tcp_rmem", "tcp_wmem",
+    )
+}  # fmt: skip
+"""Those that every kubelet allows on a kernel of today, and the namespace that they belong to."""
+_SWAPPED: Final = str.maketrans("./", "/.")
+_MOST_LISTED: Final = 10
+_ROW: Final = 0
+"""`HostPorts` counts by row; here there is one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRejection:
+    """The pod cannot be here: `status.reason`, and the event's message."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletPreemption:
+    """The pod is critical and has to wait until these pods, by uid, have ended."""
+
+    victims: tuple[str, ...]
+
+
+class Shortage(NamedTuple):
+    """A resource of which a node has too little left for a pod."""
+
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+
+
+class _Holding(NamedTuple):
+    """What an admitted pod holds: as it was admitted, whatever became of its spec."""
+
+    uid: str
+    priority: int
+    qos_class: str
+    requests: Amounts
+    ports: tuple[HostPort, ...]
+
+    def of(self, resource: str) -> int:
+        return 1 if resource == PODS else self.requests.get(resource, 0)
+
+
+class AdmittedPods:
+    """The pods that one node has admitted, with the sum of what they hold."""
+
+    def __init__(self) -> None:
+        self._holdings: dict[str, _Holding] = {}
+        self._used: Amounts = {}
+        self.ports = HostPorts()
+
+    def __iter__(self) -> Iterator[_Holding]:
+        return iter(self._holdings.values())
+
+    def used(self, resource: str) -> int:
+        return len(self._holdings) if resource == PODS else self._used.get(resource, 0)
+
+    def admit(self, pod: Pod) -> None:
+        """Count a pod in, once; that it may come has been decided."""
+        if pod.uid in self._holdings:
+            return
+        holding = _Holding(
+            pod.uid, pod.spec.priority, pod.status.qos_class or "BestEffort", requests_of(pod), host_ports_of(pod)
+        )
+        self._holdings[pod.uid] = holding
+        for resource, amount in holding.requests.items():
+            self._used[resource] = self._used.get(resource, 0) + amount
+        self.ports.add(holding.ports, _ROW)
+
+    def judge(self, pod: Pod, node: Node, is_active: Callable[[str], bool]) -> PodRejection | KubeletPreemption | None:
+        """Admit the pod, or say why not. `is_active` is asked about uids before a pod is turned away.
+
+        Who sent the pod may know of pods that ended or went before anybody has told us to release them.
+        """
+        if pod.uid in self._holdings:
+            return None
+        verdict = admission(pod, node, self)
+        if verdict is not None:
+            ended = [uid for uid in self._holdings if not is_active(uid)]
+            for uid in ended:
+                self.release(uid)
+            verdict = admission(pod, node, self) if ended else verdict
+        if verdict is None:
+            self.admit(pod)
+        return verdict
+
+    def release(self, uid: str) -> None:
+        """The pod holds nothing any more. Undoes `admit`."""
+        holding = self._holdings.pop(uid, None)
+        if holding is None:
+            return
+        for resource, amount in holding.requests.items():
+            self._used[resource] -= amount
+            if not self._used[resource]:
+                del self._used[resource]
+        self.ports.remove(holding.ports, _ROW)
+
+
+def admission(pod: Pod, node: Node, admitted: AdmittedPods) -> PodRejection | KubeletPreemption | None:
+    """None when the node admits the pod beside the others, which do not include it."""
+    refused = _sysctl_rejection(pod) or _os_rejection(pod)
+    if refused is not None:
+        return refused
+    shortages = list(_shortages(pod, node, admitted))
+    failed = list(_failed_predicates(pod, node, admitted))
+    if not is_critical(pod):
+        return next((_out_of(shortage) for shortage in shortages), None) or next(iter(failed), None)
+    if failed or not shortages:  # a critical pod never fails for want of resources
+        return next(iter(failed), None)
+    return _preemption(pod, shortages, admitted)
+
+
+def is_critical(pod: Pod) -> bool:
+    """A pod of the priority class system-cluster-critical or system-node-critical, or as important."""
+    return pod.spec.priority >= _SYSTEM_CRITICAL
+
+
+# -- what preemption cannot help --------------------------------------------------------------------------------------
+
+
+def _sysctl_rejection(pod: Pod) -> PodRejection | None:
+    for sysctl in pod.spec.security_context.sysctls:
+        name = _dotted(sysctl.name)
+        namespace = _SAFE_SYSCTLS.get(name)
+        shared = {"IPC": pod.spec.host_ipc, "Net": pod.spec.host_network}
+        if namespace is None:
+            return PodRejection("SysctlForbidden", f'forbidden sysctl: "{name}" not allowlisted')
+        if shared[namespace]:
+            told = f'forbidden sysctl: "{name}" not allowed with host {namespace} enabled'
+            return PodRejection("SysctlForbidden", told)
+    return None
+
+
+def _dotted(name: str) -> str:
+    """`net/ipv4/conf/eth0.1` is `net.ipv4.conf.eth0/1`, as sysctl(8) has it."""
+    first = next((character for character in name if character in "./"), ".")
+    return name if first == "." else name.translate(_SWAPPED)
+
+
+def _os_rejection(pod: Pod) -> PodRejection | None:
+    """The nodes here run Linux. Upstream, too, looks at a *label* of the pod, and says selector."""
+    if pod.metadata.labels.get(_OS, _LINUX) != _LINUX:
+        told = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
+        return PodRejection("PodOSSelectorNodeLabelDoesNotMatch", told)
+    if pod.spec.os is not None and pod.spec.os.name != _LINUX:
+        return PodRejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+    return None
+
+
+def _failed_predicates(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator[PodRejection]:
+    if not pod.required_node_affinity().matches(node.name, node.metadata.labels):
+        yield _predicate(NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector")
+    if pod.spec.node_name and pod.spec.node_name != node.name:
+        yield _predicate("NodeName", "node(s) didn't match the requested node name")
+    if admitted.ports.is_in_conflict(host_ports_of(pod), _ROW):
+        yield _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+    if find_untolerated(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)) is not None:
+        yield _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+
+
+def _predicate(name: str, told: str) -> PodRejection:
+    return PodRejection(name, f"Predicate {name} failed: {told}")
+
+
+# -- resources --------------------------------------------------------------------------------------------------------
+
+
+def _shortages(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator[Shortage]:
+    """In upstream's order. An extended resource that the node does not know is the cluster's, and not judged here."""
+    has, asked = amounts(node.status.allocatable), requests_of(pod)
+    overhead = amounts(pod.spec.overhead)
+    asked = {name: overhead.get(name, 0) if is_extended(name) and name not in has else asked[name] for name in asked}
+    others = sorted(name for name in asked if name not in NATIVE)
+    for name, amount in ((PODS, 1), *((name, asked.get(name, 0)) for name in (*NATIVE, *others))):
+        used, capacity = admitted.used(name), has.get(name, 0)
+        if amount > 0 and amount > capacity - used:
+            yield Shortage(name, amount, used, capacity)
+
+
+def _out_of(shortage: Shortage) -> PodRejection:
+    name, requested, used, capacity = shortage
+    told = f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
+    return PodRejection(f"OutOf{name}", told)
+
+
+# -- preemption by the kubelet ----------------------------------------------------------------------------------------
+
+
+def _preemption(pod: Pod, shortages: Iterable[Shortage], admitted: AdmittedPods) -> PodRejection | KubeletPreemption:
+    """The fewest and smallest pods that make room: best-effort ones first, guaranteed ones last."""
+    missing = {each.resource: each.requested - (each.capacity - each.used) for each in shortages}
+    less_important = [each for each in admitted if each.priority < pod.spec.priority]
+    best_effort = [each for each in less_important if each.qos_class == "BestEffort"]
+    burstable = [each for each in less_important if each.qos_class == "Burstable"]
+    guaranteed = [each for each in less_important if each.qos_class == "Guaranteed"]
+    left = _without(missing, less_important)
+    if left:
+        listed = "".join(f"(res: {name}, q: {amount}), " for name, amount in [*left.items()][:_MOST_LISTED])
+        told = f"no set of running pods found to reclaim resources: [{listed}]"
+        tried = "Unexpected error while attempting to recover from admission failure"
+        why = f"{tried}: preemption: error finding a set of pods to preempt: {told}"
+        return PodRejection("UnexpectedAdmissionError", why)
+    last = _closest(guaranteed, _without(missing, [*best_effort, *burstable]))
+    middle = _closest(burstable, _without(missing, [*best_effort, *last]))
+    first = _closest(best_effort, _without(missing, [*middle, *last]))
+    return KubeletPreemption(tuple(each.uid for each in (*first, *middle, *last)))
+
+
+def _without(missing: Mapping[str, int], pods: Iterable[_Holding]) -> dict[str, int]:
+    """What is still missing when these pods are gone."""
+    left = dict(missing)
+    for each in pods:
+        for name in (PODS, *each.requests):
+            if name in left:
+                left[name] -= each.of(name)
+    return {name: amount for name, amount in left.items() if amount > 0}
+
+
+def _closest(pods: list[_Holding], missing: dict[str, int]) -> list[_Holding]:
+    """Pods that make up for what is missing, one by one that which leaves least of it; of two alike the smaller one.
+
+    `pods` suffice, by how it is called.
+    """
+    chosen: list[_Holding] = []
+    remaining = list(pods)
+
+    def distance(each: _Holding) -> tuple[float, int, int]:
+        shares = (max(amount - each.of(name), 0) / amount for name, amount in missing.items())
+        return sum(share**2 for share in shares), each.of(MEMORY), each.of(CPU)
+
+    while missing and remaining:
+        best = min(remaining, key=distance)
+        remaining.remove(best)
+        chosen.append(best)
+        missing = _without(missing, [best])
+    return chosen

@@ -1,0 +1,291 @@
+"""The next step for a claim, and for a volume, as upstream's syncClaim and syncVolume decide it; one at a time.
+
+                 ┌────────────── bind-completed? ──────────────┐
+               no│                                             │yes
+        spec.volumeName?                              its volume, and whose is it?
+      no│            │yes                         ours or nobody's │        │ gone, or another's
+    match? ─► Bind   volume free or ours ─► Bind        Bind (again) ◄┘        └► MarkLost
+      │no            not there, not fit, taken ─► StayPending
+    class? none yet and a default exists ─► AssignClass
+      │    waits for a consumer that is not placed ─► StayPending
+      │    otherwise ─► Provision         none at all ─► StayPending
+
+`persistent_volume_binder` carries the steps out. Each may be taken twice: the second time changes nothing.
+
+    claimRef            its claim                          step
+    none, or no uid     -                                  Available
+    with uid            gone                               Released, then by reclaim policy
+                        does not name a volume yet         the claim is to be looked at
+                        names this one                     Bound
+                        names another                      made for it alone: Released; otherwise unbound
+
+Released volumes of policy Retain stay as they are, for a person. Those of policy Delete are the provisioner's to
+delete; a volume that no provisioner answers for becomes Failed, with an event that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tonnage.objects.core_v1 import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    PROVISIONED_BY,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+from tonnage.objects.storage_v1 import StorageClass
+from tonnage.objects.volume_matching import AVAILABLE, find_matching_volume, is_bound_to_claim, mismatch
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event to record."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Make both sides name each other, and say that both are Bound."""
+
+    volume: PersistentVolume
+
+
+@dataclass(frozen=True, slots=True)
+class AssignClass:
+    """Give the claim the default class; what follows is decided anew."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionClaim:
+    """Ask the class's provisioner for a volume, by annotation."""
+
+    provisioner: str
+
+
+@dataclass(frozen=True, slots=True)
+class StayPending:
+    """There is nothing to bind to yet."""
+
+    note: Note | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """Only record an event. `is_broken`: two objects contradict each other, and the claim is tried again."""
+
+    note: Note
+    is_broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MarkLost:
+    """The claim was bound and its volume is not there any more. This is final."""
+
+    note: Note
+
+
+ClaimStep = Bind | AssignClass | ProvisionClaim | StayPending | RecordEvent | MarkLost
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimInputs:
+    """What the next step of a claim depends on, besides the claim."""
+
+    volume: Callable[[str], PersistentVolume | None]
+    """A volume by name."""
+    candidates: Iterable[PersistentVolume]
+    """Volumes whose `claimRef` names the claim, and unbound ones."""
+    storage_class: StorageClass | None
+    """The class the claim names, None when it names none or an unknown one."""
+    default_class: str | None
+    """The class it would get if it has none."""
+    waiting_pods: Callable[[], Sequence[str]]
+    """Names of the pods that mount it and have no node yet."""
+
+
+def claim_step(claim: PersistentVolumeClaim, inputs: ClaimInputs) -> ClaimStep:
+    """The next step for a claim. Raises InvalidSelector."""
+    if BIND_COMPLETED in claim.metadata.annotations:
+        return _step_for_bound(claim, inputs)
+    if claim.spec.volume_name:
+        return _step_for_chosen(claim, inputs.volume(claim.spec.volume_name))
+    is_delayed = inputs.storage_class is not None and inputs.storage_class.waits_for_consumer
+    match = find_matching_volume(claim, inputs.candidates, is_delayed=is_delayed)
+    if match is not None:
+        return Bind(match)
+    if inputs.default_class is not None:
+        return AssignClass(inputs.default_class)
+    if is_delayed and not claim.selected_node:
+        return StayPending(_waiting_note(inputs.waiting_pods()))
+    if claim.class_name:
+        return _provisioning(claim.class_name, inputs.storage_class)
+    text = "no persistent volumes available for this claim and no storage class is set"
+    return StayPending(Note("Normal", "FailedBinding", text))
+
+
+def provisioning_note(provisioner: str) -> Note:
+    """What a claim says while somebody else makes its volume."""
+    return Note(
+        "Normal",
+        "ExternalProvisioning",
+        f"Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the "
+        "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
+        "correctly registered.",
+    )
+
+
+def _step_for_bound(claim: PersistentVolumeClaim, inputs: ClaimInputs) -> ClaimStep:
+    if not claim.spec.volume_name:
+        text = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
+        return MarkLost(Note("Warning", "ClaimLost", text))
+    volume = inputs.volume(claim.spec.volume_name)
+    if volume is None:
+        text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+        return MarkLost(Note("Warning", "ClaimLost", text))
+    if volume.spec.claim_ref is None or volume.spec.claim_ref.uid == claim.uid:
+        return Bind(volume)
+    text = "Two claims are bound to the same volume, this one is bound incorrectly"
+    return MarkLost(Note("Warning", "ClaimMisbound", text))
+
+
+def _step_for_chosen(claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> ClaimStep:
+    """The claim names a volume, and the binding has not been completed: a person's choice, or a bind cut short."""
+    if volume is None:
+        return StayPending()
+    if volume.spec.claim_ref is None:
+        why = mismatch(volume, claim)
+        if why:
+            text = f'Cannot bind to requested volume "{volume.name}": {why}'
+            return StayPending(Note("Warning", "VolumeMismatch", text))
+        return Bind(volume)
+    if is_bound_to_claim(volume, claim):
+        return Bind(volume)
+    taken = Note("Warning", "FailedBinding", f'volume "{volume.name}" already bound to a different claim.')
+    if BOUND_BY_CONTROLLER in claim.metadata.annotations:
+        return RecordEvent(taken, is_broken=True)  # somebody took the claim's bind-completed annotation away
+    return StayPending(taken)
+
+
+def _waiting_note(pods: Sequence[str]) -> Note:
+    if not pods:
+        text = "waiting for first consumer to be created before binding"
+        return Note("Normal", "WaitForFirstConsumer", text)
+    names = f"pod {pods[0]}" if len(pods) == 1 else f"pods {','.join(pods)}"
+    return Note("Normal", "WaitForPodScheduled", f"waiting for {names} to be scheduled")
+
+
+def _provisioning(name: str, storage_class: StorageClass | None) -> ClaimStep:
+    if storage_class is None:
+        return RecordEvent(Note("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found'))
+    provisioner = storage_class.provisioner
+    if provisioner.startswith("kubernetes.io/"):  # the names of upstream's own plugins; none of them is left
+        text = f"no volume plugin matched name: {provisioner}"
+        return RecordEvent(Note("Warning", "ProvisioningFailed", text))
+    return ProvisionClaim(provisioner)
+
+
+RELEASED: Final = "Released"
+FAILED: Final = "Failed"
+BOUND: Final = "Bound"
+_MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
+
+
+@dataclass(frozen=True, slots=True)
+class SetPhase:
+    """Write the phase. The note is recorded when the phase changes by it."""
+
+    phase: str
+    note: Note | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Its claim is gone: make it Released, unless it is, and follow the reclaim policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unbind:
+    """Undo a binding that lost: the claim got another volume."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueClaim:
+    """The claim's side of the binding is missing, which the claim's step completes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvents:
+    """Volume and claim cannot go together."""
+
+    of_volume: Note
+    of_claim: Note
+
+
+VolumeStep = SetPhase | Release | Unbind | QueueClaim | RecordEvents
+
+
+def volume_step(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> VolumeStep:
+    """The next step for a volume; `claim` is the very claim (by uid) that its `claimRef` means, None when it is gone.
+
+    A release cannot be undone, so the caller has asked the server.
+    """
+    owner = volume.spec.claim_ref
+    if owner is None or not owner.uid:
+        return SetPhase(AVAILABLE)
+    if claim is None:
+        return Release()
+    if not claim.spec.volume_name:
+        if claim.spec.volume_mode == volume.spec.volume_mode:
+            return QueueClaim()
+        of_volume = (
+            f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{claim.name}" '
+            "due to incompatible volumeMode."
+        )
+        of_claim = (
+            f'Cannot bind PersistentVolume "{volume.name}" to requested PersistentVolumeClaim '
+            "due to incompatible volumeMode."
+        )
+        reason = "VolumeMismatch"
+        return RecordEvents(Note("Warning", reason, of_volume), Note("Warning", reason, of_claim))
+    if claim.spec.volume_name == volume.name:
+        return SetPhase(BOUND)
+    is_made_for_it = PROVISIONED_BY in volume.metadata.annotations
+    if is_made_for_it and volume.spec.persistent_volume_reclaim_policy == "Delete":
+        return Release()
+    return Unbind()
+
+
+def reclaim_step(volume: PersistentVolume) -> SetPhase | None:
+    """What a released volume becomes; None when it is left alone, for a person or for its provisioner."""
+    if volume.metadata.annotations.get(_MIGRATED_TO):
+        return None
+    match volume.spec.persistent_volume_reclaim_policy:
+        case "Retain":
+            return None
+        case "Delete":
+            why = _why_nobody_deletes(volume)
+            return SetPhase(FAILED, Note("Warning", "VolumeFailedDelete", why)) if why else None
+        case "Recycle":
+            text = "No recycler plugin found for the volume!"
+            return SetPhase(FAILED, Note("Warning", "VolumeFailedRecycle", text))
+        case _:
+            text = "Volume has unrecognized PersistentVolumeReclaimPolicy"
+            return SetPhase(FAILED, Note("Warning", "VolumeUnknownReclaimPolicy", text))
+
+
+def _why_nobody_deletes(volume: PersistentVolume) -> str:
+    provisioner = volume.metadata.annotations.get(PROVISIONED_BY, "")
+    if provisioner:
+        in_tree = provisioner.startswith("kubernetes.io/")
+        return f"no volume plugin matched name: {provisioner}" if in_tree else ""
+    if volume.spec.csi is not None:
+        return ""
+    return f'error getting deleter volume plugin for volume "{volume.name}": no deletable volume plugin matched'

@@ -1,0 +1,247 @@
+"""DaemonSet, the decision: on which nodes a pod is made, which pods go, and what the status says.
+
+    manage          a node that should have a pod and has none gets one; what has ended, is too much, or is where it
+                    should not be goes
+    rolling_update  once there is nothing to manage: pods of older templates go, as many at a time as may be
+                    unavailable; with maxSurge, new ones come first and the old go when those are available
+
+A node has one pod of a set, counting one that is on its way out; only with maxSurge it may have an old one and a new
+one. The plan looks at a moment and promises nothing about the next. Mirrors podsShouldBeOnNode, rollingUpdate and
+updateDaemonSetStatus of pkg/controller/daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tonnage.behaviour.workloads.availability import is_available, is_ready, scaled_value
+from tonnage.behaviour.workloads.daemon_pods import NodeEligibility, is_updated, target_node
+from tonnage.objects.apps_v1 import DaemonSet, DaemonSetStatus
+from tonnage.objects.core_v1 import Node, Pod
+
+BURST_REPLICAS: Final = 250
+"""How many pods of one set are made, and how many deleted, in one round."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedDaemons:
+    """What a plan is drawn from: the set, the nodes, and the set's pods by the node they are meant for."""
+
+    owner: DaemonSet
+    nodes: Mapping[str, Node]
+    pods: Mapping[str, Sequence[Pod]]
+    hashes: Collection[str]
+    """Of the revisions that keep the set's present template."""
+    now: datetime
+    eligibility: NodeEligibility
+
+    @classmethod
+    def of(
+        cls, owner: DaemonSet, nodes: Iterable[Node], pods: Iterable[Pod], hashes: Collection[str], now: datetime
+    ) -> ObservedDaemons:
+        """Pods that have ended and are being deleted are others' business; those meant for no node nobody's."""
+        by_node: dict[str, list[Pod]] = {}
+        for pod in pods:
+            name = target_node(pod)
+            if name and not (pod.is_terminal and pod.metadata.is_terminating):
+                by_node.setdefault(name, []).append(pod)
+        for found in by_node.values():
+            found.sort(key=_age)
+        ordered = {node.name: node for node in sorted(nodes, key=lambda each: each.name)}
+        return cls(owner, ordered, by_node, hashes, now, NodeEligibility.of(owner))
+
+    def is_available(self, pod: Pod) -> bool:
+        return is_available(pod, self.owner.spec.min_ready_seconds, self.now)
+
+    def is_updated(self, pod: Pod) -> bool:
+        return is_updated(self.owner, pod, self.hashes)
+
+    def should_run(self, node_name: str) -> bool:
+        node = self.nodes.get(node_name)
+        return node is not None and self.eligibility.should_run(node)
+
+    @property
+    def desired(self) -> list[str]:
+        """The nodes that should have a pod."""
+        return [name for name in self.nodes if self.should_run(name)]
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonPlan:
+    """What to do now: nodes that get a pod, pods to delete, and of those the ones that have ended."""
+
+    create: tuple[str, ...] = ()
+    delete: tuple[Pod, ...] = ()
+    ended: tuple[Pod, ...] = ()
+    """Failed or succeeded, to be deleted as well, so that another can come; failed ones at growing intervals."""
+
+    def __bool__(self) -> bool:
+        return bool(self.create or self.delete or self.ended)
+
+
+# -- every node has its pod -------------------------------------------------------------------------------------------
+
+
+def manage(observed: ObservedDaemons) -> DaemonPlan:
+    """One pod on each node that should have one, and none elsewhere."""
+    create: list[str] = []
+    delete: list[Pod] = []
+    ended: list[Pod] = []
+    for name, node in observed.nodes.items():
+        pods = observed.pods.get(name, ())
+        staying = [pod for pod in pods if not pod.metadata.is_terminating]
+        if not observed.eligibility.should_continue_running(node):
+            delete += staying
+            continue
+        should_run = observed.eligibility.should_run(node)
+        running = [pod for pod in staying if not pod.is_terminal]
+        ended += [pod for pod in staying if pod.is_terminal]
+        # With surge, a pod on its way out does not hold up its successor.
+        if should_run and not (running if _allows_surge(observed.owner) else pods):
+            create.append(name)
+        delete += _surplus(observed, running)
+    # A pod that waits for a node which is gone will never be scheduled.
+    delete += [
+        pod
+        for name in sorted(observed.pods.keys() - observed.nodes.keys())
+        for pod in observed.pods[name]
+        if not pod.spec.node_name and not pod.metadata.is_terminating
+    ]
+    return DaemonPlan(tuple(create[:BURST_REPLICAS]), tuple(delete[:BURST_REPLICAS]), tuple(ended))
+
+
+def _surplus(observed: ObservedDaemons, running: Sequence[Pod]) -> list[Pod]:
+    """The pods of one node beyond the oldest; with surge, an old one may stay beside a new one until that is well."""
+    if not _allows_surge(observed.owner):
+        return list(running[1:])
+    new = [pod for pod in running if observed.is_updated(pod)]
+    old = [pod for pod in running if not observed.is_updated(pod)]
+    surplus = [*new[1:], *old[1:]]
+    if new and old and (not is_ready(old[0]) or observed.is_available(new[0])):
+        surplus.append(old[0])
+    return surplus
+
+
+# -- a new template ---------------------------------------------------------------------------------------------------
+
+
+def rolling_update(observed: ObservedDaemons) -> DaemonPlan:
+    """The next steps to the set's present template; nothing for OnDelete, where people delete the old pods."""
+    owner = observed.owner
+    if owner.spec.update_strategy.type != "RollingUpdate":
+        return DaemonPlan()
+    desired = observed.desired
+    surge, unavailable = allowances(owner, len(desired))
+    pods = {name: observed.pods.get(name, ()) for name in sorted({*observed.pods, *desired})}
+    if surge == 0:
+        return _replace(observed, pods, unavailable)
+    return _surge(observed, pods, surge, len(desired))
+
+
+def allowances(owner: DaemonSet, desired: int) -> tuple[int, int]:
+    """How many nodes may have two pods, and how many none that is available; one of them is at least 1."""
+    strategy = owner.spec.update_strategy.rolling_update
+    surge = scaled_value(strategy.max_surge, desired, round_up=True)
+    unavailable = scaled_value(strategy.max_unavailable, desired, round_up=True)
+    return surge, 1 if desired and not surge and not unavailable else unavailable
+
+
+def _replace(observed: ObservedDaemons, pods: Mapping[str, Sequence[Pod]], max_unavailable: int) -> DaemonPlan:
+    """Delete old pods: all that are not available, and of the others as many as may be missing."""
+    unavailable = 0
+    replaced: list[Pod] = []
+    candidates: list[Pod] = []
+    for found in pods.values():
+        new, old = _new_and_old(observed, found)
+        if len(new) + len(old) != 1:
+            unavailable += 1  # none, or more than one: `manage` sees to it
+        elif new:
+            unavailable += not observed.is_available(new[0])
+        elif not observed.is_available(old[0]):
+            replaced.append(old[0])
+            unavailable += 1
+        else:
+            candidates.append(old[0])
+    left = max(0, max_unavailable - unavailable)
+    return DaemonPlan(delete=tuple([*replaced, *candidates[:left]][:BURST_REPLICAS]))
+
+
+def _surge(observed: ObservedDaemons, pods: Mapping[str, Sequence[Pod]], max_surge: int, desired: int) -> DaemonPlan:
+    """Make new pods beside old ones, on `max_surge` nodes at a time; where no old one is available, at once."""
+    surging, available = 0, 0
+    create: list[str] = []
+    candidates: list[str] = []
+    delete: list[Pod] = []
+    misplaced: list[Pod] = []
+    for name, found in pods.items():
+        new, old = _new_and_old(observed, found)
+        if len(new) > 1 or len(old) > 1:
+            surging += 1
+            continue
+        available += any(observed.is_available(pod) for pod in (old or new))
+        if not old:
+            continue
+        if new:
+            if observed.is_available(new[0]):
+                delete.append(old[0])
+            else:
+                surging += 1
+        elif not observed.should_run(name):
+            (misplaced if observed.is_available(old[0]) else delete).append(old[0])
+        elif observed.is_available(old[0]):
+            candidates.append(name)
+        else:
+            create.append(name)
+    # What runs where it should not any more goes only when enough others are available.
+    delete += misplaced[: max(0, available - desired)]
+    create += candidates[: max(0, max_surge - surging)]
+    return DaemonPlan(create=tuple(create[:BURST_REPLICAS]), delete=tuple(delete[:BURST_REPLICAS]))
+
+
+def _new_and_old(observed: ObservedDaemons, pods: Iterable[Pod]) -> tuple[list[Pod], list[Pod]]:
+    """The pods of one node that stay, by whether they are of the present template."""
+    new: list[Pod] = []
+    old: list[Pod] = []
+    for pod in pods:
+        if not pod.metadata.is_terminating:
+            (new if observed.is_updated(pod) else old).append(pod)
+    return new, old
+
+
+# -- status -----------------------------------------------------------------------------------------------------------
+
+
+def status_of(observed: ObservedDaemons, collision_count: int) -> DaemonSetStatus:
+    """The status by what is there; conditions are others'."""
+    owner = observed.owner
+    desired = observed.desired
+    first = [observed.pods[name][0] for name in desired if observed.pods.get(name)]
+    ready = [pod for pod in first if is_ready(pod)]
+    available = sum(observed.is_available(pod) for pod in ready)
+    misscheduled = sum(bool(observed.pods.get(name)) for name in observed.nodes.keys() - set(desired))
+    return DaemonSetStatus(
+        desired_number_scheduled=len(desired),
+        current_number_scheduled=len(first),
+        number_misscheduled=misscheduled,
+        number_ready=len(ready),
+        number_available=available,
+        number_unavailable=len(desired) - available,
+        updated_number_scheduled=sum(observed.is_updated(pod) for pod in first),
+        observed_generation=owner.metadata.generation,
+        collision_count=collision_count or owner.status.collision_count,
+        conditions=owner.status.conditions,
+    )
+
+
+def _allows_surge(owner: DaemonSet) -> bool:
+    strategy = owner.spec.update_strategy
+    return strategy.type == "RollingUpdate" and scaled_value(strategy.rolling_update.max_surge, 1, round_up=True) > 0
+
+
+def _age(pod: Pod) -> tuple[bool, float, str]:
+    """Those with a node first, then the older."""
+    created_at = pod.metadata.creation_timestamp
+    return (not pod.spec.node_name, created_at.timestamp() if created_at else 0.0, pod.name)

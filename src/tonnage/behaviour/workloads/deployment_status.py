@@ -1,0 +1,209 @@
+"""Deployment, its status: counts, and the conditions that `kubectl rollout status` waits for.
+
+`Available` says whether enough pods are. `Progressing` says how the rollout goes:
+
+    NewReplicaSetCreated, FoundNewReplicaSet ──► ReplicaSetUpdated ──► NewReplicaSetAvailable (True: done)
+                                                        │ no progress for progressDeadlineSeconds
+                                                        ▼
+    DeploymentPaused, DeploymentResumed (Unknown)     ProgressDeadlineExceeded (False)
+
+Its `lastUpdateTime` is when something last moved, and the deadline counts from there. Mirrors progress.go and
+calculateStatus of pkg/controller/deployment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from tonnage.behaviour.workloads.rollout import MOST_REPLICAS, UNLIMITED, max_unavailable
+from tonnage.objects.apps_v1 import Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet
+
+_PROGRESSING, _AVAILABLE, _FAILURE = "Progressing", "Available", "ReplicaFailure"
+Conditions = tuple[DeploymentCondition, ...]
+
+
+def has_deadline(deployment: Deployment) -> bool:
+    return deployment.spec.progress_deadline_seconds != UNLIMITED
+
+
+def condition_of(conditions: Iterable[DeploymentCondition], type: str) -> DeploymentCondition | None:
+    return next((each for each in conditions if each.type == type), None)
+
+
+def calculate_status(
+    deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, now: datetime
+) -> DeploymentStatus:
+    """The status by numbers, with `Available`; `Progressing` stays what it was. `sets` are all, old and new."""
+    available = sum(each.status.available_replicas for each in sets)
+    is_available = available >= deployment.spec.replicas - max_unavailable(deployment)
+    if is_available:
+        said = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    else:
+        said = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    return DeploymentStatus(
+        replicas=sum(each.status.replicas for each in sets),
+        updated_replicas=new.status.replicas if new is not None else 0,
+        ready_replicas=sum(each.status.ready_replicas for each in sets),
+        available_replicas=available,
+        unavailable_replicas=min(max(0, sum(each.spec.replicas for each in sets) - available), MOST_REPLICAS),
+        terminating_replicas=_terminating(sets),
+        observed_generation=deployment.metadata.generation,
+        collision_count=deployment.status.collision_count,
+        conditions=with_condition(deployment.status.conditions, _condition(_AVAILABLE, *said, now)),
+    )
+
+
+def rollout_status(
+    deployment: Deployment,
+    sets: Sequence[ReplicaSet],
+    new: ReplicaSet | None,
+    now: datetime,
+    measured_now: datetime | None = None,
+) -> DeploymentStatus:
+    """The status in a rollout: by numbers, and how it goes on. Mirrors syncRolloutStatus.
+
+    `measured_now` is what the deadline is judged by, where the clock may have been set since the last progress.
+    """
+    status = calculate_status(deployment, sets, new, now)
+    conditions = status.conditions
+    was = condition_of(deployment.status.conditions, _PROGRESSING)
+    who = f'ReplicaSet "{new.name}"' if new is not None else f'Deployment "{deployment.name}"'
+    is_over = status.replicas == status.updated_replicas and was is not None and was.reason == "NewReplicaSetAvailable"
+    if not has_deadline(deployment):
+        conditions = without(conditions, _PROGRESSING)
+    elif is_over:
+        pass
+    elif is_complete(deployment, status):
+        condition = _progress("True", "NewReplicaSetAvailable", f"{who} has successfully progressed.", now)
+        conditions = with_condition(conditions, condition)
+    elif _has_progressed(deployment.status, status):
+        condition = _progress("True", "ReplicaSetUpdated", f"{who} is progressing.", now)
+        if was is not None and was.is_true:
+            condition = msgspec.structs.replace(condition, last_transition_time=was.last_transition_time)
+        # Set anew also when nothing but the time is new: that is what the deadline counts from.
+        conditions = (*without(conditions, _PROGRESSING), condition)
+    elif is_timed_out(deployment, was, measured_now or now):
+        condition = _progress("False", "ProgressDeadlineExceeded", f"{who} has timed out progressing.", now)
+        conditions = with_condition(conditions, condition)
+    failure = _failure(sets, new)
+    conditions = with_condition(conditions, failure) if failure is not None else without(conditions, _FAILURE)
+    return msgspec.structs.replace(status, conditions=conditions)
+
+
+def paused_conditions(deployment: Deployment, now: datetime) -> Conditions | None:
+    """The conditions after it was paused or resumed, None when they say so already.
+
+    A deadline must not pass while nothing is meant to move. Mirrors checkPausedConditions.
+    """
+    was = condition_of(deployment.status.conditions, _PROGRESSING)
+    if not has_deadline(deployment) or (was is not None and was.reason == "ProgressDeadlineExceeded"):
+        return None
+    is_told = was is not None and was.reason == "DeploymentPaused"
+    if deployment.spec.paused == is_told:
+        return None
+    word = "Paused" if deployment.spec.paused else "Resumed"
+    condition = _progress("Unknown", f"Deployment{word}", f"Deployment is {word.lower()}", now)
+    return with_condition(deployment.status.conditions, condition)
+
+
+def with_progressing(deployment: Deployment, status: str, reason: str, message: str, now: datetime) -> Conditions:
+    """The conditions with this said of the new ReplicaSet's making; without a deadline nobody asks."""
+    if not has_deadline(deployment):
+        return deployment.status.conditions
+    return with_condition(deployment.status.conditions, _progress(status, reason, message, now))
+
+
+def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
+    """All pods are of the new template and available, and no others are left."""
+    wanted = deployment.spec.replicas
+    return (
+        status.updated_replicas == status.replicas == status.available_replicas == wanted
+        and status.observed_generation >= deployment.metadata.generation
+    )
+
+
+def progressed_at(status: DeploymentStatus) -> datetime | None:
+    """What the deadline counts from."""
+    was = condition_of(status.conditions, _PROGRESSING)
+    return was.last_update_time if was is not None else None
+
+
+def is_timed_out(deployment: Deployment, was: DeploymentCondition | None, now: datetime) -> bool:
+    if was is None or was.reason == "NewReplicaSetAvailable":
+        return False
+    if was.reason == "ProgressDeadlineExceeded":
+        return True
+    deadline = timedelta(seconds=deployment.spec.progress_deadline_seconds)
+    return was.last_update_time is not None and was.last_update_time + deadline < now
+
+
+def check_after_s(deployment: Deployment, status: DeploymentStatus, now: datetime) -> float | None:
+    """Seconds until the deadline has passed, None when nothing waits for it. Mirrors requeueStuckDeployment."""
+    was = condition_of(status.conditions, _PROGRESSING)
+    if not has_deadline(deployment) or was is None or was.last_update_time is None:
+        return None
+    if is_complete(deployment, status) or was.reason in ("ProgressDeadlineExceeded", "NewReplicaSetAvailable"):
+        return None
+    deadline = was.last_update_time + timedelta(seconds=deployment.spec.progress_deadline_seconds)
+    # A second more: times are written in whole seconds.
+    return max(0.0, (deadline - now).total_seconds()) + 1.0
+
+
+def with_condition(conditions: Conditions, new: DeploymentCondition) -> Conditions:
+    """Put `new` in, unless that is said already; the time of a change is that of the status, not of the reason."""
+    was = condition_of(conditions, new.type)
+    if was is not None and was.status == new.status:
+        if was.reason == new.reason:
+            return conditions
+        new = msgspec.structs.replace(new, last_transition_time=was.last_transition_time)
+    return (*without(conditions, new.type), new)
+
+
+def without(conditions: Conditions, type: str) -> Conditions:
+    return tuple(each for each in conditions if each.type != type)
+
+
+def _has_progressed(was: DeploymentStatus, new: DeploymentStatus) -> bool:
+    return (
+        new.updated_replicas > was.updated_replicas
+        or new.replicas - new.updated_replicas < was.replicas - was.updated_replicas
+        or new.ready_replicas > was.ready_replicas
+        or new.available_replicas > was.available_replicas
+    )
+
+
+def _failure(sets: Sequence[ReplicaSet], new: ReplicaSet | None) -> DeploymentCondition | None:
+    """The failure of the new set before those of others."""
+    ordered = [*([new] if new is not None else []), *sets]
+    for condition in (each for found in ordered for each in found.status.conditions if each.type == _FAILURE):
+        return DeploymentCondition(
+            type=condition.type,
+            status=condition.status,
+            last_update_time=condition.last_transition_time,
+            last_transition_time=condition.last_transition_time,
+            reason=condition.reason,
+            message=condition.message,
+        )
+    return None
+
+
+def _terminating(sets: Sequence[ReplicaSet]) -> int | None:
+    counts = [
+        each.status.terminating_replicas
+        for each in sets
+        if each.status.observed_generation or each.status.terminating_replicas is not None
+    ]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _progress(status: str, reason: str, message: str, now: datetime) -> DeploymentCondition:
+    return _condition(_PROGRESSING, status, reason, message, now)
+
+
+def _condition(type: str, status: str, reason: str, message: str, now: datetime) -> DeploymentCondition:
+    return DeploymentCondition(
+        type=type, status=status, last_update_time=now, last_transition_time=now, reason=reason, message=message
+    )

@@ -1,0 +1,255 @@
+"""Job, the decision: whether it has ended, and if not, how many pods it lacks or has too many.
+
+    pods, status, now ──► verdict ──► delete all that run, then say so       (it failed, or is done)
+                                 └──► Manage: delete some, or make some, or wait for the pause after a failure
+
+A Job fails when more pods failed than its limit allows, when an index did, when it took too long, or when its policy
+says so; it is done when enough pods succeeded. Pods that failed are replaced after a pause that doubles with each
+failure since the last success. Mirrors syncJob and manageJob of pkg/controller/job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from tonnage.behaviour.workloads.availability import is_ready
+from tonnage.behaviour.workloads.job_pods import (
+    failed_indexes,
+    finished_at,
+    index_failures,
+    is_active,
+    is_failed,
+    is_tracked,
+    last_failures,
+    match_policy,
+    matched_success_rule,
+    pending_indexes,
+    replaces_failed_only,
+    succeeded_indexes,
+    superfluous_pods,
+)
+from tonnage.behaviour.workloads.replica_set_plan import pods_to_delete
+from tonnage.objects.batch_v1 import Job
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.texts.index_intervals import IndexSet
+
+MOST_AT_ONCE: Final = 500
+"""Pods made or deleted in one round."""
+FIRST_PAUSE_S, MAX_PAUSE_S = 10.0, 600.0
+"""Upstream's DefaultJobPodFailureBackOff and MaxJobPodFailureBackOff."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobVerdict:
+    """The Job has come to an end: `FailureTarget` or `SuccessCriteriaMet`, and why."""
+
+    type: str
+    reason: str
+    message: str
+
+    @property
+    def is_failure(self) -> bool:
+        return self.type == "FailureTarget"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What the pods of a Job amount to, with what its status has counted already."""
+
+    active: list[Pod]
+    succeeded: int
+    failed: int
+    ready: int
+    terminating: int
+    done: IndexSet = field(default_factory=IndexSet)
+    """Indexes that have succeeded."""
+    lost: IndexSet = field(default_factory=IndexSet)
+    """Indexes that have failed for good."""
+
+    @property
+    def settled(self) -> IndexSet:
+        """Indexes for which no pod is made any more."""
+        return self.done.united(self.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class Manage:
+    """What to do for a Job that goes on: pods to delete, or how many to make; of an Indexed Job, for which indexes."""
+
+    delete: list[Pod] = field(default_factory=list)
+    create: int = 0
+    indexes: list[int] = field(default_factory=list)
+    wait_s: float | None = None
+
+
+def counted(job: Job, pods: Sequence[Pod]) -> Count:
+    """Count the pods. Those in `uncountedTerminatedPods` are in no number of the status yet."""
+    status, uncounted = job.status, job.status.uncounted_terminated_pods
+    told = {*uncounted.succeeded, *uncounted.failed} if uncounted is not None else set()
+    fresh = [pod for pod in pods if is_tracked(pod) and pod.uid not in told]
+    active = [pod for pod in pods if is_active(pod)]
+    done = succeeded_indexes(job, pods) if job.spec.is_indexed else IndexSet()
+    succeeded = status.succeeded + (len(uncounted.succeeded) if uncounted is not None else 0)
+    succeeded += sum(pod.status.phase == "Succeeded" for pod in fresh)
+    failed = status.failed + (len(uncounted.failed) if uncounted is not None else 0)
+    failed += sum(is_failed(pod, job) and match_policy(job.spec.pod_failure_policy, pod).counts for pod in fresh)
+    return Count(
+        active=active,
+        succeeded=len(done) if job.spec.is_indexed else succeeded,
+        failed=failed,
+        ready=sum(is_ready(pod) for pod in active),
+        terminating=sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods),
+        done=done,
+        lost=failed_indexes(job, pods) if job.spec.is_indexed else IndexSet(),
+    )
+
+
+def verdict_of(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> JobVerdict | None:
+    """Whether the Job has ended. What was said before stays said."""
+    for kind in ("SuccessCriteriaMet", "FailureTarget"):
+        told = job.condition(kind)
+        if told is not None and told.status == "True":
+            return JobVerdict(kind, told.reason, told.message)
+    return _failed_by_policy(job, pods) or _failed_by_limits(job, pods, count, now) or _ended_by_indexes(job, count)
+
+
+def _failed_by_policy(job: Job, pods: Sequence[Pod]) -> JobVerdict | None:
+    policy = job.spec.pod_failure_policy
+    if policy is None:
+        return None
+    for pod in pods:
+        if is_failed(pod, job) and (message := match_policy(policy, pod).message):
+            return JobVerdict("FailureTarget", "PodFailurePolicy", message)
+    return None
+
+
+def _failed_by_limits(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> JobVerdict | None:
+    if count.failed > job.spec.backoff_limit or _restarted_too_often(job, pods):
+        return JobVerdict("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    left_s = deadline_s(job, now)
+    if left_s is not None and left_s <= 0:
+        return JobVerdict("FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline")
+    return None
+
+
+def _ended_by_indexes(job: Job, count: Count) -> JobVerdict | None:
+    spec = job.spec
+    if not spec.is_indexed:
+        return None
+    if spec.backoff_limit_per_index is not None:
+        if spec.max_failed_indexes is not None and len(count.lost) > spec.max_failed_indexes:
+            told = "Job has exceeded the specified maximal number of failed indexes"
+            return JobVerdict("FailureTarget", "MaxFailedIndexesExceeded", told)
+        if count.lost and len(count.lost) + len(count.done) >= (spec.completions or 0):
+            return JobVerdict("FailureTarget", "FailedIndexes", "Job has failed indexes")
+    rule = matched_success_rule(spec.success_policy, spec.completions or 0, count.done)
+    if rule is None:
+        return None
+    return JobVerdict("SuccessCriteriaMet", "SuccessPolicy", f"Matched rules at index {rule}")
+
+
+def completed(job: Job, count: Count, active: int) -> JobVerdict | None:
+    """Enough pods have succeeded, and none runs any more."""
+    wanted = job.spec.completions
+    is_enough = count.succeeded > 0 if wanted is None else count.succeeded >= wanted
+    if not is_enough or active:
+        return None
+    return JobVerdict("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods")
+
+
+def deadline_s(job: Job, now: datetime) -> float | None:
+    """How long it may still run; None without a deadline, before it began, and while it is suspended."""
+    limit, started = job.spec.active_deadline_seconds, job.status.start_time
+    if limit is None or started is None or job.spec.suspend:
+        return None
+    return limit - (now - started).total_seconds()
+
+
+def _restarted_too_often(job: Job, pods: Sequence[Pod]) -> bool:
+    """Where containers are restarted in place, restarts count."""
+    if job.spec.template.get("spec", {}).get("restartPolicy") != "OnFailure":
+        return False
+    restarts = sum(
+        status.restart_count
+        for pod in pods
+        if pod.status.phase in ("Running", "Pending")
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    )
+    limit = job.spec.backoff_limit
+    return restarts > 0 if limit == 0 else restarts >= limit
+
+
+# -- a Job that goes on -----------------------------------------------------------------------------------------------
+
+
+def wanted_active(job: Job, count: Count) -> int:
+    """How many pods should run now."""
+    completions, parallelism = job.spec.completions, job.spec.parallelism
+    if completions is None:  # after the first success no other is begun
+        return len(count.active) if count.succeeded else parallelism
+    left = completions - count.succeeded - len(count.lost)
+    return max(0, min(parallelism, left))
+
+
+def manage(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> Manage:
+    """Delete or create, never both in one round."""
+    active = count.active
+    if job.spec.suspend:
+        return Manage(delete=active[:MOST_AT_ONCE])
+    wanted = wanted_active(job, count)
+    surplus = _surplus(job, active, max(0, len(active) - wanted), now)
+    if surplus:
+        return Manage(delete=surplus[:MOST_AT_ONCE])
+    missing = wanted - len(active) - (count.terminating if replaces_failed_only(job) else 0)
+    if missing <= 0:
+        return Manage()
+    missing = min(missing, MOST_AT_ONCE)
+    if job.spec.backoff_limit_per_index is None:
+        wait_s = pause_s(job, pods, now)
+        if wait_s > 0:
+            return Manage(wait_s=wait_s)
+    if not job.spec.is_indexed:
+        return Manage(create=missing)
+    indexes = pending_indexes(job, pods, count.settled, missing)
+    return _after_their_pauses(job, pods, count, indexes, now)
+
+
+def _surplus(job: Job, active: Sequence[Pod], at_least: int, now: datetime) -> list[Pod]:
+    extra = superfluous_pods(job, active) if job.spec.is_indexed else []
+    if len(extra) >= at_least:
+        return extra
+    gone = {pod.uid for pod in extra}
+    others = [pod for pod in active if pod.uid not in gone]
+    return extra + pods_to_delete(others, others, at_least - len(extra), now)
+
+
+def pause_s(job: Job, pods: Sequence[Pod], now: datetime) -> float:
+    """How long the next pod waits: 10 s after one failure, doubled for each further one since the last success."""
+    ended = [(finished_at(pod) or now, pod) for pod in pods]
+    successes = [at for at, pod in ended if pod.status.phase == "Succeeded"]
+    last_success = max(successes, default=None)
+    failures = [at for at, pod in ended if is_failed(pod, job) and (last_success is None or at > last_success)]
+    return _left_s(len(failures), max(failures, default=None), now)
+
+
+def _left_s(failures: int, last: datetime | None, now: datetime) -> float:
+    if not failures or last is None:
+        return 0.0
+    pause = min(FIRST_PAUSE_S * float(2 ** min(failures - 1, 20)), MAX_PAUSE_S)
+    return max(0.0, pause - (now - last).total_seconds())
+
+
+def _after_their_pauses(job: Job, pods: Sequence[Pod], count: Count, indexes: list[int], now: datetime) -> Manage:
+    """Where each index has a limit of its own, each waits for itself."""
+    failed = last_failures(job, pods, count.settled)
+    waits = {
+        index: _left_s(index_failures(failed[index]) + 1, finished_at(failed[index]), now)
+        for index in indexes
+        if index in failed
+    }
+    due = [index for index in indexes if waits.get(index, 0.0) <= 0]
+    later = [wait for wait in waits.values() if wait > 0]
+    return Manage(create=len(due), indexes=due, wait_s=min(later, default=None))

@@ -1,0 +1,290 @@
+"""The pods of a Job (and the Job of a CronJob): what they are made of, what they came to, and their indexes.
+
+A pod that ended has failed or succeeded, at a time, for an index; the Job's policies say what follows. Indexes are
+done, failed, running, or next. Mirrors isPodFailed, matchPodFailurePolicy, getFinishedTime and indexed_job_utils.go of
+pkg/controller/job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tonnage.behaviour.workloads.templates import controller_ref, pod_from_template
+from tonnage.objects.batch_v1 import (
+    COMPLETION_INDEX,
+    CRONJOB_SCHEDULED_AT,
+    INDEX_FAILURE_COUNT,
+    INDEX_IGNORED_FAILURE_COUNT,
+    JOB_TRACKING,
+    CronJob,
+    Job,
+    PodFailurePolicy,
+    PodFailurePolicyOnExitCodesRequirement,
+    PodFailurePolicyOnPodConditionsPattern,
+    SuccessPolicy,
+)
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.core_v1.container import ContainerStatus
+from tonnage.objects.core_v1.pod import PodCondition
+from tonnage.objects.document import Doc, copy
+from tonnage.objects.texts.index_intervals import IndexSet, read_intervals
+from tonnage.objects.texts.whole_numbers import whole_number
+
+_MAX_HOST_NAME: Final = 63
+_MAX_GENERATED_BASE: Final = 63 - 5
+_INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
+
+
+def job_pod(owner: Job, index: int) -> Doc:
+    """One pod of a job; with completionMode Indexed it has an index, and a host name by it."""
+    doc = pod_from_template(owner.spec.template, owner)
+    metadata, spec = doc["metadata"], doc["spec"]
+    labels = metadata.setdefault("labels", {})
+    labels |= {
+        "batch.kubernetes.io/controller-uid": owner.uid,
+        "batch.kubernetes.io/job-name": owner.name,
+        "controller-uid": owner.uid,
+        "job-name": owner.name,
+    }
+    if owner.spec.completion_mode == "Indexed":
+        labels[COMPLETION_INDEX] = str(index)
+        metadata.setdefault("annotations", {})[COMPLETION_INDEX] = str(index)
+        ending = f"-{index}-"
+        metadata["generateName"] = f"{owner.name[: _MAX_GENERATED_BASE - len(ending)]}{ending}"
+        spec["hostname"] = f"{owner.name}-{index}"[:_MAX_HOST_NAME]
+        for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
+            _tell_index(container)
+    return doc
+
+
+def _tell_index(container: Doc) -> None:
+    """Let the container know its index, unless its author has thought of that."""
+    if any(each.get("name") == _INDEX_VARIABLE for each in container.get("env", ())):
+        return
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+    container["env"] = [*container.get("env", ()), {"name": _INDEX_VARIABLE, "valueFrom": source}]
+
+
+def job_of(owner: CronJob, at: datetime) -> Doc:
+    """The job that is made at a time of the schedule."""
+    template = owner.spec.job_template
+    metadata: Doc = {
+        "name": f"{owner.name}-{int(at.timestamp()) // 60}",
+        "namespace": owner.namespace,
+        "ownerReferences": [to_doc(controller_ref(owner))],
+    }
+    said = template.metadata
+    metadata |= {field: copy(said[field]) for field in ("labels", "annotations") if said.get(field)}
+    metadata.setdefault("annotations", {})[CRONJOB_SCHEDULED_AT] = _in_zone(at, owner.spec.time_zone)
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": copy(dict(template.spec))}
+
+
+def _in_zone(at: datetime, zone: str | None) -> str:
+    """The time as the clocks of the schedule's zone show it."""
+    try:
+        shown = at.astimezone(ZoneInfo(zone)) if zone else at
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        shown = at
+    text = shown.isoformat(timespec="seconds")
+    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+
+
+class PolicyMatch(NamedTuple):
+    """What the policy says of a failed pod: the action of the first rule that matches, and whether it counts."""
+
+    action: str = ""
+    counts: bool = True
+    message: str = ""
+    """For FailJob: why the Job fails."""
+
+
+NO_MATCH = PolicyMatch()
+
+
+def is_tracked(pod: Pod) -> bool:
+    """It has not been counted for good."""
+    return JOB_TRACKING in pod.metadata.finalizers
+
+
+def replaces_failed_only(job: Job) -> bool:
+    """A pod that is being deleted is replaced when it has ended, not before."""
+    return job.spec.pod_replacement_policy == "Failed" or job.spec.pod_failure_policy is not None
+
+
+def is_failed(pod: Pod, job: Job) -> bool:
+    """One that is being deleted counts as failed at once, unless the Job waits for its end."""
+    if pod.status.phase == "Failed":
+        return True
+    return not replaces_failed_only(job) and pod.metadata.is_terminating and pod.status.phase != "Succeeded"
+
+
+def is_active(pod: Pod) -> bool:
+    return not pod.is_terminal and not pod.metadata.is_terminating
+
+
+def index_of(pod: Pod) -> int | None:
+    """The index of an Indexed Job that it is for; None when it does not say one."""
+    return _number(pod.metadata.annotations.get(COMPLETION_INDEX, ""))
+
+
+def index_failures(pod: Pod) -> int:
+    """How often its index had failed before it."""
+    return _number(pod.metadata.annotations.get(INDEX_FAILURE_COUNT, "")) or 0
+
+
+def ignored_index_failures(pod: Pod) -> int:
+    return _number(pod.metadata.annotations.get(INDEX_IGNORED_FAILURE_COUNT, "")) or 0
+
+
+def _number(text: str) -> int | None:
+    return whole_number(text) if text.isascii() and text.isdecimal() else None
+
+
+def finished_at(pod: Pod) -> datetime | None:
+    """When its last container ended; else when it was no longer ready, or deleted."""
+    ends = [each.state.terminated.finished_at for each in pod.status.container_statuses if each.state.terminated]
+    known = [each for each in ends if each is not None]
+    if known:
+        return max(known)
+    ready = pod.condition("Ready")
+    if ready is not None and not ready.is_true and ready.last_transition_time is not None:
+        return ready.last_transition_time
+    return pod.metadata.deletion_timestamp or pod.metadata.creation_timestamp
+
+
+# -- policies ---------------------------------------------------------------------------------------------------------
+
+
+def match_policy(policy: PodFailurePolicy | None, pod: Pod) -> PolicyMatch:
+    """The first rule that matches decides; without one a failure counts."""
+    for position, rule in enumerate(policy.rules if policy is not None else ()):
+        told = ""
+        if rule.on_exit_codes is not None:
+            status = _matching_container(pod, rule.on_exit_codes)
+            if status is None or status.state.terminated is None:
+                continue
+            code = status.state.terminated.exit_code
+            told = f"Container {status.name} for pod {pod.key} failed with exit code {code}"
+        else:
+            condition = _matching_condition(pod.status.conditions, rule.on_pod_conditions)
+            if condition is None:
+                continue
+            told = f"Pod {pod.key} has condition {condition.type}"
+        message = f"{told} matching {rule.action} rule at index {position}" if rule.action == "FailJob" else ""
+        return PolicyMatch(rule.action, rule.action != "Ignore", message)
+    return NO_MATCH
+
+
+def _matching_container(pod: Pod, rule: PodFailurePolicyOnExitCodesRequirement) -> ContainerStatus | None:
+    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+        ended = status.state.terminated
+        if ended is None or ended.exit_code == 0 or rule.container_name not in (None, status.name):
+            continue
+        if (ended.exit_code in rule.values) == (rule.operator == "In"):
+            return status
+    return None
+
+
+def _matching_condition(
+    conditions: Iterable[PodCondition], patterns: Iterable[PodFailurePolicyOnPodConditionsPattern]
+) -> PodCondition | None:
+    wanted = {(each.type, each.status) for each in patterns}
+    return next((each for each in conditions if (each.type, each.status) in wanted), None)
+
+
+def succeeded_indexes(job: Job, pods: Iterable[Pod]) -> IndexSet:
+    """Those that the status names, and those of pods that have succeeded since."""
+    completions = job.spec.completions or 0
+    fresh = [index_of(pod) for pod in pods if pod.status.phase == "Succeeded" and is_tracked(pod)]
+    known = IndexSet(read_intervals(job.status.completed_indexes, completions))
+    return known.with_numbers(index for index in fresh if index is not None and index < completions)
+
+
+def failed_indexes(job: Job, pods: Iterable[Pod]) -> IndexSet:
+    """Those that have failed for good, by the limit of each index or by the policy; none without a limit."""
+    if job.spec.backoff_limit_per_index is None:
+        return IndexSet()
+    completions = job.spec.completions or 0
+    fresh = [index_of(pod) for pod in pods if is_tracked(pod) and is_index_failed(job, pod)]
+    known = IndexSet(read_intervals(job.status.failed_indexes or "", completions))
+    return known.with_numbers(index for index in fresh if index is not None and index < completions)
+
+
+def is_index_failed(job: Job, pod: Pod) -> bool:
+    if not is_failed(pod, job):
+        return False
+    match = match_policy(job.spec.pod_failure_policy, pod)
+    if match.action == "FailIndex":
+        return True
+    return match.counts and index_failures(pod) >= (job.spec.backoff_limit_per_index or 0)
+
+
+def last_failures(job: Job, pods: Iterable[Pod], done: IndexSet) -> dict[int, Pod]:
+    """By index the failed pod that knows most failures; it stays until its successor is there to remember them."""
+    if job.spec.backoff_limit_per_index is None:
+        return {}
+    found: dict[int, Pod] = {}
+    for pod in pods:
+        index = index_of(pod)
+        if index is None or index in done or index >= (job.spec.completions or 0):
+            continue
+        if is_tracked(pod) and is_failed(pod, job) and (index not in found or _memory(pod) > _memory(found[index])):
+            found[index] = pod
+    return found
+
+
+def delayed_removals(job: Job, pods: Sequence[Pod], done: IndexSet) -> set[str]:
+    """Uids of failed pods whose index has no successor yet: with them, how often it failed would be forgotten."""
+    successors: dict[int, int] = {}
+    for pod in pods:
+        index = index_of(pod)
+        if index is not None and not is_failed(pod, job):
+            successors[index] = max(successors.get(index, -1), _memory(pod))
+    kept = last_failures(job, pods, done).items()
+    return {pod.uid for index, pod in kept if successors.get(index, -1) <= _memory(pod)}
+
+
+def _memory(pod: Pod) -> int:
+    return index_failures(pod) + ignored_index_failures(pod)
+
+
+def pending_indexes(job: Job, pods: Iterable[Pod], taken: IndexSet, count: int) -> list[int]:
+    """The first indexes that are neither done nor running, `count` at most."""
+    busy: list[int] = []
+    for pod in pods:
+        index = index_of(pod)
+        waits_for_end = replaces_failed_only(job) and pod.metadata.is_terminating and not pod.is_terminal
+        if index is not None and (is_active(pod) or waits_for_end):
+            busy.append(index)
+    return taken.with_numbers(busy).first_missing(job.spec.completions or 0, count)
+
+
+def superfluous_pods(job: Job, active: Sequence[Pod]) -> list[Pod]:
+    """Pods without a legal index, and all but one of each index."""
+    seen: set[int] = set()
+    superfluous: list[Pod] = []
+    for pod in sorted(active, key=lambda each: (not each.spec.node_name, each.metadata.creation_timestamp is None)):
+        index = index_of(pod)
+        if index is None or index >= (job.spec.completions or 0) or index in seen:
+            superfluous.append(pod)
+        else:
+            seen.add(index)
+    return superfluous
+
+
+def matched_success_rule(policy: SuccessPolicy | None, completions: int, done: IndexSet) -> int | None:
+    """The position of the first rule by which the Job counts as done."""
+    for position, rule in enumerate(policy.rules if policy is not None else ()):
+        if rule.succeeded_indexes is None:
+            if rule.succeeded_count is not None and len(done) >= rule.succeeded_count:
+                return position
+            continue
+        wanted = IndexSet(read_intervals(rule.succeeded_indexes, completions))
+        needed = len(wanted) if rule.succeeded_count is None else rule.succeeded_count
+        if wanted.count_shared(done) >= needed:
+            return position
+    return None

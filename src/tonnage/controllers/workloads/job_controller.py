@@ -1,0 +1,287 @@
+"""The job controller: pods until enough of them have succeeded, or too many have failed.
+
+    sync ──► adopt and release ──► verdict ──► delete or create pods ──► enter those that ended (status)
+                                                                              │
+             finished, when nothing is left to count ◄── count them (status) ◄┴─ take their finalizers off
+
+What is decided stands in `job_plan`, what is counted in `job_status`. A Job that another controller manages
+(`managedBy`) is left alone. Pods whose Job is gone lose the finalizer that would keep them. Events, reasons and
+conditions are upstream's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from tonnage import logs
+from tonnage.behaviour.workloads.availability import earliest
+from tonnage.behaviour.workloads.job_plan import (
+    Count,
+    JobVerdict,
+    Manage,
+    completed,
+    counted,
+    deadline_s,
+    manage,
+    verdict_of,
+)
+from tonnage.behaviour.workloads.job_pods import (
+    finished_at,
+    ignored_index_failures,
+    index_failures,
+    is_failed,
+    is_tracked,
+    job_pod,
+    last_failures,
+    match_policy,
+)
+from tonnage.behaviour.workloads.job_status import account, finished, has_uncounted, settle, with_condition
+from tonnage.client.finalizers import remove_finalizer
+from tonnage.client.reconciler import Reconciler
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.workloads.controller_refs import claim_objects
+from tonnage.controllers.workloads.pod_control import PodControl, slow_start
+from tonnage.controllers.workloads.status_writes import write_status
+from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
+from tonnage.errors import Conflict, NotFound, RequestEntityTooLarge, TonnageError
+from tonnage.objects.batch_v1 import (
+    INDEX_FAILURE_COUNT,
+    INDEX_IGNORED_FAILURE_COUNT,
+    JOB_TRACKING,
+    OUR_CONTROLLER,
+    Job,
+    JobStatus,
+)
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key
+from tonnage.objects.selectors import selects
+
+_DEADLINE_SLACK_S: Final = 0.05
+
+_log = logs.logger("tonnage.controllers.jobs")
+
+
+class JobController(WorkloadController[Job, Pod]):
+    """Runs every Job that nobody else manages."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._pods = context.informers.of(Pod)
+        jobs = context.informers.of(Job)
+        super().__init__(context, "jobs", jobs, self._pods)
+        self._pod_control = PodControl(context.client, context.recorder, self._pods, self._expectations, context.rng)
+        self._left_behind = Reconciler(
+            "jobs-left-behind", self._release_left_behind, clock=context.clock, metrics=context.queues
+        )
+        self._pods.on_change(self._pod_changed)
+        jobs.add_handlers(on_delete=self._job_gone)
+
+    async def run(self) -> None:
+        await self._informers.wait_synced()
+        async with asyncio.TaskGroup() as work:
+            work.create_task(self._reconciler.run())
+            work.create_task(self._left_behind.run())
+
+    # -- one Job ------------------------------------------------------------------------------------------------------
+
+    async def sync(self, job: Job, /, *, is_current: bool) -> float | None:
+        """Take the next step for a Job. Mirrors syncJob."""
+        if job.spec.managed_by not in (None, OUR_CONTROLLER) or job.is_finished:
+            return None
+        if not is_current:
+            return RESYNC_S
+        selector = job.spec.selector
+        pods = await claim_objects(
+            self._client,
+            job,
+            self._owned,
+            lambda pod: selects(selector, pod.metadata.labels),
+            finalizer=JOB_TRACKING,
+        )
+        now = self._clock.now()
+        stored = job
+        if job.status.start_time is None and not job.spec.suspend:
+            job = msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, start_time=now))
+        count = counted(job, pods)
+        measured_now = self._ages.now(job.uid, job.status.start_time)
+        verdict = verdict_of(job, pods, count, measured_now)
+        plan = Manage()
+        if verdict is not None:
+            failure = await self._pod_control.delete_all(job, count.active)
+        elif job.metadata.is_terminating:
+            failure = None
+        else:
+            plan = manage(job, pods, count, self._now_after_failures(job, pods))
+            failure = await self._manage(job, pods, count, plan)
+        status = self._tended(job, verdict, plan, count)
+        if verdict is None and failure is None and not plan.delete and not plan.create:
+            verdict = completed(job, count, len(count.active))
+        job = msgspec.structs.replace(job, status=status)
+        await self._account(stored, job, pods, count, verdict, failed=failure is not None)
+        if failure is not None:
+            raise failure
+        left_s = deadline_s(job, measured_now)
+        return earliest(plan.wait_s, None if left_s is None else max(0.0, left_s) + _DEADLINE_SLACK_S)
+
+    def _now_after_failures(self, job: Job, pods: Sequence[Pod]) -> datetime:
+        """What the pause after the last failure is measured by: setting the clock neither ends nor prolongs it."""
+        ends = (finished_at(pod) for pod in pods if is_failed(pod, job))
+        return self._ages.now((job.uid, "failure"), max((at for at in ends if at is not None), default=None))
+
+    async def _manage(self, job: Job, pods: Sequence[Pod], count: Count, plan: Manage) -> TonnageError | None:
+        if plan.delete:
+            _log.info("Too many pods", job=job.key, deleting=len(plan.delete))
+            return await self._pod_control.delete_all(job, plan.delete)
+        if not plan.create:
+            return None
+        _log.info("Too few pods", job=job.key, creating=plan.create)
+        before = last_failures(job, pods, count.settled)
+
+        async def create(position: int) -> TonnageError | None:
+            index = plan.indexes[position] if plan.indexes else 0
+            doc = job_pod(job, index)
+            doc["metadata"].setdefault("finalizers", []).append(JOB_TRACKING)
+            if job.spec.backoff_limit_per_index is not None:
+                _remember_failures(doc, job, before.get(index))
+            return await self._pod_control.create(job, doc)
+
+        return await slow_start(plan.create, create)
+
+    def _tended(self, job: Job, verdict: JobVerdict | None, plan: Manage, count: Count) -> JobStatus:
+        """The status after this round: how many run, and whether the Job is suspended."""
+        now, active = self._clock.now(), len(count.active)
+        deleted = active if verdict is not None else len(plan.delete)
+        status = msgspec.structs.replace(
+            job.status,
+            active=active - deleted + plan.create,
+            ready=min(count.ready, active - deleted),
+            terminating=count.terminating + deleted,
+        )
+        if verdict is not None or job.metadata.is_terminating:
+            return status
+        if job.spec.suspend:
+            suspended = with_condition(status, "Suspended", "True", "JobSuspended", "Job suspended", now)
+            if suspended is not status:
+                self._recorder.event(job, "Normal", "Suspended", "Suspend", "Job suspended")
+            return suspended
+        was = job.condition("Suspended")
+        if was is None or was.status != "True":
+            return status
+        self._recorder.event(job, "Normal", "Resumed", "Resume", "Job resumed")
+        resumed = with_condition(status, "Suspended", "False", "JobResumed", "Job resumed", now)
+        return msgspec.structs.replace(resumed, start_time=now)
+
+    # -- counting -----------------------------------------------------------------------------------------------------
+
+    async def _account(
+        self, stored: Job, job: Job, pods: Sequence[Pod], count: Count, verdict: JobVerdict | None, *, failed: bool
+    ) -> None:
+        """Write what `job` has come to over what is `stored`, in two steps with the finalizers between them."""
+        now = self._clock.now()
+        is_ending = verdict is not None and not failed
+        if is_ending and verdict is not None:  # said before any pod may go: what the Job failed by goes with it
+            said = with_condition(job.status, verdict.type, "True", verdict.reason, verdict.message, now)
+            job = msgspec.structs.replace(job, status=said)
+        entered = account(job, pods, count, is_ending=is_ending)
+        try:
+            stored = await self._write(stored, entered.status)
+        except RequestEntityTooLarge:
+            # What is being deleted goes uncounted: a namespace may wait for it, and the Job may never have the room.
+            going = [pod for pod in entered.removable if job.metadata.is_terminating or pod.metadata.is_terminating]
+            await self._take_finalizers(job, going)
+            raise
+        removed = await self._take_finalizers(job, entered.removable)
+        tracked = {pod.uid for pod in pods if is_tracked(pod)} - removed
+        settled = settle(entered.status, tracked, is_indexed=job.spec.is_indexed)
+        has_ended = is_ending and not has_uncounted(settled) and not settled.terminating
+        if has_ended and verdict is not None:
+            settled = finished(settled, verdict, now)
+        await self._write(stored, settled)
+        if has_ended:
+            self._tell_end(job, settled)
+
+    async def _write(self, job: Job, status: JobStatus) -> Job:
+        fresh = await write_status(self._client, job, status)
+        if fresh is None:
+            return job
+        self._expectations.expect_written(job.key, self._workloads, fresh)
+        return fresh
+
+    async def _take_finalizers(self, job: Job, pods: Sequence[Pod]) -> set[str]:
+        """Uids of those that have lost it now, or are gone."""
+
+        async def take(pod: Pod) -> str:
+            try:
+                patch = remove_finalizer(pod, JOB_TRACKING)
+                if patch is not None:
+                    fresh = await self._client.patch(Pod, pod.key, patch)
+                    self._expectations.expect_written(job.key, self._pods, fresh)
+            except NotFound:
+                return pod.uid
+            except Conflict:
+                return ""  # it has changed: its event queues the Job again
+            return pod.uid
+
+        return set(await asyncio.gather(*map(take, pods))) - {""}
+
+    def _tell_end(self, job: Job, status: JobStatus) -> None:
+        end = status.conditions[-1]
+        if end.type == "Complete":
+            self._recorder.event(job, "Normal", "Completed", "Complete", "Job completed")
+        else:
+            self._recorder.event(job, "Warning", end.reason, "Fail", end.message)
+
+    # -- pods whose Job is gone ---------------------------------------------------------------------------------------
+
+    def _pod_changed(self, pod: Pod) -> None:
+        if is_tracked(pod) and self._job_of(pod) is None:
+            self._left_behind.add(pod.key)
+
+    def _job_gone(self, job: Job) -> None:
+        for pod in self._owned.of(job):
+            self._left_behind.add(pod.key)
+
+    def _job_of(self, pod: Pod) -> Job | None:
+        controller = pod.metadata.controller
+        if controller is None or controller.kind != "Job":
+            return None
+        job = self._workloads.get(f"{pod.namespace}/{controller.name}")
+        return job if job is not None and job.uid == controller.uid else None
+
+    async def _release_left_behind(self, key: Key) -> float | None:
+        """Nobody is going to count this pod: let it go."""
+        pod = self._pods.get(key)
+        if pod is None or not is_tracked(pod) or self._job_of(pod) is not None:
+            return None
+        controller = pod.metadata.controller
+        if controller is not None and controller.kind == "Job":
+            try:
+                job = await self._client.get(Job, f"{pod.namespace}/{controller.name}")
+                if job.uid == controller.uid:
+                    return None  # the cache is behind; the Job's own event follows
+            except NotFound:
+                pass
+        patch = remove_finalizer(pod, JOB_TRACKING)
+        if patch is not None:
+            await self._client.patch(Pod, pod.key, patch)
+        return None
+
+
+def _remember_failures(doc: Doc, job: Job, before: Pod | None) -> None:
+    """Write on a pod how often its index failed: the pods that did are not kept."""
+    counts = 0 if before is None else index_failures(before)
+    ignored = 0 if before is None else ignored_index_failures(before)
+    if before is not None:
+        if match_policy(job.spec.pod_failure_policy, before).counts:
+            counts += 1
+        else:
+            ignored += 1
+    annotations = doc["metadata"].setdefault("annotations", {})
+    annotations[INDEX_FAILURE_COUNT] = str(counts)
+    if ignored:
+        annotations[INDEX_IGNORED_FAILURE_COUNT] = str(ignored)
