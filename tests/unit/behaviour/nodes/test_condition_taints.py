@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from node_builders import at, condition, node
 
+from node_builders import at, condition, node
 from tonnage.behaviour.nodes.node_health import no_execute_key, no_schedule_keys, with_no_execute, with_no_schedule
 from tonnage.objects.document import Doc
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from node_builders import no_execute, tolerates
 
+from node_builders import no_execute, tolerates
 from tonnage.behaviour.nodes.taint_eviction_plan import Eviction, plan, stay_s
 from tonnage.behaviour.nodes.taint_eviction_plan import no_execute as with_no_execute
 from tonnage.objects.taints import Taint, Toleration

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from node_builders import node
 
+from node_builders import node
 from tonnage.behaviour.nodes.zones import DisruptionChange, EvictionRates, Zones, ZoneState, state_of, zone_of
 
 

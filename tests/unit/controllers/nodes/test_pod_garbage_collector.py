@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from node_builders import condition, names, node, pod, tainted
-
 from tonnage.controllers.nodes.pod_garbage_collector import (
     out_of_service_terminating,
     surplus_terminated,
