@@ -16,10 +16,9 @@ import pytest
 from dashboard_door import BEARER, PAGE, TOKEN, Answer, Door, opened
 
 from tonnage.clock import SystemClock, VirtualClock
-from tonnage.dashboard.server import peer_owner
-from tonnage.dashboard.server.access import Access, RequestRefused
-from tonnage.dashboard.server.attempts import AT_ONCE
-from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
+from tonnage.dashboard.server import access
+from tonnage.dashboard.server.access import AT_ONCE, Access, RequestRefused
+from tonnage.dashboard.server.router import SECURITY_HEADERS
 from tonnage.errors import TonnageError
 from tonnage.serving.server_tls import ServerTls
 from tonnage.serving.serving_certificate import ServingCertificate
@@ -175,7 +174,7 @@ async def test_a_cookie_that_another_user_of_this_machine_was_sent_is_worth_noth
     forged = [f"1001.{value.partition('.')[2]}", f".{value.partition('.')[2]}", value.partition(".")[2]]
     for each in forged:
         assert (await door.ask("/api/v1/about", f"Cookie: tonnage-dashboard-{door.port}={each}")).code == 401
-    monkeypatch.setattr(peer_owner, "owner_of", lambda peer, own: "1001")
+    monkeypatch.setattr(access, "owner_of", lambda peer, own: "1001")
     assert (await door.ask("/api/v1/about", cookie)).code == 401
     assert (await door.ask("/api/v1/about", await door.cookie())).code == 200
 
@@ -198,9 +197,9 @@ def test_the_kernel_tells_whose_a_connection_is(family: int, host: str, listens_
         client.connect((host, server.getsockname()[1]))
         accepted, peer = server.accept()
         with accepted:
-            assert peer_owner.owner_of(peer, accepted.getsockname()) == str(os.geteuid())
-            assert peer_owner.owner_of(accepted.getsockname(), ("127.0.0.1", 1)) == ""
-    assert peer_owner.owner_of(("192.0.2.1", 5), ("127.0.0.1", 1)) == ""
+            assert access.owner_of(peer, accepted.getsockname()) == str(os.geteuid())
+            assert access.owner_of(accepted.getsockname(), ("127.0.0.1", 1)) == ""
+    assert access.owner_of(("192.0.2.1", 5), ("127.0.0.1", 1)) == ""
 
 
 async def test_cookies_of_other_servers_are_passed_over(door: Door) -> None:

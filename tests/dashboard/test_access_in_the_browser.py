@@ -9,7 +9,7 @@ from aiohttp import web
 from dashboard_window import TOKEN
 from playwright.async_api import expect
 
-from tonnage.dashboard.server import attempts
+from tonnage.dashboard.server import access
 from tonnage.dashboard.server.program import DashboardSettings, shown
 from tonnage.faults import FaultFile
 from tonnage.listener import listening
@@ -49,7 +49,7 @@ async def test_without_a_token_the_page_asks_for_it(serve, open_window, shown_cl
 async def test_a_wrong_token_in_the_address_asks_too_and_many_are_told_to_wait(
     serve, open_window, shown_cluster, monkeypatch
 ):
-    monkeypatch.setattr(attempts, "EVERY_S", 3600.0)
+    monkeypatch.setattr(access, "EVERY_S", 3600.0)
     address = (await serve(shown_cluster)).partition("#")[0]
     window = await open_window(f"{address}#token=wrong")
     window.expected += ["401", "429"]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from dashboard_window import Window
 
-from tonnage.dashboard.terminal.amounts import bytes_text, percent_text
-from tonnage.dashboard.terminal.storage_of_nodes import storage_of_nodes
+from tonnage.dashboard.terminal.lines import bytes_text, percent_text
+from tonnage.dashboard.terminal.map_page import storage_of_nodes
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import (
     COLLECTIONS,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.dashboard.server import packed_state
+from tonnage.dashboard.server import change_stream
 from tonnage.dashboard.wire import collections as module
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import NodeRow
@@ -121,9 +121,9 @@ async def test_a_state_is_packed_once_for_all_who_ask_while_it_stays(monkeypatch
         packed.append(data)
         return data
 
-    monkeypatch.setattr(packed_state, "_gzip", pack)
+    monkeypatch.setattr(change_stream, "_gzip", pack)
     collections = Collections()
-    state = packed_state.PackedState(collections)
+    state = change_stream.PackedState(collections)
     assert len(set(await asyncio.gather(*(state.packed() for _ in range(20))))) == 1 == len(packed)
     collections.put("nodes", "a", NodeRow(name="a"))
     assert b'"a"' in await state.packed() and len(packed) == 2

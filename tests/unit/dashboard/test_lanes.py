@@ -9,8 +9,7 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.model.lane import MOST_STEPS
-from tonnage.dashboard.model.lanes import MOST_LANES
+from tonnage.dashboard.model.lanes import MOST_LANES, MOST_STEPS
 from tonnage.dashboard.wire.rows import CapacityRow, VolumeRow
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Event

@@ -13,10 +13,20 @@ from click.testing import CliRunner
 
 from dashboard_requests import EXAMPLES, dashboard_of
 from tonnage.cli import cli
-from tonnage.dashboard.questions import film
+from tonnage.dashboard.questions import playing
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit
-from tonnage.dashboard.questions.examples import TEACHES, examples, files_of
-from tonnage.dashboard.questions.given_files import CONFIGURATION, MANIFESTS, OTHER, SCENARIO, STEPS, captions, kind_of
+from tonnage.dashboard.questions.given_files import (
+    CONFIGURATION,
+    MANIFESTS,
+    OTHER,
+    SCENARIO,
+    STEPS,
+    TEACHES,
+    captions,
+    examples,
+    files_of,
+    kind_of,
+)
 from tonnage.dashboard.questions.given_files import sorted_out as sorted_out_files
 from tonnage.dashboard.questions.playing import played
 from tonnage.errors import TonnageError
@@ -108,10 +118,10 @@ def test_a_scenario_is_played_at_equal_distances_and_tells_its_events():
 
 
 def test_frames_are_bounded_and_it_is_said(monkeypatch):
-    monkeypatch.setattr(film, "MOST_FRAMES", 5)
+    monkeypatch.setattr(playing, "MOST_FRAMES", 5)
     answer = play("15-simulate/friday")
     assert len(answer["frames"]) == 5 and answer["cut"] == "the rest is left out: at most 5 frames are played"
-    monkeypatch.setattr(film, "MOST_BYTES", 1)
+    monkeypatch.setattr(playing, "MOST_BYTES", 1)
     assert play("24-three-parts/reservation")["frames"] == []
 
 

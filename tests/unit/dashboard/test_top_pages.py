@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from tonnage.dashboard.terminal.flow_page import flow_lines, lane_lines
-from tonnage.dashboard.terminal.map_page import bar, map_lines, node_lines
+from tonnage.dashboard.terminal.map_page import bar, map_lines, node_lines, storage_of_nodes
 from tonnage.dashboard.terminal.pending_page import pending_lines
-from tonnage.dashboard.terminal.storage_of_nodes import storage_of_nodes
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import (
     AttachSlots,

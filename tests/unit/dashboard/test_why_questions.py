@@ -16,9 +16,8 @@ from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.questions import pending as pending_module
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit
-from tonnage.dashboard.questions.explanation import Explanations
 from tonnage.dashboard.questions.pending import PendingAnswers
-from tonnage.dashboard.questions.pod_story import pod_story
+from tonnage.dashboard.questions.pod_story import Explanations, pod_story
 from tonnage.dashboard.wire.rows import LaneRow, PodStep
 from tonnage.errors import TonnageError
 from tonnage.objects import codec

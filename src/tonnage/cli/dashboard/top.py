@@ -56,11 +56,11 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
     """The program, and the cluster that it shows followed while the block runs."""
     from tonnage.client.http import Client
     from tonnage.dashboard.follow.driver_records import following_pools
-    from tonnage.dashboard.follow.followed_faults import following_faults
     from tonnage.dashboard.follow.live_cluster import LiveCluster
+    from tonnage.dashboard.follow.shown_cluster import following_faults
     from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.terminal.app import Top
-    from tonnage.dashboard.terminal.live_questions import LiveQuestions
+    from tonnage.dashboard.terminal.pending_page import LiveQuestions
     from tonnage.whatif.sources import check_answers
 
     connection, scheduler, clock = question.connection, question.scheduler(), SystemClock()

@@ -9,30 +9,37 @@ A kind that the user may not read, or that the server has not, is told as a noti
 with few rights sees what those allow; it is asked for again and again, ever more seldom. What could be read before a
 right was taken away is forgotten. Changes are settled together, `SETTLE_S` apart at most. With a namespace, of what
 lives in namespaces that one alone is read, but for capacity: that is in the namespaces of drivers, whoever uses it.
+
+Events about pods and claims are told to the model and forgotten, so that their number does not matter. Their watch
+begins without a version, with the Events that there are in any order. A watch that is cut goes on from where it was; a
+server that has forgotten that begins anew. What is heard twice is told once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
 from tonnage import logs
+from tonnage.backoff import Backoff
+from tonnage.client import errors
 from tonnage.client.config.connection import KubeconfigUser
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
 from tonnage.client.program_pages import NotLetIn
-from tonnage.dashboard.follow.followed_events import KINDS as KINDS_WITH_EVENTS
-from tonnage.dashboard.follow.followed_events import FollowedEvents
 from tonnage.dashboard.follow.reading_notices import KindReading, is_refused, notices, reading_of
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.wire.rows import NoticeRow
 from tonnage.deadline import within
 from tonnage.endpoints import Endpoint
-from tonnage.errors import NotFound, TonnageError
+from tonnage.errors import ApiError, NotFound, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure
 from tonnage.objects.core_v1 import Event, ObjectReference, Pod
+from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
@@ -40,6 +47,82 @@ from tonnage.scheduling.engine.kinds import READ_KINDS
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
 from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, not_listed
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
+
+KINDS: Final = ("Pod", "PersistentVolumeClaim")
+_MIN_WATCH_S, _MAX_WATCH_S = 300, 600
+_USEFUL_S: Final = 1.0
+
+
+class FollowedEvents:
+    """The Events about objects of one kind. `told` is called with each; `failed` with why they cannot be read, or None
+    when they can."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: str,
+        *,
+        namespace: str = "",
+        told: Callable[[Event], None],
+        failed: Callable[[TonnageError | None], None],
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._namespace = namespace
+        self._told, self._failed = told, failed
+        self._version = ""
+        self._backoff = Backoff(clock=client.clock, rng=client.rng, first_s=1.0, max_s=60.0)
+
+    async def follow(self) -> None:
+        """Go on until cancelled, whatever the server does."""
+        clock = self._client.clock
+        while True:
+            started_at = clock.monotonic()
+            try:
+                await self._stream()
+            except TonnageError as exc:
+                self._failed(exc)
+                if isinstance(exc, ApiError):
+                    self._version = ""
+            except Exception:
+                _log.exception("Events cannot be followed", about=self._kind)
+                self._version = ""
+            if clock.monotonic() - started_at >= _USEFUL_S:
+                self._backoff.reset()
+                await asyncio.sleep(0)
+            else:
+                await clock.sleep(self._backoff.next_s())
+
+    async def _stream(self) -> None:
+        async with self._client.watch(
+            Event,
+            namespace=self._namespace,
+            field_selector=f"involvedObject.kind={self._kind}",
+            resource_version=self._version,
+            timeout_s=self._client.rng.randint(_MIN_WATCH_S, _MAX_WATCH_S),
+        ) as lines:
+            self._failed(None)
+            async for batch in lines:
+                for line in batch:
+                    self._read(line)
+
+    def _read(self, line: bytes) -> None:
+        try:
+            event = codec.decode_event(Event, line)
+        except Unreadable as exc:
+            _log.warning("An Event cannot be read and is passed over", error=exc.message)
+            return
+        match event:
+            case WatchFailure():
+                self._version = ""
+                raise errors.from_status(event.status)
+            case Bookmark():
+                self._version = event.resource_version
+            case WatchChange():
+                self._version = event.object.metadata.resource_version
+                if event.type != "DELETED":
+                    self._told(event.object)
+
 
 SETTLE_S: Final = 0.1
 """How long changes are gathered: ten times a second is as often as anybody sees."""
@@ -129,7 +212,7 @@ class LiveCluster(ShownCluster):
         self._start("tell what cannot be read", self._tell())
         if self._scheduler is not None:
             self._start("ask the scheduler", self._ask())
-        for kind in KINDS_WITH_EVENTS:
+        for kind in KINDS:
             followed = FollowedEvents(
                 self.client,
                 kind,

@@ -1,18 +1,136 @@
-"""Rows of capacity objects: which nodes they reach, what is free, and what is kept back for whom."""
+"""Rows of capacity objects: which nodes they reach, what is free, and what is kept back for whom.
+
+`CapacityBook` keeps between settles what depends on more than one object, so that a change costs what it touches: the
+nodes that each object reaches, the objects of each node, which objects lag behind the volumes made there, and when the
+clock alone may change that.
+
+Figures may be stale. A row then says why, and what the scheduler does with them:
+
+    fault          somebody asked an embedded cluster's driver to tell old figures, or to be dead
+    class, driver  the class is gone, or the driver is not on the node any more: nobody keeps the figures
+    silent         tonnage pools has heard nothing from the source of the pools, or has itself not looked for long
+    unreadable     the annotation with pools is no list of quantities
+    lagging        volumes were made there after the figures were last written, and long enough ago to be seen
+
+The last says nothing of a driver none of whose figures follow: it provisions thinly, and external-provisioner does not
+write a figure that stays the same. So it is told only while figures of the same driver follow elsewhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
-from tonnage.dashboard.model.known_objects import KnownObjects
+from tonnage.clock import rfc3339
+from tonnage.dashboard.model.known_objects import Index, KnownObjects
 from tonnage.dashboard.model.selected_labels import labels_of_topology
 from tonnage.dashboard.wire.rows import CapacityRow, ReservedRow
+from tonnage.driver.names import DRIVER_NAME
+from tonnage.faults import Fault, active_fault
+from tonnage.objects.core_v1 import PersistentVolume
+from tonnage.objects.meta import Key
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
-from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.objects.storage_v1 import POOLS_CHECKED_AT, POOLS_SOURCE, POOLS_STALE_SINCE, CSIStorageCapacity
 from tonnage.scheduling.configuration.storage_capacity_args import Reservation
-from tonnage.scheduling.volumes.capacity.pools import told_pools
+from tonnage.scheduling.volumes.capacity.pools import problem_with_annotated_pools, told_pools
 from tonnage.whatif.scheduler_memory import RememberedCapacity
+
+REFRESH: Final = timedelta(minutes=2)
+"""A figure should follow a volume within this: external-provisioner asks once a minute, and after each volume."""
+CHECKED_WITHIN: Final = timedelta(minutes=15)
+"""`tonnage pools` looks at its sources much more often than that."""
+
+
+def driver_of(objects: KnownObjects, capacity: CSIStorageCapacity) -> str:
+    of_class = objects.classes.get(capacity.storage_class_name)
+    return of_class.provisioner if of_class is not None else ""
+
+
+def why_stale(
+    objects: KnownObjects, capacity: CSIStorageCapacity, nodes: Sequence[str], faults: Iterable[Fault], now: datetime
+) -> str:
+    """Why an object's figures are not to be believed, whatever volumes there are; empty when nothing speaks against."""
+    driver = driver_of(objects, capacity)
+    return _by_fault(driver, nodes, faults) or _by_keeper(objects, capacity, driver, nodes) or _by_source(capacity, now)
+
+
+def _by_fault(driver: str, nodes: Sequence[str], faults: Iterable[Fault]) -> str:
+    if driver != DRIVER_NAME:
+        return ""
+    for node in nodes:
+        if active_fault(faults, "stale-figures", node) is not None:
+            return f"the fault stale-figures is set on {node}: its driver tells what was free when the fault began"
+        if active_fault(faults, "dead", node) is not None:
+            return f"the fault dead is set on {node}: its driver answers nothing, and these are its last figures"
+    return ""
+
+
+def _by_keeper(objects: KnownObjects, capacity: CSIStorageCapacity, driver: str, nodes: Sequence[str]) -> str:
+    if not driver:
+        return f"there is no StorageClass {capacity.storage_class_name}: nobody keeps these figures any more"
+    if nodes and all(_lacks(objects, node, driver) for node in nodes):
+        where = nodes[0] if len(nodes) == 1 else f"any of its {len(nodes)} nodes"
+        return f"the driver {driver} is not on {where} (CSINode): nobody keeps these figures any more"
+    return ""
+
+
+def _lacks(objects: KnownObjects, node: str, driver: str) -> bool:
+    """Whether a node says which drivers it has, and this is none of them."""
+    csi_node = objects.csi_nodes.get(node)
+    return csi_node is not None and csi_node.driver(driver) is None
+
+
+def _by_source(capacity: CSIStorageCapacity, now: datetime) -> str:
+    annotations = capacity.metadata.annotations
+    if problem := problem_with_annotated_pools(capacity):
+        return f"its annotation with pools cannot be read and is passed over: {problem}"
+    if not capacity.has_kept_pools:
+        return ""
+    source = annotations[POOLS_SOURCE]
+    if since := annotations.get(POOLS_STALE_SINCE):
+        return (
+            f"the source of its pools, {source}, has been silent since {since}: the scheduler still counts with them, "
+            "less what it promised itself, until they are taken away"
+        )
+    if capacity.is_unchecked_since(now - CHECKED_WITHIN):
+        return (
+            f"tonnage pools has not looked at their source, {source}, since {annotations[POOLS_CHECKED_AT]}: what was "
+            "made since is counted, and what was deleted is not seen"
+        )
+    return ""
+
+
+def unseen(capacity: CSIStorageCapacity, volumes: Iterable[PersistentVolume], now: datetime) -> list[PersistentVolume]:
+    """Volumes that were made after an object was last written, and should long be seen in it."""
+    written_at = capacity.metadata.updated_at
+    if written_at is None:
+        return []
+    made = [(each, each.metadata.creation_timestamp) for each in volumes]
+    found = [(at, each.name, each) for each, at in made if at is not None and written_at < at <= now - REFRESH]
+    return [each for _, _, each in sorted(found, key=lambda one: one[:2])]
+
+
+def lagging(missing: Sequence[PersistentVolume]) -> str:
+    """In words, that an object was not written since these volumes were made."""
+    first = missing[0]
+    made_at = first.metadata.creation_timestamp
+    when = f" at {rfc3339(made_at)}" if made_at is not None else ""
+    many = f"{first.name} and {len(missing) - 1} more volumes were" if len(missing) > 1 else f"{first.name} was"
+    return (
+        f"it was last written before {many} made there{when}, while other figures of the driver follow: the scheduler "
+        "believes it but for what it promised itself (mode Ledger)"
+    )
+
+
+def changes_at(capacity: CSIStorageCapacity, volumes: Iterable[PersistentVolume], now: datetime) -> datetime | None:
+    """The next instant after `now` at which the same objects may be judged otherwise; None for never."""
+    times = [at + REFRESH for each in volumes if (at := each.metadata.creation_timestamp) is not None]
+    if capacity.has_kept_pools and (checked := capacity.checked_at) is not None:
+        times.append(checked + CHECKED_WITHIN)
+    return min((at for at in times if at > now), default=None)
+
 
 MOST_NODES: Final = 64
 """Of how many nodes a row tells the names."""
@@ -77,3 +195,94 @@ def reached(objects: KnownObjects, topology: LabelSelector | None) -> list[str]:
 def classes_of(objects: KnownObjects, held: RememberedCapacity) -> set[str]:
     """Classes of the claims that something is kept back for, as far as they are known."""
     return {found.class_name for each in held.claims if (found := objects.claims.get(each)) is not None}
+
+
+class CapacityBook:
+    """`volumes_on` gives the volumes that lie on a node, as rows have it."""
+
+    def __init__(self, objects: KnownObjects, volumes_on: Callable[[str], Iterable[PersistentVolume]]) -> None:
+        self._objects = objects
+        self._volumes_on = volumes_on
+        self.held: dict[Key, list[RememberedCapacity]] = {}
+        self.faults: Sequence[Fault] = ()
+        self.of_node = Index()
+        """Objects by node that they reach; those that reach many nodes are not listed."""
+        self._reach: dict[Key, Sequence[str]] = {}
+        self._missing: dict[Key, list[PersistentVolume]] = {}
+        self._lagging: dict[str, set[Key]] = {}
+        self._following: dict[str, set[Key]] = {}
+        self._driver: dict[Key, str] = {}
+        self._later: list[tuple[datetime, Key]] = []
+
+    def due(self, now: datetime) -> set[Key]:
+        """Objects that are to be judged anew because time has passed."""
+        found = set()
+        while self._later and self._later[0][0] <= now:
+            found.add(heapq.heappop(self._later)[1])
+        return found
+
+    def look_at(self, keys: Iterable[Key], now: datetime) -> set[Key]:
+        """Take these objects as they are now; gives them and those whose rows change with them."""
+        touched = set(keys)
+        for key in tuple(touched):
+            before = self._driver.get(key, "")
+            were = {driver: bool(self._following.get(driver)) for driver in (before,)}
+            self._forget(key)
+            found = self._objects.capacities.get(key)
+            if found is not None:
+                driver = driver_of(self._objects, found)
+                were.setdefault(driver, bool(self._following.get(driver)))
+                self._note(found, driver, now)
+            for driver, followed in were.items():
+                if followed != bool(self._following.get(driver)):
+                    touched |= self._lagging.get(driver, set())
+        return touched
+
+    def row_of(self, key: Key, now: datetime) -> CapacityRow | None:
+        """The row of an object that was looked at."""
+        found = self._objects.capacities.get(key)
+        if found is None:
+            return None
+        nodes = self._reach[key]
+        stale = why_stale(self._objects, found, nodes[:MOST_NODES], self.faults, now)
+        missing = self._missing.get(key)
+        if not stale and missing and self._following.get(self._driver[key]):
+            stale = lagging(missing)
+        held = [(each, self._other_class(each, found)) for each in self.held.get(key, ())]
+        return row_of(found, nodes, held, stale)
+
+    def _other_class(self, held: RememberedCapacity, capacity: CSIStorageCapacity) -> str:
+        """The class that something is kept back for, where that is not the object's own.
+
+        The scheduler tells what it keeps back object by object: of classes that share their pools, every one is charged
+        until its own figures are told anew.
+        """
+        classes = classes_of(self._objects, held)
+        return "" if not classes or capacity.storage_class_name in classes else min(classes)
+
+    def _forget(self, key: Key) -> None:
+        for node in self._reach.pop(key, ())[:MOST_NODES]:
+            self.of_node.mark(node, key, is_there=False)
+        self._missing.pop(key, None)
+        driver = self._driver.pop(key, "")
+        self._lagging.get(driver, set()).discard(key)
+        self._following.get(driver, set()).discard(key)
+
+    def _note(self, capacity: CSIStorageCapacity, driver: str, now: datetime) -> None:
+        key = capacity.key
+        nodes = self._reach[key] = reached(self._objects, capacity.node_topology)
+        self._driver[key] = driver
+        if len(nodes) > MOST_NODES:
+            return
+        for node in nodes:
+            self.of_node.mark(node, key, is_there=True)
+        class_name = capacity.storage_class_name
+        volumes = [each for node in nodes for each in self._volumes_on(node) if each.class_name == class_name]
+        if volumes and capacity.metadata.updated_at is not None:
+            missing = unseen(capacity, volumes, now)
+            if missing:
+                self._missing[key] = missing
+            (self._lagging if missing else self._following).setdefault(driver, set()).add(key)
+        at = changes_at(capacity, volumes, now)
+        if at is not None:
+            heapq.heappush(self._later, (at, key))

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tonnage.dashboard.model import node_rows, pod_rows, volume_rows
-from tonnage.dashboard.model.capacity_book import CapacityBook
+from tonnage.dashboard.model.capacity_rows import CapacityBook
 from tonnage.dashboard.model.driver_contents import DriverContents
 from tonnage.dashboard.model.known_objects import Index, KnownObjects
 from tonnage.dashboard.model.lanes import Lanes

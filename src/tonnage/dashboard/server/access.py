@@ -6,29 +6,121 @@
 
 The cookie is worked out from the token, so that a dashboard that is started again with the same token knows its
 browsers. It is HttpOnly and SameSite=Strict; cookies know no ports, so that its name tells the port, and on this
-machine it is good for programs of the user alone who logged in (`peer_owner.py`). With TLS it is Secure, and named so
+machine it is good for programs of the user alone who logged in (`peer_owner`). With TLS it is Secure, and named so
 (`__Host-`) that no other server of the same name can set it.
 
 A page elsewhere must not be able to ask with the browser's cookie: the Host must be a name of ours (a foreign name that
 resolves to 127.0.0.1 is refused), a request with an Origin must come from that very host, and what changes or asks much
 needs a header that no form can send. A link from elsewhere may lead to the pages, which hold nothing.
+
+A wrong token is answered as such ten times at once, then once in a second, for all who try together: everybody on a
+machine has the same address. This holds up nobody who shows the right token, or a cookie that was given for it. What
+keeps guesses out is that a token has at least sixteen characters.
+
+The kernel tells whose process is at the other end of a connection on this machine (Linux, /proc/net/tcp). Browsers send
+a cookie to every port of a host. So a page that another user of this machine serves on another port of 127.0.0.1 is
+given the dashboard's cookie by the browser of whoever opens it; but that user's programs have another owner than the
+browser, and a cookie is for one owner alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import math
+import socket
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from tonnage.clock import Clock, SystemClock
-from tonnage.dashboard.server.attempts import Attempts
-from tonnage.dashboard.server.peer_owner import PeerOwners
 from tonnage.serving.request_host import OwnHosts, host_of
+
+_TABLES: Final = {4: Path("/proc/net/tcp"), 6: Path("/proc/net/tcp6")}
+_MAPPED: Final = b"\0" * 10 + b"\xff\xff"
+"""Before an IPv4 address that is used on a socket of IPv6."""
+_LOCAL, _REMOTE, _UID = 1, 2, 7
+
+
+class PeerOwners:
+    """Numbers of users by connection, each looked up once."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+    def of(self, request: web.BaseRequest) -> str:
+        """The number of the user; empty for a peer elsewhere, and where the kernel does not tell."""
+        transport = request.transport
+        if transport is None:
+            return ""
+        found = self._known.get(transport)
+        if found is None:
+            peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+            found = self._known[transport] = owner_of(peer, own) if peer and own else ""
+        return found
+
+
+def owner_of(peer: Any, own: Any) -> str:
+    """Whose socket is bound to `peer` and connected to `own`, both as sockets name addresses; empty when unknown."""
+    try:
+        if not ipaddress.ip_address(peer[0]).is_loopback:
+            return ""
+        for version, wanted_local, wanted_remote in _spellings(peer, own):
+            for line in _TABLES[version].read_text().splitlines():
+                fields = line.split()
+                if fields[_LOCAL] == wanted_local and fields[_REMOTE] == wanted_remote:
+                    return fields[_UID]
+    except (OSError, ValueError, IndexError, TypeError):
+        pass
+    return ""
+
+
+def _spellings(peer: Any, own: Any) -> Iterator[tuple[int, str, str]]:
+    """The tables to look into, and how the two addresses stand there."""
+    if ":" in peer[0]:
+        packed = [socket.inet_pton(socket.AF_INET6, each[0]) for each in (peer, own)]
+        yield 6, _written(packed[0], peer[1]), _written(packed[1], own[1])
+        return
+    packed = [socket.inet_pton(socket.AF_INET, each[0]) for each in (peer, own)]
+    yield 4, _written(packed[0], peer[1]), _written(packed[1], own[1])
+    yield 6, _written(_MAPPED + packed[0], peer[1]), _written(_MAPPED + packed[1], own[1])
+
+
+def _written(address: bytes, port: int) -> str:
+    """As the kernel writes it: word by word, each as a number of this machine."""
+    words = (address[at : at + 4] for at in range(0, len(address), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words) + f":{port:04X}"
+
+
+AT_ONCE: Final = 10
+EVERY_S: Final = 1.0
+
+
+class Attempts:
+    """Wrong tokens that may still be tried now: a bucket that fills up again with time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._left = float(AT_ONCE)
+        self._at = clock.monotonic()
+
+    def wait_s(self) -> float:
+        """How long until a token is looked at again; 0 is now."""
+        now = self._clock.monotonic()
+        self._left = min(AT_ONCE, self._left + (now - self._at) / EVERY_S)
+        self._at = now
+        return max(0.0, (1.0 - self._left) * EVERY_S)
+
+    def failed(self) -> None:
+        """A token was wrong."""
+        self._left -= 1.0
+
 
 ASKED_BY: Final = "X-Tonnage-Dashboard"
 """The header of every request of the page that is not a plain GET. Its value does not matter."""

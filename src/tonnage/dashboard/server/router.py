@@ -4,6 +4,8 @@
     router.post("/api/v1/drain-preview", drain)                 a body of JSON is `await asked.json()`
 
 Handlers are given what was asked, and raise TonnageError for what they cannot answer: the page shows message and hint.
+
+Every answer has the headers by which browsers refuse what a page of ours never needs.
 """
 
 from __future__ import annotations
@@ -19,10 +21,26 @@ import msgspec
 from aiohttp import ClientPayloadError, web
 
 from tonnage.dashboard.server.access import RequestRefused
-from tonnage.dashboard.server.security_headers import SECURITY_HEADERS
 from tonnage.http_connection import BadBody
 from tonnage.objects.texts.decode_budget import MAX_REQUEST_VALUES, Budget, BudgetExceeded, Limits
 from tonnage.objects.texts.json_text import read_json
+
+SECURITY_HEADERS: Final = {
+    # Nothing from elsewhere, nothing inline, in no frame: names from a cluster can never become a script. No Trusted
+    # Types policy may be made, so that no text can be set as HTML, or as a script's address, at all.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """A replay file with a dump of a cluster may be large; more than this is refused."""

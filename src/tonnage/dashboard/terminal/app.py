@@ -9,6 +9,7 @@
 
 Rows change as often as the cluster does; the page is drawn anew twice a second at most, so that a slow line over ssh is
 not filled with what nobody reads.
+
 """
 
 from __future__ import annotations
@@ -25,20 +26,50 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.terminal.amounts import count_text
 from tonnage.dashboard.terminal.flow_page import flow_lines, lane_lines
-from tonnage.dashboard.terminal.help_page import help_lines
-from tonnage.dashboard.terminal.lines import ScreenLine, plain
-from tonnage.dashboard.terminal.lines_view import LinesView
-from tonnage.dashboard.terminal.map_page import SORTS, map_lines, node_lines
+from tonnage.dashboard.terminal.lines import ScreenLine, cell, count_text, heading, plain, row
+from tonnage.dashboard.terminal.lines_view import LinesView, in_ascii, is_ascii_alone
+from tonnage.dashboard.terminal.map_page import FREE, PROMISED, SORTS, USED, map_lines, node_lines
 from tonnage.dashboard.terminal.pending_page import explanation_lines, pending_lines
-from tonnage.dashboard.terminal.plain_characters import in_ascii, is_ascii_alone
 from tonnage.dashboard.wire.rows import NoticeRow, PodRow
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key
 from tonnage.printable import printable
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.pending.pending import PendingAnswer
+
+_KEYS: Final = (
+    ("m, p, f", "map, pending, flow"),
+    ("up, down, j, k", "one line; page up, page down, home, end: further"),
+    ("enter", "more of the line under the cursor: a node, a pod, a lane"),
+    ("escape", "back; in a search: show all again"),
+    ("/", "search nodes, zones, claims, pods and words; enter keeps what was found"),
+    ("s", "sort the map by name, fullness, trouble"),
+    ("q", "leave"),
+)
+_SIGNS: Final = (
+    (USED * 3, "used by volumes, or by what else is in a pool"),
+    (PROMISED * 3, "kept back: promised to a pod, not used yet"),
+    (FREE * 3, "free"),
+    ("3/16", "attach slots used, of how many"),
+    ("▲", "trouble: cordoned, NotReady, stale figures, no slot or no room left"),
+    ("→", "volumes on their way to this node"),
+)
+
+
+def help_lines() -> list[ScreenLine]:
+    found = [heading("keys")]
+    found += [ScreenLine(row(cell("", 1), cell(keys, 16, "bold"), Text(words))) for keys, words in _KEYS]
+    found += [plain(""), heading("on the map")]
+    found += [ScreenLine(row(cell("", 1), cell(sign, 16), Text(words))) for sign, words in _SIGNS]
+    found += [plain(""), heading("pending and flow")]
+    words = "Pods that wait stand below what they wait for, with the nearest miss and what would help."
+    return [
+        *found,
+        plain(" " + words),
+        plain(" A lane tells the newest step first, and how long after the one before it came."),
+    ]
+
 
 DRAW_S: Final = 0.5
 REST: Final = 4

@@ -1,13 +1,19 @@
 """A list of lines that scrolls, with a cursor: only what is seen is drawn, however many there are.
 
 The cursor stays on what it was on when lines come and go: lines are known by their keys.
+
+For terminals that show ASCII alone each sign is drawn as another, as wide as it was. A terminal's characters are those
+of its locale: LC_ALL, else LC_CTYPE, else LANG. `C` and `POSIX` have ASCII, and so is taken what names another set than
+UTF-8; where nobody says anything it is UTF-8, as nearly all terminals are. Where LANG is C, Python puts
+LC_CTYPE=C.UTF-8 into its own surroundings: that is not the user's word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
@@ -17,7 +23,25 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tonnage.dashboard.terminal.lines import ScreenLine
-from tonnage.dashboard.terminal.plain_characters import in_ascii
+
+_SIGNS: Final = str.maketrans(
+    {"█": "#", "▒": "%", "░": ".", "▲": "!", "→": ">", "←": "<", "…": "~", "×": "x", "·": "-", "✓": "+", "✗": "x"}
+)
+
+
+def is_ascii_alone(environ: Mapping[str, str]) -> bool:
+    """Whether the user's locale says that the terminal shows ASCII alone."""
+    wanted = ["LC_ALL", "LC_CTYPE", "LANG"]
+    if environ.get("LC_CTYPE", "").upper() in ("C.UTF-8", "C.UTF8", "UTF-8"):
+        wanted.remove("LC_CTYPE")
+    said = next((environ[name] for name in wanted if environ.get(name)), "")
+    return bool(said) and "UTF8" not in said.upper().replace("-", "")
+
+
+def in_ascii(text: str) -> str:
+    """The same in ASCII, as many cells wide; what has no sign of its own becomes question marks."""
+    shown = text.translate(_SIGNS)
+    return shown if shown.isascii() else "".join(each if each.isascii() else "?" * cell_len(each) for each in shown)
 
 
 class LinesView(ScrollView, can_focus=True):

@@ -1,23 +1,33 @@
 """Pods that wait, by cause, with the nearest miss and what would help; Enter opens the whole explanation of a pod.
 
 The words are those of `tonnage explain --pending` and `tonnage explain --pod`.
+
+`LiveQuestions` works them out from the cluster as it is known now, in a thread beside the screen.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
 
 from rich.text import Text
 
+from tonnage.dashboard.questions.asking import AskedCluster, Asking, QuestionLimit
 from tonnage.dashboard.terminal.lines import ScreenLine, cell, heading, matches, plain, row
 from tonnage.dashboard.wire.collections import Collections
 from tonnage.dashboard.wire.rows import PodRow
+from tonnage.objects.meta import Key
 from tonnage.scheduling.decision.explain import Explanation
+from tonnage.whatif.decision_sequence import DecisionSequence
+from tonnage.whatif.explain import decided_on, find_pod, score_weights
 from tonnage.whatif.explain_report import print_explanation
+from tonnage.whatif.interruptions import OutOfTime
 from tonnage.whatif.page import TextPage
-from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup
+from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup, PendingQuestion
 from tonnage.whatif.pending.pending_report import nearest_misses
+from tonnage.whatif.sources import ClusterState
 
 
 class PageOfLines(TextPage):
@@ -91,3 +101,50 @@ def explanation_lines(explanation: Explanation, weights: Mapping[str, int], *, w
     page = PageOfLines(width)
     print_explanation(explanation, weights, page)
     return page.lines
+
+
+MOST_S: Final = 10.0
+"""How long it may take to decide on all pods that wait, and to try what would help: what is known then is shown."""
+
+
+class LiveQuestions:
+    """Asks about one cluster, by the rules of its scheduler."""
+
+    def __init__(self, cluster: AskedCluster, asking: Asking) -> None:
+        self._cluster, self._asking = cluster, asking
+
+    async def pending(self) -> PendingAnswer:
+        """Every pod that waits, by cause. Raises TonnageError."""
+        state = await self._cluster.state(with_workloads=True)
+        return await self._asking.keep(lambda limit: self._pending(state, limit))
+
+    async def explanation(self, pod: Key) -> tuple[Explanation, dict[str, int]]:
+        """Why a pod goes where it goes, or nowhere, and the weights of its scores. Raises TonnageError."""
+        state = await self._cluster.state()
+        return await self._asking.answer(lambda limit: self._explanation(state, pod))
+
+    def _pending(self, state: ClusterState, limit: QuestionLimit) -> PendingAnswer:
+        sequence = DecisionSequence(
+            state,
+            self._asking.configuration,
+            is_default=self._asking.takes_any_pod,
+            foreign=self._asking.foreign,
+            note=lambda sentence: None,
+        )
+        question = PendingQuestion(state, sequence)
+        limit.begin(MOST_S)
+        with suppress(OutOfTime):
+            question.decide(limit.check)
+            question.try_changes(limit.check)
+        return question.answer()
+
+    def _explanation(self, state: ClusterState, key: Key) -> tuple[Explanation, dict[str, int]]:
+        found, profile = decided_on(
+            find_pod(state, key),
+            state,
+            self._asking.configuration,
+            is_default=self._asking.takes_any_pod,
+            foreign=self._asking.foreign,
+            note=lambda sentence: None,
+        )
+        return found, score_weights(profile)

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from tonnage.dashboard.follow.followed_faults import FollowedFaults
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.follow.shown_cluster import FollowedFaults, ShownCluster
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, kind_of

@@ -15,8 +15,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from tonnage.dashboard.questions.asking import Asking
-from tonnage.dashboard.questions.examples import examples, files_of
-from tonnage.dashboard.questions.given_files import sorted_out
+from tonnage.dashboard.questions.given_files import examples, files_of, sorted_out
 from tonnage.dashboard.questions.playing import played
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer

@@ -13,8 +13,7 @@ from aiohttp import web
 
 from tonnage import __version__
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.server.change_stream import change_stream
-from tonnage.dashboard.server.packed_state import PackedState, takes_gzip
+from tonnage.dashboard.server.change_stream import PackedState, change_stream, takes_gzip
 from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer
 from tonnage.dashboard.wire.rows import VERSION
 

@@ -2,7 +2,7 @@
 
 GET /api/v1/pending                            what waits, by cause (questions/pending.py); ?full=true: node by node
 GET /api/v1/pods/{namespace}/{name}            a pod's story (questions/pod_story.py)
-GET /api/v1/pods/{namespace}/{name}/explain    node by node, pool by pool, scores (questions/explanation.py)
+GET /api/v1/pods/{namespace}/{name}/explain    node by node, pool by pool, scores (questions/pod_story.py)
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from aiohttp import web
 
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
-from tonnage.dashboard.questions.explanation import Explanations
 from tonnage.dashboard.questions.pending import PendingAnswers
-from tonnage.dashboard.questions.pod_story import pod_story
+from tonnage.dashboard.questions.pod_story import Explanations, pod_story
 from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer
 
 
