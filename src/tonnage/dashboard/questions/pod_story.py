@@ -1,16 +1,16 @@
 """A pod's whole story: what the API says of it and of its claims, what the scheduler remembers, and what happened.
 
-{"pod": "shop/db-0", "revision": 812, "at": "…", "uid": "…", "phase": "Pending", "conditions": […],
- "assumed": "node-3", "nominations": […], "failedNodes": […], "held": […],        of the scheduler's memory
- "claims": [{"claim": "shop/data-db-0", "row": {…}, "attachments": […], …}],
- "steps": […], "events": […], "notes": […]}
+    {"pod": "shop/db-0", "revision": 812, "at": "…", "uid": "…", "phase": "Pending", "conditions": […],
+     "assumed": "node-3", "nominations": […], "failedNodes": […], "held": […],        of the scheduler's memory
+     "claims": [{"claim": "shop/data-db-0", "row": {…}, "attachments": […], …}],
+     "steps": […], "events": […], "notes": […]}
 
 A pod that is gone is told by what is still remembered of it: its steps and its Events. `uid` is empty then.
 
 And why it goes where it goes, or nowhere: what `tonnage explain --pod … -o json` answers, asked from the page.
 
-{"revision": 812, "at": "…", "source": "https://…", "notes": ["…"], "weights": {"NodeResourcesFit": 1, …},
- "answer": {"pod": "shop/db-0", "schedulable": false, "node": null, "message": "…", "nodes": […], "volumes": {…}}}
+    {"revision": 812, "at": "…", "source": "https://…", "notes": ["…"], "weights": {"NodeResourcesFit": 1, …},
+     "answer": {"pod": "shop/db-0", "schedulable": false, "node": null, "message": "…", "nodes": […], "volumes": {…}}}
 
 `answer` is the command's document. `weights` are what the scores in it were multiplied by; `refused` are its refused
 nodes by who refused them and why, each group with its nearest miss in the words of the command's table.

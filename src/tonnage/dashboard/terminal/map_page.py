@@ -1,7 +1,7 @@
 """The map: a line a node, by zone, with its storage as a bar; and what a node holds, opened with Enter.
 
-ZONE a                                        3 nodes   120Gi free of 900Gi
-node-1   ███████████▒▒▒░░░░░░░░░░░░   62%   114Gi free of 300Gi   3/16
+    ZONE a                                        3 nodes   120Gi free of 900Gi
+    node-1   ███████████▒▒▒░░░░░░░░░░░░   62%   114Gi free of 300Gi   3/16
 
 The bytes used, promised and free of a node come from rows. Pools that are seen from inside tell them exactly. Elsewhere
 a node has used what its volumes take, and has free what its capacity objects say; classes that share their pools (by
