@@ -41,14 +41,13 @@ ROWS: Rows = (
 
 INNER_ROWS: dict[str, Rows] = {
     "documents": (
-        ("event_conversion", "go_text", "json_syntax", "known_pod_specs", "schema", "strategy", "system_objects"),
-        ("validation",),
+        ("go_text", "json_syntax", "known_pod_specs", "schema", "strategy", "system_objects", "validation"),
         ("admit", "api_errors", "deletion", "pod_resources", "scale"),
         ("access", "patches", "pod_admission", "pod_binding", "protobuf", "quota", "service_account_admission"),
         ("apply", "eviction"),
-        ("compilation", "custom"),
-        ("kinds", "object_metadata"),
-        ("admission",),
+        ("custom",),
+        ("kinds",),
+        ("admission", "object_metadata"),
         ("creation",),
     ),
     "scheduling": (

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from test_server_stays_responsive import probing
 
-from tonnage.documents.custom import value_rules
+from tonnage.documents.custom import validation
 from tonnage.documents.custom.json_path import MAX_FOUND, parse
 from tonnage.documents.custom.printer_columns import MAX_CELL_CHARS, MAX_COLUMNS, Looks, PrinterColumn, printer_columns
-from tonnage.documents.custom.value_rules import Rules
+from tonnage.documents.custom.validation import Rules
 from tonnage.testing.http import Reply
 from tonnage.testing.processes import ApiServerProcess, start_cluster
 
@@ -68,7 +68,7 @@ def create(cluster: ApiServerProcess, name: str, value: Any) -> Reply:
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
 def test_alternatives_times_values_end_in_a_refusal(keyword: str, monkeypatch: pytest.MonkeyPatch) -> None:
     alternatives = [{"required": [f"r{n}"]} for n in range(500)]
-    monkeypatch.setattr(value_rules, "MAX_TRIES", 20_000)  # an array of this size is refused sooner, not otherwise
+    monkeypatch.setattr(validation, "MAX_TRIES", 20_000)  # an array of this size is refused sooner, not otherwise
     rules = Rules({"type": "array", "items": {**ANYTHING, keyword: alternatives}})
     assert "too many" not in rules.errors([{"r499": 1}] * 40)[-1:].__repr__()
     errors = rules.errors([{"r499": 1}] * 41)

@@ -14,10 +14,9 @@ import pytest
 import yaml
 
 from tonnage.documents.admit import admit
-from tonnage.documents.event_conversion import from_events_v1, to_events_v1
 from tonnage.documents.kinds.config import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
 from tonnage.documents.kinds.device import DeviceClassStrategy, ResourceClaimStrategy
-from tonnage.documents.kinds.event import EventStrategy
+from tonnage.documents.kinds.event import EventStrategy, from_events_v1, to_events_v1
 from tonnage.documents.kinds.lease import LeaseStrategy
 from tonnage.documents.kinds.namespace import NamespaceStrategy
 from tonnage.documents.kinds.pod_disruption_budget import PodDisruptionBudgetStrategy

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 from tonnage.apiserver import request_errors
@@ -31,11 +31,14 @@ from tonnage.documents import api_errors
 from tonnage.documents.access.attributes import AllowAll, Authorizer
 from tonnage.documents.access.escalation import is_guarded
 from tonnage.documents.admission import Admission, objects_read_for
-from tonnage.documents.compilation import compile_schemas
+from tonnage.documents.admit import compile_check
+from tonnage.documents.apply.field_walk import shape_of
 from tonnage.documents.creation import Creator, refuse_too_large
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.deletion import is_deletable, judge_deletion
 from tonnage.documents.object_metadata import NameGenerator, is_no_change, prepare_update, track_managed_fields
+from tonnage.documents.protobuf.messages import table_of
+from tonnage.documents.schema import structs
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.metadata import validate_object_meta_update
 from tonnage.gates import Gates
@@ -414,3 +417,17 @@ def _refuse_while_terminating(resource: Resource, name: str) -> None:
     if isinstance(resource, CustomResource) and resource.is_terminating:
         why = "create not allowed while custom resource definition is terminating"
         raise api_errors.forbidden(resource, name, why)
+
+
+@cache
+def compile_schemas() -> None:
+    """Compile every named type for all who walk documents. Again it costs nothing.
+
+    `admit`, server-side apply and protobuf compile a type when they first meet it, and enter it before it is complete,
+    because types lead back to themselves. All at once takes milliseconds, and then no thread meets what another is half
+    through with.
+    """
+    for struct in structs():
+        compile_check(struct)
+        shape_of(struct)
+        table_of(struct)

@@ -13,7 +13,7 @@ from typing import Any
 from tonnage.apiserver.options import ListOptions
 from tonnage.apiserver.requests import Call
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.event_conversion import field_labels
+from tonnage.documents.kinds.event import field_labels
 from tonnage.documents.strategy import Strategy
 from tonnage.errors import BadRequest
 from tonnage.objects.document import decode, dig

@@ -2,7 +2,7 @@
 
 Every stored document begins with its kind and apiVersion, so that a list can leave them out without decoding its items.
 Documents of most resources are served as they are stored, byte for byte. Events are converted
-(`documents/event_conversion.py`), and custom resources are shown in the version that is asked for
+(`documents/kinds/event.py`), and custom resources are shown in the version that is asked for
 (`documents/custom/custom_resource.py`).
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.event_conversion import from_stored, with_null_times
+from tonnage.documents.kinds.event import from_stored, with_null_times
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.resources import Resource
 

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from tonnage.clock import Clock, rfc3339
 from tonnage.documents import api_errors
 from tonnage.documents.admission import Admission
-from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.custom.custom_strategy import CustomResourceStrategy
+from tonnage.documents.custom.custom_resource import CustomResource, CustomResourceStrategy
 from tonnage.documents.kinds import strategies
 from tonnage.documents.object_metadata import NameGenerator, track_managed_fields, wipe_system_fields
 from tonnage.documents.strategy import Generation, Strategy, keep

@@ -15,7 +15,7 @@ from tonnage.documents import api_errors
 from tonnage.documents.apply.managed_fields import reset_fields_of, track_update
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.merging import is_typed
-from tonnage.documents.event_conversion import from_stored
+from tonnage.documents.kinds.event import from_stored
 from tonnage.documents.schema import schema_of_resource
 from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, same

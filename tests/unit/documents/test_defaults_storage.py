@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.kinds.node import default_node
+from tonnage.clock import SystemClock
+from tonnage.documents.kinds import strategies
 from tonnage.documents.kinds.storage.csi_driver import default_csi_driver
-from tonnage.documents.kinds.storage.persistent_volume import default_persistent_volume
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, mirror_data_sources
-from tonnage.documents.kinds.storage.storage_class import default_class_for, default_storage_class
-from tonnage.documents.kinds.storage.volume_attachment import default_volume_attachment
+from tonnage.documents.kinds.storage.storage_class import default_class_for
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
+
+RULES = strategies(Gates(), SystemClock())
+default_node = RULES["", "nodes"].default
+default_persistent_volume = RULES["", "persistentvolumes"].default
+default_storage_class = RULES["storage.k8s.io", "storageclasses"].default
+default_volume_attachment = RULES["storage.k8s.io", "volumeattachments"].default
 
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
 BETA_DEFAULT = "storageclass.beta.kubernetes.io/is-default-class"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from tonnage.documents.event_conversion import FIELD_LABELS, from_events_v1, to_events_v1
+from tonnage.documents.kinds.event import FIELD_LABELS, from_events_v1, to_events_v1
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 

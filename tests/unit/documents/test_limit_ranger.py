@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.kinds.limit_range import broken_limits, default_limit_range, give_defaults, validate_limit_range
+from tonnage.clock import SystemClock
+from tonnage.documents.kinds import strategies
+from tonnage.documents.kinds.limit_range import broken_limits, give_defaults
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc
+
+RULES = strategies(Gates(), SystemClock())
+default_limit_range = RULES["", "limitranges"].default
+validate_limit_range = RULES["", "limitranges"].validate
 
 
 def limit_range(*items: Doc) -> Doc:

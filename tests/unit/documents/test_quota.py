@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.kinds.resource_quota import validate_resource_quota, validate_resource_quota_update
+from tonnage.clock import SystemClock
+from tonnage.documents.kinds import strategies
 from tonnage.documents.quota import (
     charge,
     is_about,
@@ -19,9 +20,14 @@ from tonnage.documents.quota import (
     with_used,
 )
 from tonnage.errors import Forbidden
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.quantity import Quantity
+
+RULES = strategies(Gates(), SystemClock())
+validate_resource_quota = RULES["", "resourcequotas"].validate
+validate_resource_quota_update = RULES["", "resourcequotas"].validate_update
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PODS, CLAIMS, SERVICES = (BY_PLURAL["", plural] for plural in ("pods", "persistentvolumeclaims", "services"))

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.kinds.runtime_class import (
-    merge_tolerations,
-    obey_runtime_class,
-    refuse_foreign_overhead,
-    validate_runtime_class,
-    validate_runtime_class_update,
-)
+from tonnage.clock import SystemClock
+from tonnage.documents.kinds import strategies
+from tonnage.documents.kinds.runtime_class import merge_tolerations, obey_runtime_class, refuse_foreign_overhead
 from tonnage.errors import Forbidden
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc
+
+RULES = strategies(Gates(), SystemClock())
+validate_runtime_class = RULES["node.k8s.io", "runtimeclasses"].validate
+validate_runtime_class_update = RULES["node.k8s.io", "runtimeclasses"].validate_update
 
 OVERHEAD = {"cpu": "250m", "memory": "120Mi"}
 GPU: Doc = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import base64
 
-from tonnage.documents.kinds.config import MAX_BYTES, validate_config_map, validate_secret
+from tonnage.clock import SystemClock
+from tonnage.documents.kinds import strategies
+from tonnage.documents.kinds.config import MAX_BYTES
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc
+
+RULES = strategies(Gates(), SystemClock())
+validate_config_map = RULES["", "configmaps"].validate
+validate_secret = RULES["", "secrets"].validate
 
 
 def config_map(**fields: Doc) -> Doc:

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.kinds.storage.csi_driver import validate_csi_driver, validate_csi_driver_update
+from tonnage.clock import SystemClock
+from tonnage.documents.kinds import strategies
 from tonnage.documents.kinds.storage.csi_node import validate_csi_node_update
-from tonnage.documents.kinds.storage.csi_storage_capacity import (
-    validate_csi_storage_capacity,
-    validate_csi_storage_capacity_update,
-)
+from tonnage.documents.kinds.storage.csi_storage_capacity import validate_csi_storage_capacity
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors
+
+RULES = strategies(Gates(), SystemClock())
+validate_csi_driver = RULES["storage.k8s.io", "csidrivers"].validate
+validate_csi_driver_update = RULES["storage.k8s.io", "csidrivers"].validate_update
+validate_csi_storage_capacity_update = RULES["storage.k8s.io", "csistoragecapacities"].validate_update
 
 
 def told(errors: Errors) -> list[str]:

@@ -17,7 +17,7 @@ from tonnage.documents.apply.managed_fields import reset_fields_of
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
 from tonnage.documents.custom.merging import is_typed
-from tonnage.documents.event_conversion import from_stored, to_stored
+from tonnage.documents.kinds.event import from_stored, to_stored
 from tonnage.documents.object_metadata import api_versions_of
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.documents.schema import schema_of_resource

@@ -20,8 +20,8 @@ from tonnage.apiserver.verbs.writing import check_name, merge_owners, respond
 from tonnage.documents import api_errors, go_text
 from tonnage.documents.admit import Malformed
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
-from tonnage.documents.event_conversion import from_stored, to_stored
 from tonnage.documents.json_syntax import syntax_error
+from tonnage.documents.kinds.event import from_stored, to_stored
 from tonnage.documents.patches.json_patch import json_patch, merge_patch
 from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import Struct, schema_of_resource

@@ -11,7 +11,7 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.documents.access.attributes import Attributes, forbidden
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.event_conversion import to_stored
+from tonnage.documents.kinds.event import to_stored
 from tonnage.errors import NotFound
 from tonnage.objects.document import Doc, copy, encode
 

@@ -22,6 +22,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from tonnage.clock import Clock
 from tonnage.documents.admit import Findings, admit
 from tonnage.documents.apply.field_walk import shape_of
 from tonnage.documents.custom.defaulting import drop_nulls, fill_defaults
@@ -30,11 +31,14 @@ from tonnage.documents.custom.openapi import kind_definition
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
 from tonnage.documents.custom.pruning import keys_in, prune
 from tonnage.documents.custom.structural import Structural, compile_schema, walk
-from tonnage.documents.custom.validation import validate, validate_status, validate_update
-from tonnage.documents.custom.value_rules import Rules
+from tonnage.documents.custom.validation import Rules, validate, validate_status, validate_update
 from tonnage.documents.custom.version_rules import deprecation_warning
+from tonnage.documents.scale import validate_scale_paths
 from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
-from tonnage.objects.document import Doc, dig
+from tonnage.documents.strategy import Generation, Strategy
+from tonnage.gates import Gates
+from tonnage.objects import names
+from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
 
@@ -42,6 +46,7 @@ STORE_PREFIX = "custom:"
 """What keys of custom objects begin with: a definition may name a resource that the table has, and must not get at
 its objects."""
 _LARGE_FIELDS = 2000
+_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -246,3 +251,61 @@ def custom_kinds(definition: Doc) -> dict[str, CustomKind]:
     return {
         each["name"]: CustomKind(definition, each["name"]) for each in definition["spec"]["versions"] if each["served"]
     }
+
+
+class CustomResourceStrategy(Strategy):
+    """Made for one row, and as short-lived as that is."""
+
+    generation = Generation.COUNTED
+    unconditional_update = False
+    are_finalizers_qualified = False
+
+    def __init__(self, resource: CustomResource, gates: Gates, clock: Clock | None = None) -> None:
+        super().__init__(resource, gates, clock)
+        self._kind = resource.custom
+
+    def default(self, doc: Doc) -> None:
+        self._kind.default(doc)
+
+    def validate(self, doc: Doc) -> Errors:
+        return self._kind.validate(doc) + validate_scale_paths(doc, self._kind.scale)
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return self._kind.validate_update(new, old) + validate_scale_paths(new, self._kind.scale)
+
+    def spec_changed(self, new: Doc, old: Doc) -> bool:
+        """Whatever changes counts, but for metadata; status is the old one here if it has an endpoint of its own."""
+        return _without_metadata(new) != _without_metadata(old)
+
+    def prepare_status(self, new: Doc, old: Doc) -> None:
+        """Everything but status stays as it was, metadata too; managedFields tell of this write."""
+        kept: Doc = {field: copy(value) for field, value in old.items() if field != "status"}
+        kept["metadata"].pop("managedFields", None)
+        if "managedFields" in new["metadata"]:
+            kept["metadata"]["managedFields"] = new["metadata"]["managedFields"]
+        if "status" in new:
+            kept["status"] = new["status"]
+        new.clear()
+        new.update(kept)
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        errors = self._kind.validate_status(new, old)
+        return errors + validate_scale_paths(new, self._kind.scale, status_only=True)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        """About finalizers that came just now and are not named as they should be."""
+        known = set(old["metadata"].get("finalizers", ())) if old is not None else set()
+        told: list[str] = []
+        for finalizer in sorted(set(new["metadata"].get("finalizers", ())) - known):
+            told += [f'metadata.finalizers: "{finalizer}": {wrong}' for wrong in names.qualified_name(finalizer)]
+            if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+                path = " including a path (/)" if "." in finalizer else ""
+                told.append(
+                    f'metadata.finalizers: "{finalizer}": prefer a domain-qualified finalizer name{path} to avoid '
+                    "accidental conflicts with other finalizer writers"
+                )
+        return told
+
+
+def _without_metadata(doc: Doc) -> Doc:
+    return {field: value for field, value in doc.items() if field not in ("apiVersion", "kind", "metadata")}

@@ -1,4 +1,4 @@
-"""Rules about single values: types, formats, bounds, lengths, patterns, choices. `value_rules` puts them together."""
+"""Rules about single values: types, formats, bounds, lengths, patterns, choices. `validation` puts them together."""
 
 from __future__ import annotations
 

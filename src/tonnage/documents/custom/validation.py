@@ -1,7 +1,12 @@
 """What a schema demands of a document: types, bounds, patterns, choices, and nothing twice in lists that are sets.
 
-`validate` puts together upstream's three passes: values against the schema (`value_rules`), metadata of embedded
-resources, and lists of type set and map. They never raise; what is wrong comes back as field errors.
+`validate` puts together upstream's three passes: values against the schema (`Rules`, compiled once), metadata of
+embedded resources, and lists of type set and map. They never raise; what is wrong comes back as field errors.
+
+Order and wording of the first are those of upstream's validator (kube-openapi), because clients show the sentences as
+they are: `spec.size in body must be of type integer: "string"`. Errors of `anyOf` and `oneOf` are those of the
+alternative that came furthest, which is counted as upstream counts it (`SchemaOutcome.matches`), and stand at no field:
+`<nil>`.
 
 An update may leave what was wrong before and did not change, so that a schema can be tightened while objects exist
 (upstream calls this ratcheting).
@@ -9,17 +14,245 @@ An update may leave what was wrong before and did not change, so that a schema c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tonnage.documents.admit import Findings, Malformed, Path, compile_check
-from tonnage.documents.custom.scalar_rules import ABSENT
+from tonnage.documents.custom.formats import format_check
+from tonnage.documents.custom.scalar_rules import (
+    ABSENT,
+    MAX_TRIES,
+    NOWHERE,
+    Check,
+    SchemaOutcome,
+    TooManyTries,
+    at,
+    enum_check,
+    format_of,
+    null_check,
+    number_check,
+    string_check,
+    text_format_check,
+    type_check,
+    types_of,
+)
 from tonnage.documents.custom.structural import Structural, step
-from tonnage.documents.custom.value_rules import Rules
 from tonnage.documents.schema import schema_of
 from tonnage.documents.validation.metadata import validate_object_meta
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, encode
-from tonnage.objects.field_errors import Errors, duplicate, invalid, required
+from tonnage.objects.field_errors import Errors, FieldError, duplicate, go_value, invalid, required, too_many
+
+Checks = dict[type, tuple[int, tuple[Check, ...]]]
+"""By the type of a value: what upstream counts as looked at in any case, and what there is to look at."""
+_COMBINING = ("allOf", "anyOf", "oneOf", "not")
+
+
+class Rules:
+    """The rules of one schema, compiled when a value first meets them: few objects have all that a schema allows."""
+
+    __slots__ = ("_checks", "_schema")
+
+    def __init__(self, schema: Doc) -> None:
+        self._schema = schema
+        self._checks: Checks | None = None
+
+    def errors(self, value: Any, old: Any = ABSENT, base: str = "") -> Errors:
+        """What is wrong with a value, paths told from `base`. With an old value, only where it changed."""
+        outcome = SchemaOutcome([MAX_TRIES])
+        try:
+            self.check(value, old, "", base, outcome)
+        except TooManyTries:
+            told = "there are too many alternatives and patterns to try for so many values"
+            return [*outcome.errors, invalid(base or NOWHERE, "", told)]
+        return outcome.errors
+
+    def check(self, value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
+        if old is not ABSENT and _same(value, old):
+            return
+        matches, checks = (self._checks or self._compiled())[type(value)]
+        outcome.matches += matches
+        for check in checks:
+            check(value, old, path, base, outcome)
+
+    def _compiled(self) -> Checks:
+        schema = self._schema
+        types = types_of(schema)
+        word = format_of(schema, types)
+        of_all: list[Check] = [type_check(types, word)] if types else []
+        if any(keyword in schema for keyword in _COMBINING):
+            of_all.append(_combination_check(schema))
+        choices: list[Check] = [enum_check(schema["enum"])] if schema.get("enum") else []
+        of_text: list[Check] = []
+        if any(keyword in schema for keyword in ("maxLength", "minLength", "pattern")):
+            of_text.append(string_check(schema))
+        if (matches_format := format_check(word)) is not None:
+            of_text.append(text_format_check(schema["format"], matches_format))
+        of_null: list[Check] = [null_check(types, bool(schema.get("nullable")))]
+        of_number: list[Check] = [number_check(schema, types)] if _judges_numbers(schema, types) else []
+        self._checks = {
+            type(None): (0, (*of_null, *choices)),
+            bool: (4, (*of_all, *choices)),
+            int: (6, (*of_all, *of_number, *choices)),
+            float: (6, (*of_all, *of_number, *choices)),
+            str: (5, (*of_all, *of_text, *choices)),
+            list: (6, (*of_all, _list_check(schema), *choices)),
+            dict: (5, (*of_all, *choices, _object_check(schema))),
+        }
+        return self._checks
+
+
+def _judges_numbers(schema: Doc, types: tuple[str, ...]) -> bool:
+    """An integer has a range in any case."""
+    return (
+        "integer" in types or "format" in schema or any(word in schema for word in ("multipleOf", "minimum", "maximum"))
+    )
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equality of JSON. Python's own comes first because it is fast; to it 1, 1.0 and true are the same."""
+    return bool(left == right) and _alike(left, right)
+
+
+def _alike(left: Any, right: Any) -> bool:
+    """Of two values that Python calls equal: do their types agree all the way down?"""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return all(_alike(item, right[name]) for name, item in left.items())
+    return not isinstance(left, list) or all(map(_alike, left, right))
+
+
+# -- lists and objects ------------------------------------------------------------------------------------------------
+
+
+def _list_check(schema: Doc) -> Check:
+    fewest, most = schema.get("minItems"), schema.get("maxItems")
+    items = Rules(schema["items"]) if isinstance(schema.get("items"), dict) else None
+    keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if _list_type(schema) == "map" else ()
+
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
+        if items is not None:
+            earlier = _by_keys(old, keys)
+            for index, item in enumerate(value):
+                before = earlier.get(_key_of(item, keys), ABSENT) if earlier else ABSENT
+                items.check(item, before, f"{path}[{index}]", base, outcome)
+        if fewest is not None and len(value) < fewest:
+            told = f"{path} in body should have at least {fewest} items"
+            outcome.errors.append(invalid(at(base, path), len(value), told))
+        if most is not None and len(value) > most:
+            outcome.errors.append(too_many(at(base, path), len(value), most))
+
+    return check
+
+
+def _list_type(schema: Doc) -> str:
+    return schema.get("x-kubernetes-list-type") or ""
+
+
+def _by_keys(old: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    """The old items of a list of type map by their keys. Items of other lists cannot be told apart."""
+    if not keys or not isinstance(old, list):
+        return {}
+    return {_key_of(item, keys): item for item in old}
+
+
+def _key_of(item: Any, keys: tuple[str, ...]) -> str:
+    return go_value([item.get(key) for key in keys]) if isinstance(item, dict) else ""
+
+
+def _object_check(schema: Doc) -> Check:
+    fewest, most = schema.get("minProperties"), schema.get("maxProperties")
+    properties: Doc = schema.get("properties") or {}
+    met: dict[str, Rules] = {}
+    additional = schema.get("additionalProperties")
+    others = Rules(additional) if isinstance(additional, dict) else None
+    needed: list[str] = schema.get("required") or []
+
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
+        before = old if isinstance(old, dict) else {}
+        if fewest is not None and len(value) < fewest:
+            told = f"{path} in body should have at least {fewest} properties"
+            outcome.errors.append(invalid(at(base, path), len(value), told))
+        if most is not None and len(value) > most:
+            outcome.errors.append(too_many(at(base, path), len(value), most))
+        for name, item in value.items():
+            rules = met.get(name, others)
+            if rules is others and name in properties:
+                rules = met[name] = Rules(properties[name])
+            if rules is not None:
+                told = step(name)
+                where = f"{path}.{told}" if path or name not in properties else told
+                rules.check(item, before.get(name, ABSENT), where, base, outcome)
+        for name in needed:
+            if name not in value:
+                outcome.errors.append(required(at(base, f"{path}.{step(name)}")))
+
+    return check
+
+
+# -- allOf, anyOf, oneOf, not -----------------------------------------------------------------------------------------
+
+
+def _combination_check(schema: Doc) -> Check:
+    any_of, one_of, all_of = ([Rules(each) for each in schema.get(word) or ()] for word in ("anyOf", "oneOf", "allOf"))
+    negated = Rules(schema["not"]) if isinstance(schema.get("not"), dict) else None
+
+    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
+        def tried(rules: Rules) -> SchemaOutcome:
+            outcome.tries()
+            found = SchemaOutcome(outcome.work)
+            rules.check(value, old, path, base, found)
+            return found
+
+        def composite(told: str) -> FieldError:
+            return invalid(base or NOWHERE, "", f"{go_value(path)} must {told}")
+
+        if any_of:
+            _any_of(map(tried, any_of), outcome, composite)
+        if one_of:
+            _one_of(map(tried, one_of), outcome, composite)
+        if all_of:
+            found = [tried(rules) for rules in all_of]
+            for each in found:
+                outcome.merge(each)
+            if wrong := sum(1 for each in found if each.errors):
+                none = ". None validated" if wrong == len(found) else ""
+                outcome.errors.append(composite(f"validate all the schemas (allOf){none}"))
+        if negated is not None and not tried(negated).errors:
+            outcome.errors.append(composite("not validate the schema (not)"))
+
+    return check
+
+
+def _any_of(tries: Any, outcome: SchemaOutcome, composite: Callable[[str], FieldError]) -> None:
+    best: SchemaOutcome | None = None
+    for found in tries:
+        if not found.errors:
+            outcome.merge(found)
+            return
+        if best is None or found.matches > best.matches:
+            best = found
+    outcome.errors.append(composite("validate at least one schema (anyOf)"))
+    if best is not None:
+        outcome.merge(best)
+
+
+def _one_of(tries: Any, outcome: SchemaOutcome, composite: Callable[[str], FieldError]) -> None:
+    best: SchemaOutcome | None = None
+    valid: list[SchemaOutcome] = []
+    for found in tries:
+        if not found.errors:
+            valid.append(found)
+        elif best is None or found.matches > best.matches:
+            best = found
+    if len(valid) == 1:
+        outcome.merge(valid[0])
+        return
+    told = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
+    outcome.errors.append(composite(f"validate one and only one schema (oneOf). {told}"))
+    if not valid and best is not None:
+        outcome.merge(best)
 
 
 def validate(schema: Structural, doc: Doc, rules: Rules | None = None) -> Errors:

@@ -29,10 +29,20 @@ _JSON_KEYS = {"kubernetes.io/dockercfg": ".dockercfg", "kubernetes.io/dockerconf
 
 class ConfigMapStrategy(Strategy):
     def validate(self, doc: Doc) -> Errors:
-        return validate_config_map(doc)
+        data, binary = doc.get("data", {}), doc.get("binaryData", {})
+        errors: Errors = []
+        for key in data:
+            errors += sentences(f"data[{key}]", key, names.config_key(key))
+            if key in binary:
+                errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+        for key in binary:
+            errors += sentences(f"binaryData[{key}]", key, names.config_key(key))
+        size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
+        # Upstream means the whole object, and its empty path is written so.
+        return [*errors, too_long("[]", MAX_BYTES)] if size > MAX_BYTES else errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return _validate_frozen(new, old, ("data", "binaryData")) + validate_config_map(new)
+        return _validate_frozen(new, old, ("data", "binaryData")) + self.validate(new)
 
 
 class SecretStrategy(Strategy):
@@ -49,11 +59,29 @@ class SecretStrategy(Strategy):
             doc["data"] = {**doc.get("data", {}), **encoded}
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_secret(doc)
+        data, kind = doc.get("data", {}), doc.get("type", "")
+        errors: Errors = []
+        for key in data:
+            errors += sentences(f"data[{key}]", key, names.config_key(key))
+        if sum(map(_decoded_size, data.values())) > MAX_BYTES:
+            errors.append(too_long("data", MAX_BYTES))
+        if kind == "kubernetes.io/service-account-token":
+            if not doc["metadata"].get("annotations", {}).get(_ACCOUNT_ANNOTATION):
+                errors.append(required(f"metadata.annotations[{_ACCOUNT_ANNOTATION}]"))
+        elif kind in _JSON_KEYS:
+            errors += _validate_json(data, _JSON_KEYS[kind])
+        elif kind == "kubernetes.io/basic-auth":
+            if not data.keys() & {"username", "password"}:
+                errors += [required("data[username]"), required("data[password]")]
+        elif kind == "kubernetes.io/ssh-auth":
+            errors += [] if data.get("ssh-privatekey") else [required("data[ssh-privatekey]")]
+        else:
+            errors += [required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = immutable("type", new.get("type", ""), old.get("type", ""))
-        return errors + _validate_frozen(new, old, ("data",)) + validate_secret(new)
+        return errors + _validate_frozen(new, old, ("data",)) + self.validate(new)
 
 
 class ServiceAccountStrategy(Strategy):
@@ -69,42 +97,6 @@ def _keep_names_only(doc: Doc) -> None:
     for reference in doc.get("secrets", ()):
         for field in [field for field in reference if field != "name"]:
             del reference[field]
-
-
-def validate_config_map(doc: Doc) -> Errors:
-    data, binary = doc.get("data", {}), doc.get("binaryData", {})
-    errors: Errors = []
-    for key in data:
-        errors += sentences(f"data[{key}]", key, names.config_key(key))
-        if key in binary:
-            errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
-    for key in binary:
-        errors += sentences(f"binaryData[{key}]", key, names.config_key(key))
-    size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
-    # Upstream means the whole object, and its empty path is written so.
-    return [*errors, too_long("[]", MAX_BYTES)] if size > MAX_BYTES else errors
-
-
-def validate_secret(doc: Doc) -> Errors:
-    data, kind = doc.get("data", {}), doc.get("type", "")
-    errors: Errors = []
-    for key in data:
-        errors += sentences(f"data[{key}]", key, names.config_key(key))
-    if sum(map(_decoded_size, data.values())) > MAX_BYTES:
-        errors.append(too_long("data", MAX_BYTES))
-    if kind == "kubernetes.io/service-account-token":
-        if not doc["metadata"].get("annotations", {}).get(_ACCOUNT_ANNOTATION):
-            errors.append(required(f"metadata.annotations[{_ACCOUNT_ANNOTATION}]"))
-    elif kind in _JSON_KEYS:
-        errors += _validate_json(data, _JSON_KEYS[kind])
-    elif kind == "kubernetes.io/basic-auth":
-        if not data.keys() & {"username", "password"}:
-            errors += [required("data[username]"), required("data[password]")]
-    elif kind == "kubernetes.io/ssh-auth":
-        errors += [] if data.get("ssh-privatekey") else [required("data[ssh-privatekey]")]
-    else:
-        errors += [required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
-    return errors
 
 
 def _validate_frozen(new: Doc, old: Doc, fields: tuple[str, ...]) -> Errors:

@@ -1,21 +1,27 @@
 """Event, for both of its APIs: lenient for the core API, strict for events.k8s.io.
 
-Documents arrive in the core shape, whichever API they came through. An event with an `eventTime` is of the new kind
+Events are stored in the core shape; the newer API renames half of the fields and calls the old ones deprecated.
+`to_events_v1` and `from_events_v1` are lossless, and each undoes the other. `to_stored` and `from_stored` convert the
+documents of any resource: those of every other resource are stored as they are.
+
+The strategy sees the core shape, whichever API a document came through. An event with an `eventTime` is of the new kind
 and has to say who reported what; through events.k8s.io nothing else is accepted, and of an existing event only its
 series may change. Mirrors ValidateEventCreate and ValidateEventUpdate.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import immutable
 from tonnage.objects import names
-from tonnage.objects.document import Doc, same
+from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, invalid, required
 from tonnage.objects.field_rules import sentences
+from tonnage.objects.resources import Resource
 
 _TEXT_MAX_BYTES, _NOTE_MAX_BYTES = 128, 1024
 _FIXED = (
@@ -35,6 +41,24 @@ _FIXED = (
 )
 # These two keep the new API's name in messages of an update.
 _SHOWN = {"reportingComponent": "reportingController"}
+# core/v1 -> events.k8s.io/v1; every other field has the same name in both.
+_RENAMED = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_RENAMED_BACK = {new: old for old, new in _RENAMED.items()}
+FIELD_LABELS = {
+    f"regarding.{field}": f"involvedObject.{field}"
+    for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+} | {"reportingController": "reportingComponent", "reason": "reason", "type": "type"}
+"""Field selectors of events.k8s.io in the words of the core shape, which can also select by `source`."""
+_CORE_TIMES = ("firstTimestamp", "lastTimestamp", "eventTime")
+_NEW_TIMES = ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "eventTime")
 
 
 class EventStrategy(Strategy):
@@ -131,3 +155,50 @@ def _validate_series(doc: Doc) -> Errors:
         return []
     errors = [] if series.get("count", 0) >= 2 else [invalid("series.count", "", "should be at least 2")]
     return errors if series.get("lastObservedTime") else [*errors, required("series.lastObservedTime")]
+
+
+def to_stored(resource: Resource, doc: Doc) -> Doc:
+    """What a client of this resource sent, as it is stored."""
+    return doc if resource.stored_as is None else from_events_v1(doc)
+
+
+def from_stored(resource: Resource, doc: Doc) -> Doc:
+    """A stored document under the field names of this resource."""
+    if resource.stored_as is None:
+        return doc
+    converted = to_events_v1(doc)
+    for field in ("reportingController", "reportingInstance"):  # the core API writes them empty, this one does not
+        if converted.get(field) == "":
+            del converted[field]
+    return converted
+
+
+def with_null_times(resource: Resource, event: Doc) -> Doc:
+    """An Event with null for the times it does not have, as upstream serves both kinds.
+
+    `kubectl get events --sort-by=.lastTimestamp` finds nothing at all where the field is missing.
+    """
+    times = _CORE_TIMES if resource.stored_as is None else _NEW_TIMES
+    return event | {field: None for field in times if field not in event}
+
+
+def field_labels(resource: Resource, selectable: Iterable[str]) -> dict[str, str]:
+    """What clients of this resource may select by, beside metadata: their label -> the stored shape's."""
+    return {label: label for label in selectable} if resource.stored_as is None else dict(FIELD_LABELS)
+
+
+def to_events_v1(event: Doc) -> Doc:
+    """A stored Event as events.k8s.io/v1 shows it."""
+    return _renamed(event, _RENAMED, "events.k8s.io/v1")
+
+
+def from_events_v1(event: Doc) -> Doc:
+    """An Event of events.k8s.io/v1 as it is stored."""
+    return _renamed(event, _RENAMED_BACK, "v1")
+
+
+def _renamed(event: Doc, names: dict[str, str], api_version: str) -> Doc:
+    shaped: Doc = {names.get(field, field): value for field, value in copy(event).items()}
+    if "apiVersion" in shaped:
+        shaped["apiVersion"] = api_version
+    return shaped

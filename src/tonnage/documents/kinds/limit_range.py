@@ -41,42 +41,34 @@ class LimitRangeStrategy(Strategy):
     create_on_update = True
 
     def default(self, doc: Doc) -> None:
-        default_limit_range(doc)
+        """Fill in a LimitRange, in place. Mirrors SetDefaults_LimitRangeItem.
+
+        Of a container the limit defaults to the maximum, the request to the limit, else to the minimum.
+        """
+        for item in doc.get("spec", {}).get("limits", ()):
+            for field in _LISTS:
+                round_amounts(item.get(field))
+            if item.get("type") != "Container":
+                continue
+            limits = {**item.get("max", {}), **item.get("default", {})}
+            requests = {**item.get("min", {}), **limits, **item.get("defaultRequest", {})}
+            if limits:
+                item["default"] = limits
+            if requests:
+                item["defaultRequest"] = requests
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_limit_range(doc)
-
-
-def default_limit_range(doc: Doc) -> None:
-    """Fill in a LimitRange, in place. Mirrors SetDefaults_LimitRangeItem.
-
-    Of a container the limit defaults to the maximum, the request to the limit, else to the minimum.
-    """
-    for item in doc.get("spec", {}).get("limits", ()):
-        for field in _LISTS:
-            round_amounts(item.get(field))
-        if item.get("type") != "Container":
-            continue
-        limits = {**item.get("max", {}), **item.get("default", {})}
-        requests = {**item.get("min", {}), **limits, **item.get("defaultRequest", {})}
-        if limits:
-            item["default"] = limits
-        if requests:
-            item["defaultRequest"] = requests
-
-
-def validate_limit_range(doc: Doc) -> Errors:
-    errors: Errors = []
-    seen: set[str] = set()
-    for idx, item in enumerate(doc.get("spec", {}).get("limits", ())):
-        at, kind = f"spec.limits[{idx}]", item.get("type", "")
-        errors += _validate_type(kind, f"{at}.type")
-        if kind in seen:
-            errors.append(duplicate(f"{at}.type", kind))
-        seen.add(kind)
-        errors += _validate_names(item, kind, at)
-        errors += _validate_amounts(item, at)
-    return errors
+        errors: Errors = []
+        seen: set[str] = set()
+        for idx, item in enumerate(doc.get("spec", {}).get("limits", ())):
+            at, kind = f"spec.limits[{idx}]", item.get("type", "")
+            errors += _validate_type(kind, f"{at}.type")
+            if kind in seen:
+                errors.append(duplicate(f"{at}.type", kind))
+            seen.add(kind)
+            errors += _validate_names(item, kind, at)
+            errors += _validate_amounts(item, at)
+        return errors
 
 
 def _validate_type(kind: str, at: str) -> Errors:

@@ -44,7 +44,22 @@ class NodeStrategy(Strategy):
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {"spec.unschedulable": ("spec", "unschedulable")}
 
     def default(self, doc: Doc) -> None:
-        default_node(doc)
+        """Mirrors SetDefaults_NodeStatus, and the conversion that keeps podCIDR and podCIDRs alike."""
+        spec, status = doc.setdefault("spec", {}), doc.setdefault("status", {})
+        _default_pod_ranges(spec)
+        if spec.get("unschedulable") is False:
+            del spec["unschedulable"]
+        for taint in spec.get("taints", []):
+            if taint.get("value") == "":
+                del taint["value"]
+        if "capacity" in status and "allocatable" not in status:
+            status["allocatable"] = dict(status["capacity"])
+        round_amounts(status.get("capacity"))
+        round_amounts(status.get("allocatable"))
+        status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {}).setdefault("Port", 0)
+        info = status.setdefault("nodeInfo", {})
+        for field in _SYSTEM_INFO:
+            info.setdefault(field, "")
 
     def prepare_create(self, doc: Doc) -> None:
         # Dynamic kubelet configuration is gone; what is left of it is not taken in any more.
@@ -75,25 +90,6 @@ class NodeStrategy(Strategy):
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         return node_warnings(new)
-
-
-def default_node(doc: Doc) -> None:
-    """Mirrors SetDefaults_NodeStatus, and the conversion that keeps podCIDR and podCIDRs alike."""
-    spec, status = doc.setdefault("spec", {}), doc.setdefault("status", {})
-    _default_pod_ranges(spec)
-    if spec.get("unschedulable") is False:
-        del spec["unschedulable"]
-    for taint in spec.get("taints", []):
-        if taint.get("value") == "":
-            del taint["value"]
-    if "capacity" in status and "allocatable" not in status:
-        status["allocatable"] = dict(status["capacity"])
-    round_amounts(status.get("capacity"))
-    round_amounts(status.get("allocatable"))
-    status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {}).setdefault("Port", 0)
-    info = status.setdefault("nodeInfo", {})
-    for field in _SYSTEM_INFO:
-        info.setdefault(field, "")
 
 
 def _default_pod_ranges(spec: Doc) -> None:

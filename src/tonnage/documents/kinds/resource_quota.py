@@ -50,10 +50,19 @@ class ResourceQuotaStrategy(Strategy):
         doc["status"] = {}
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_resource_quota(doc)
+        spec = doc.get("spec", {})
+        errors = _validate_amounts(spec.get("hard", {}), "spec.hard")
+        errors += _validate_scopes(spec.get("scopes", []), spec.get("hard", {}))
+        if "scopeSelector" in spec:
+            errors += _validate_selector(spec["scopeSelector"], spec.get("hard", {}))
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_resource_quota_update(new, old)
+        errors = self.validate(new)
+        scopes = new.get("spec", {}).get("scopes", [])
+        if set(scopes) != set(old.get("spec", {}).get("scopes", [])):
+            errors.append(invalid("spec.scopes", scopes, "field is immutable"))
+        return errors
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         status = new.get("status", {})
@@ -71,23 +80,6 @@ class ResourceQuotaStrategy(Strategy):
             if request in hard and limit in hard and Quantity.of(hard[request]) > Quantity.of(hard[limit]):
                 told.append(f"ResourceQuota {request} ({hard[request]}) should be less than {limit} ({hard[limit]})")
         return told
-
-
-def validate_resource_quota(doc: Doc) -> Errors:
-    spec = doc.get("spec", {})
-    errors = _validate_amounts(spec.get("hard", {}), "spec.hard")
-    errors += _validate_scopes(spec.get("scopes", []), spec.get("hard", {}))
-    if "scopeSelector" in spec:
-        errors += _validate_selector(spec["scopeSelector"], spec.get("hard", {}))
-    return errors
-
-
-def validate_resource_quota_update(new: Doc, old: Doc) -> Errors:
-    errors = validate_resource_quota(new)
-    scopes = new.get("spec", {}).get("scopes", [])
-    if set(scopes) != set(old.get("spec", {}).get("scopes", [])):
-        errors.append(invalid("spec.scopes", scopes, "field is immutable"))
-    return errors
 
 
 def _validate_amounts(amounts: dict[str, str], path: str) -> Errors:

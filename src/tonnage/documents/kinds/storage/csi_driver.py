@@ -26,10 +26,33 @@ class CSIDriverStrategy(Strategy):
         default_csi_driver(doc, volume_limit_scaling=self.gates.enabled("VolumeLimitScaling"))
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_csi_driver(doc)
+        """The four booleans upstream requires are there: defaults have filled them in."""
+        spec = doc.get("spec", {})
+        errors: Errors = []
+        policies = ("ReadWriteOnceWithFSType", "File", "None")
+        if spec.get("fsGroupPolicy", "None") not in policies:
+            errors.append(not_supported("spec.fsGroupPolicy", spec["fsGroupPolicy"], policies))
+        errors += _validate_token_requests(spec.get("tokenRequests", []))
+        modes = ("Persistent", "Ephemeral")
+        for mode in spec.get("volumeLifecycleModes", []):
+            if mode not in modes:
+                errors.append(unsupported("spec.volumeLifecycleModes", mode, modes))
+        period_s = spec.get("nodeAllocatableUpdatePeriodSeconds")
+        if period_s is not None and period_s < _MIN_UPDATE_PERIOD_S:
+            told = "must be greater than or equal to 10 seconds"
+            errors.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period_s, told))
+        if "serviceAccountTokenInSecrets" in spec and not spec.get("tokenRequests"):
+            told = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+            errors.append(invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], told))
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_csi_driver_update(new, old)
+        errors = self.validate(new)
+        errors += immutable(
+            "spec.attachedRequired", dig(new, "spec", "attachRequired"), dig(old, "spec", "attachRequired")
+        )
+        modes, before = dig(new, "spec", "volumeLifecycleModes"), dig(old, "spec", "volumeLifecycleModes")
+        return errors + immutable("spec.volumeLifecycleModes", modes, before)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         requests = dig(new, "spec", "tokenRequests")
@@ -45,35 +68,6 @@ class CSIDriverStrategy(Strategy):
         for field, gate in _GATED.items():
             if not self.gates.enabled(gate) and field not in old.get("spec", {}):
                 new.get("spec", {}).pop(field, None)
-
-
-def validate_csi_driver(doc: Doc) -> Errors:
-    """The four booleans upstream requires are there: defaults have filled them in."""
-    spec = doc.get("spec", {})
-    errors: Errors = []
-    policies = ("ReadWriteOnceWithFSType", "File", "None")
-    if spec.get("fsGroupPolicy", "None") not in policies:
-        errors.append(not_supported("spec.fsGroupPolicy", spec["fsGroupPolicy"], policies))
-    errors += _validate_token_requests(spec.get("tokenRequests", []))
-    modes = ("Persistent", "Ephemeral")
-    for mode in spec.get("volumeLifecycleModes", []):
-        if mode not in modes:
-            errors.append(unsupported("spec.volumeLifecycleModes", mode, modes))
-    period_s = spec.get("nodeAllocatableUpdatePeriodSeconds")
-    if period_s is not None and period_s < _MIN_UPDATE_PERIOD_S:
-        told = "must be greater than or equal to 10 seconds"
-        errors.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period_s, told))
-    if "serviceAccountTokenInSecrets" in spec and not spec.get("tokenRequests"):
-        told = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        errors.append(invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], told))
-    return errors
-
-
-def validate_csi_driver_update(new: Doc, old: Doc) -> Errors:
-    errors = validate_csi_driver(new)
-    errors += immutable("spec.attachedRequired", dig(new, "spec", "attachRequired"), dig(old, "spec", "attachRequired"))
-    modes, before = dig(new, "spec", "volumeLifecycleModes"), dig(old, "spec", "volumeLifecycleModes")
-    return errors + immutable("spec.volumeLifecycleModes", modes, before)
 
 
 def _validate_token_requests(requests: list[Doc]) -> Errors:

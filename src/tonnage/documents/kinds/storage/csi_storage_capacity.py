@@ -19,7 +19,13 @@ class CSIStorageCapacityStrategy(Strategy):
         return validate_csi_storage_capacity(doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_csi_storage_capacity_update(new, old)
+        """What a driver was asked for (class and topology) stays; what it answered may change."""
+        is_old_form = bool(validate_label_selector(old.get("nodeTopology"), "nodeTopology"))
+        errors = validate_csi_storage_capacity(new, allow_invalid_values=is_old_form)
+        topology = new.get("nodeTopology")
+        if not unchanged("LabelSelector", topology, old.get("nodeTopology")):
+            errors.append(invalid("nodeTopology", internal("LabelSelector", topology), IMMUTABLE))
+        return errors + immutable("storageClassName", new.get("storageClassName"), old.get("storageClassName"))
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         return label_selector_warnings(new.get("nodeTopology"), "nodeTopology")
@@ -39,13 +45,3 @@ def validate_csi_storage_capacity(doc: Doc, *, allow_invalid_values: bool = Fals
     for idx, pool in enumerate(doc.get("availableCapacities", [])):
         errors += validate_nonnegative_quantity(pool, f"availableCapacities[{idx}]")
     return errors
-
-
-def validate_csi_storage_capacity_update(new: Doc, old: Doc) -> Errors:
-    """What a driver was asked for (class and topology) stays; what it answered may change."""
-    is_old_form = bool(validate_label_selector(old.get("nodeTopology"), "nodeTopology"))
-    errors = validate_csi_storage_capacity(new, allow_invalid_values=is_old_form)
-    topology = new.get("nodeTopology")
-    if not unchanged("LabelSelector", topology, old.get("nodeTopology")):
-        errors.append(invalid("nodeTopology", internal("LabelSelector", topology), IMMUTABLE))
-    return errors + immutable("storageClassName", new.get("storageClassName"), old.get("storageClassName"))

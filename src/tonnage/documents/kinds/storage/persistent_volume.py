@@ -58,7 +58,20 @@ class PersistentVolumeStrategy(Strategy):
     """Notes the time of a changed phase: nobody else knows that it has changed."""
 
     def default(self, doc: Doc) -> None:
-        default_persistent_volume(doc)
+        """Mirrors SetDefaults_PersistentVolume and what upstream's generated code adds for each source."""
+        doc.setdefault("status", {}).setdefault("phase", "Pending")
+        spec = doc.setdefault("spec", {})
+        drop_empty(spec, "storageClassName", "persistentVolumeReclaimPolicy")
+        spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+        spec.setdefault("volumeMode", "Filesystem")
+        round_amounts(spec.get("capacity"))
+        for source in SOURCES.keys() & spec.keys():
+            for field, value in _SOURCE_DEFAULTS.get(source, {}).items():
+                spec[source].setdefault(field, value)
+            if source not in _KEEP_ZEROS:
+                drop_empty(spec[source], "fsType")
+                if spec[source].get("readOnly") is False:
+                    del spec[source]["readOnly"]
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(self.clock.now())}
@@ -111,23 +124,6 @@ class PersistentVolumeStrategy(Strategy):
             if source in spec:
                 told.append(f"spec.{shown}: deprecated in {since}, non-functional in {gone}+")
         return told
-
-
-def default_persistent_volume(doc: Doc) -> None:
-    """Mirrors SetDefaults_PersistentVolume and what upstream's generated code adds for each source."""
-    doc.setdefault("status", {}).setdefault("phase", "Pending")
-    spec = doc.setdefault("spec", {})
-    drop_empty(spec, "storageClassName", "persistentVolumeReclaimPolicy")
-    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-    spec.setdefault("volumeMode", "Filesystem")
-    round_amounts(spec.get("capacity"))
-    for source in SOURCES.keys() & spec.keys():
-        for field, value in _SOURCE_DEFAULTS.get(source, {}).items():
-            spec[source].setdefault(field, value)
-        if source not in _KEEP_ZEROS:
-            drop_empty(spec[source], "fsType")
-            if spec[source].get("readOnly") is False:
-                del spec[source]["readOnly"]
 
 
 def drop_empty(part: Doc, *fields: str) -> None:

@@ -24,7 +24,8 @@ _BETA_DEFAULT_CLASS_ANNOTATION = "storageclass.beta.kubernetes.io/is-default-cla
 
 class StorageClassStrategy(Strategy):
     def default(self, doc: Doc) -> None:
-        default_storage_class(doc)
+        doc.setdefault("reclaimPolicy", "Delete")
+        doc.setdefault("volumeBindingMode", "Immediate")
 
     def validate(self, doc: Doc) -> Errors:
         errors = _validate_driver(doc, "provisioner")
@@ -101,11 +102,6 @@ def _validate_allowed_topologies(terms: list[Doc]) -> Errors:
             errors.append(duplicate(f"{path}.matchLabelExpressions", ""))
         seen.add(asked)
     return errors
-
-
-def default_storage_class(doc: Doc) -> None:
-    doc.setdefault("reclaimPolicy", "Delete")
-    doc.setdefault("volumeBindingMode", "Immediate")
 
 
 def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:

@@ -27,7 +27,8 @@ class VolumeAttachmentStrategy(Strategy):
     unconditional_update = False
 
     def default(self, doc: Doc) -> None:
-        default_volume_attachment(doc)
+        """Clients count on `attached` being there, though nothing has been attached yet."""
+        doc.setdefault("status", {}).setdefault("attached", False)
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"attached": False}
@@ -94,8 +95,3 @@ def _validate_attachment_status(status: Doc) -> Errors:
         code = failure.get("errorCode", 0)
         errors += [invalid(f"status.{field}.errorCode", code, told) for told in names.in_range(code, 0, _MAX_INT32)]
     return errors
-
-
-def default_volume_attachment(doc: Doc) -> None:
-    """Clients count on `attached` being there, though nothing has been attached yet."""
-    doc.setdefault("status", {}).setdefault("attached", False)
