@@ -14,7 +14,7 @@ part, so that what is measured is deciding and the queue.
 
 "alike" pods ask for the same as one another; of "different" ones there are as many kinds as `--kinds` says, and an
 event looks at those it may be enough for. Times are CPU time; of the 200, alone and beside the others in turn, three
-times over, the middle ratio is told. Budgets (DESIGN section 8): 1.5 attempts a useful one, and 1.5 times the CPU
+times over, the middle ratio is told. Budgets (DESIGN section 8): 2 attempts a useful one, and 2 times the CPU
 beside 2,000 hopeless pods, be they alike or all different.
 """
 

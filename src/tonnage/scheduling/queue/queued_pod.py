@@ -62,9 +62,8 @@ class QueuedPod:
     gating_plugin: str = ""
     backoff_until: float | None = None
     """The start of the second in which its backoff ends; None while nobody has asked. See backoff.py."""
-    was_flushed: bool = False
-    """It was last moved because it had waited too long, not by an event: a hint may be missing one."""
     flushed_at: float | None = None
+    """When it was moved because it had waited too long, not by an event; None if it was not since its last attempt."""
     is_like_others: bool = False
     """Its last attempt ended with a decision that a pod which is refused by the same plugins, and seen alike by them,
     would meet as well. Set by whoever tried it."""
@@ -112,7 +111,7 @@ class QueuedPod:
             self.consecutive_errors += 1
         self.queued_at, self.sequence = at, sequence
         self.backoff_until = self.flushed_at = None
-        self.gating_plugin, self.was_flushed = "", False
+        self.gating_plugin = ""
 
     def __repr__(self) -> str:
         return f"QueuedPod({self.info.key}, attempts={self.attempts})"

@@ -144,8 +144,6 @@ class Queues:
 
     def _to_pool(self, queued: QueuedPod, why: str) -> QueueName:
         is_new = queued.uid not in self.pool
-        if queued.is_gated:
-            queued.was_flushed = False  # it was not tried after all
         self.pool.add(queued)
         if is_new:
             self._on_queued(queued, QueueName.UNSCHEDULABLE, why)

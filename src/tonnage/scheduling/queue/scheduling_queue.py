@@ -390,7 +390,7 @@ class SchedulingQueue:
         """Try pods again that have waited for an event too long. Call it every 30 seconds."""
         overdue = [queued for queued in self._queues.pool if now_s - queued.waiting_since() > self._max_unschedulable_s]
         for queued in overdue:
-            queued.was_flushed, queued.flushed_at = True, now_s
+            queued.flushed_at = now_s
         self._waking.move(((queued, Requeue.AFTER_BACKOFF) for queued in overdue), UNSCHEDULABLE_TIMEOUT)
 
     # -- looking in ---------------------------------------------------------------------------------------------------

@@ -151,9 +151,9 @@ def test_after_five_minutes_a_pod_is_tried_without_an_event() -> None:
     rig.queue.flush_unschedulable_leftover(rig.clock.monotonic())
     assert rig.names(QueueName.ACTIVE) == ["a"]
     flushed = rig.pop()
-    assert flushed.was_flushed
+    assert flushed.flushed_at is not None
     rig.queue.add_unschedulable_if_not_present(flushed, unschedulable_plugins=["Labels"])
-    assert not flushed.was_flushed
+    assert flushed.flushed_at is None
 
 
 def test_how_long_a_pod_may_wait_is_an_option() -> None:
