@@ -32,14 +32,13 @@ preemption. None when one of them cannot say."""
 class EquivalenceClass:
     """Pods of one profile that were refused by the same plugins and cannot be told apart by them."""
 
-    __slots__ = ("_pods", "is_signed", "key", "profile", "rejectors")
+    __slots__ = ("_pods", "key", "profile", "rejectors")
 
-    def __init__(self, key: ClassKey, profile: str, rejectors: tuple[str, ...], *, is_signed: bool) -> None:
+    def __init__(self, key: ClassKey, profile: str, rejectors: tuple[str, ...]) -> None:
         self.key = key
         self.profile = profile
         self.rejectors = rejectors
         """Under whose names the class is found."""
-        self.is_signed = is_signed
         self._pods: KeyedHeap[QueuedPod] = KeyedHeap()
 
     @property

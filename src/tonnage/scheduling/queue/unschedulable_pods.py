@@ -63,8 +63,7 @@ class UnschedulablePool:
             found = self._classes.get(key)
         if found is None:
             plugins = (queued.gating_plugin,) if queued.is_gated else tuple(sorted(queued.rejectors))
-            is_signed = key is not None
-            found = EquivalenceClass(key if is_signed else queued.uid, queued.profile, plugins, is_signed=is_signed)
+            found = EquivalenceClass(queued.uid if key is None else key, queued.profile, plugins)
             self._classes[found.key] = found
             for plugin in plugins:
                 refused = self._by_refuser.setdefault((found.profile, plugin), RefusedClasses())
@@ -150,10 +149,6 @@ class UnschedulablePool:
 
     def refused_by(self, profile: str, plugin: str) -> RefusedClasses:
         return self._by_refuser.get((profile, plugin), _NO_CLASSES)
-
-    def class_of(self, uid: str) -> EquivalenceClass | None:
-        entry = self._pods.get(uid)
-        return entry[1] if entry is not None else None
 
     def class_at(self, key: ClassKey) -> EquivalenceClass | None:
         return self._classes.get(key)

@@ -14,7 +14,7 @@ from tonnage.testing.storage_builders import claim, pod_with
 
 
 def a_class(key: str) -> EquivalenceClass:
-    return EquivalenceClass(key, "default-scheduler", ("Fit",), is_signed=True)
+    return EquivalenceClass(key, "default-scheduler", ("Fit",))
 
 
 def is_helped(needy: Needy | None, offer: Offer) -> bool:

@@ -15,7 +15,6 @@ from a CSINode which stays is a driver that was removed: its limit goes with it,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -109,10 +108,6 @@ class AttachLimits:
         if found is None:
             found = self._limits[driver] = self._no_limits(self._capacity)
         return found
-
-    def by_driver(self) -> Mapping[str, Ints]:
-        """`limits` of every driver that has or had a limit anywhere, or was asked about."""
-        return self._limits
 
     def installed(self, driver: str) -> Mask:
         """By row, whether the driver is on the node."""
