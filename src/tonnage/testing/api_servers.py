@@ -24,10 +24,10 @@ from tonnage.testing.processes import start_cluster
 _FORGETFUL = """
 import asyncio, sys
 from pathlib import Path
-from tonnage.apiserver.server import Settings, serve
+from tonnage.apiserver.server import ServerSettings, serve
 
 async def main():
-    async with serve(Settings(data_dir=Path(sys.argv[1]), port=0, keep_revisions=3)) as server:
+    async with serve(ServerSettings(data_dir=Path(sys.argv[1]), port=0, keep_revisions=3)) as server:
         print("ready", server.url, flush=True)
         await asyncio.Event().wait()
 

@@ -12,11 +12,11 @@ import json, os, ssl
 from tonnage.serving.lean_aiohttp import import_aiohttp
 import_aiohttp()
 from aiohttp import connector
-from tonnage.client.config.connection import Cluster
+from tonnage.client.config.connection import KubeconfigCluster
 from tonnage.client.transport.tls import context_of
 plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 plain.load_default_certs()
-theirs, ours = connector._SSL_CONTEXT_VERIFIED, context_of(Cluster("https://example.org"))
+theirs, ours = connector._SSL_CONTEXT_VERIFIED, context_of(KubeconfigCluster("https://example.org"))
 print(json.dumps([
     len(theirs.get_ca_certs()), theirs.verify_mode == ssl.CERT_REQUIRED,
     len(ours.get_ca_certs()) == len(plain.get_ca_certs()),
