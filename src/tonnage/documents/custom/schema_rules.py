@@ -20,7 +20,7 @@ from tonnage.documents.custom.structural import META_FIELDS, Structural, compile
 from tonnage.documents.custom.validation import value_errors
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required
-from tonnage.objects.field_rules import unsupported
+from tonnage.objects.field_rules import optional_choice
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _LIST_TYPE, _MAP_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
@@ -136,16 +136,14 @@ def _list_and_map_errors(schema: Doc, path: str) -> Errors:
         if kind != "object":
             told = f"must be object if {_MAP_TYPE} is specified"
             errors.append(invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told))
-        if map_type not in ("atomic", "granular"):
-            errors.append(unsupported(f"{path}.{_MAP_TYPE}", map_type, ("atomic", "granular")))
+        errors += optional_choice(map_type, ("atomic", "granular"), f"{path}.{_MAP_TYPE}")
     if list_type is not None:
         if kind != "array":
             told = f"must be array if {_LIST_TYPE} is specified"
             errors.append(invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told))
         elif list_type == "set" and items is not None:
             errors += _set_item_errors(items, f"{path}.items")
-        if list_type not in ("atomic", "set", "map"):
-            errors.append(unsupported(f"{path}.{_LIST_TYPE}", list_type, ("atomic", "set", "map")))
+        errors += optional_choice(list_type, ("atomic", "set", "map"), f"{path}.{_LIST_TYPE}")
     if keys and list_type != "map":
         told = f"must be map if {_KEYS} is non-empty"
         where = f"{path}.{_LIST_TYPE}"

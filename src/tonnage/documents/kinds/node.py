@@ -19,8 +19,8 @@ from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.resources import NOT_POSITIVE, round_amounts, validate_resource_quantity
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, go_value, invalid, required
-from tonnage.objects.field_rules import unsupported, validate_label_name
+from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, go_value, invalid
+from tonnage.objects.field_rules import choice, validate_label_name
 
 # A Go server writes these structs whole, even for a node that has told nothing yet, and clients read them unasked.
 _SYSTEM_INFO = (
@@ -160,10 +160,7 @@ def _validate_taints(taints: list[Doc]) -> Errors:
         errors += validate_label_name(key, f"{path}.key")
         if told := names.label_value(value):
             errors.append(invalid(f"{path}.value", value, ";".join(told)))
-        if not effect:
-            errors.append(required(f"{path}.effect"))
-        elif effect not in _TAINT_EFFECTS:
-            errors.append(unsupported(f"{path}.effect", effect, _TAINT_EFFECTS))
+        errors += choice(effect, _TAINT_EFFECTS, f"{path}.effect")
         if (key, effect) in seen:
             shown = internal("Taint", taint)
             told_twice = "taints must be unique by key and effect pair"

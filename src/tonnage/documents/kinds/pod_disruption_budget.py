@@ -13,7 +13,6 @@ from tonnage.objects.field_rules import (
     count_or_percent,
     nonnegative,
     optional_choice,
-    unsupported,
     validate_label_name,
 )
 
@@ -76,8 +75,7 @@ def validate_conditions(conditions: list[Doc], path: str) -> Errors:
             errors.append(duplicate(f"{at}.type", kind))
         seen.add(kind)
         errors += validate_label_name(kind, f"{at}.type")
-        if state not in ("False", "True", "Unknown"):
-            errors.append(unsupported(f"{at}.status", state, ("False", "True", "Unknown")))
+        errors += optional_choice(state, ("False", "True", "Unknown"), f"{at}.status")
         generation = condition.get("observedGeneration", 0)
         if generation < 0:
             told = "must be greater than or equal to zero"

@@ -14,7 +14,7 @@ from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import sentences, unsupported
+from tonnage.objects.field_rules import optional_choice, sentences, unsupported
 from tonnage.objects.resources import RBAC
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")
@@ -125,8 +125,7 @@ def validate_binding(doc: Doc, *, is_namespaced: bool) -> Errors:
     if group != RBAC:
         errors.append(unsupported("roleRef.apiGroup", group, (RBAC,)))
     kinds = ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)
-    if kind not in kinds:
-        errors.append(unsupported("roleRef.kind", kind, kinds))
+    errors += optional_choice(kind, kinds, "roleRef.kind")
     errors += sentences("roleRef.name", name, names.path_segment(name)) if name else [required("roleRef.name")]
     for idx, subject in enumerate(doc.get("subjects", ())):
         errors += _validate_subject(subject, f"subjects[{idx}]", is_namespaced=is_namespaced)

@@ -18,7 +18,7 @@ from tonnage.documents.validation.metadata import validate_labels
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
-from tonnage.objects.field_rules import choice, optional_choice, port_number_or_name, sentences, unsupported
+from tonnage.objects.field_rules import choice, optional_choice, port_number_or_name, sentences
 
 # Field -> the type that has it. On an update that leaves the type, a value nobody touched goes with it.
 _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
@@ -292,8 +292,7 @@ def _validate_addresses(spec: Doc, was: Doc) -> Errors:
         errors.append(invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified"))
     seen: set[str] = set()
     for idx, family in enumerate(families):
-        if family not in ("IPv4", "IPv6"):
-            errors.append(unsupported(f"spec.ipFamilies[{idx}]", family, ("IPv4", "IPv6")))
+        errors += optional_choice(family, ("IPv4", "IPv6"), f"spec.ipFamilies[{idx}]")
         if family in seen:
             errors.append(duplicate(f"spec.ipFamilies[{idx}]", family))
         seen.add(family)

@@ -22,6 +22,14 @@ _CSI_SECRETS = (
     "nodeExpandSecretRef",
 )
 
+# source -> field -> value when absent, in a PersistentVolume and in a pod
+SOURCE_DEFAULTS: dict[str, Doc] = {
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "hostPath": {"type": ""},
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
 # In upstream's order, for the second source found is the one refused. flexVolume is never refused for being second.
 SOURCES: dict[str, tuple[str, ...]] = {
     "hostPath": (),

@@ -29,7 +29,6 @@ from tonnage.objects.field_rules import (
     optional_choice,
     port_number_or_name,
     sentences,
-    unsupported,
 )
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -229,14 +228,12 @@ def _validate_restarts(container: Doc, path: str) -> Errors:
         errors.append(too_many(f"{path}.restartPolicyRules", len(rules), 20))
     for idx, rule in enumerate(rules):
         at = f"{path}.restartPolicyRules[{idx}]"
-        if rule.get("action", "") not in _RESTART_ACTIONS:
-            errors.append(unsupported(f"{at}.action", rule.get("action", ""), _RESTART_ACTIONS))
+        errors += optional_choice(rule.get("action", ""), _RESTART_ACTIONS, f"{at}.action")
         codes = rule.get("exitCodes")
         if codes is None:
             errors.append(required(f"{at}.exitCodes", "must be specified"))
             continue
-        if codes.get("operator", "") not in ("In", "NotIn"):
-            errors.append(unsupported(f"{at}.exitCodes.operator", codes.get("operator", ""), ("In", "NotIn")))
+        errors += optional_choice(codes.get("operator", ""), ("In", "NotIn"), f"{at}.exitCodes.operator")
         if len(codes.get("values", [])) > 255:
             errors.append(too_many(f"{at}.exitCodes.values", len(codes["values"]), 255))
     return errors

@@ -21,6 +21,7 @@ from typing import Any
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim_spec
 from tonnage.documents.pod_resources import aggregate, is_pod_level_resource
 from tonnage.documents.validation.resources import is_huge_pages, is_overcommit_allowed, round_amounts
+from tonnage.documents.validation.volume_sources import SOURCE_DEFAULTS
 from tonnage.objects.document import Doc
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -102,15 +103,8 @@ _FILE_MODE = 0o644
 _TOKEN_LIFETIME_S = 3600
 # source -> field -> value when absent
 _CONSTANTS: dict[str, Doc] = {
-    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
-    "configMap": {"defaultMode": _FILE_MODE},
-    "downwardAPI": {"defaultMode": _FILE_MODE},
-    "hostPath": {"type": ""},
-    "iscsi": {"iscsiInterface": "default"},
-    "projected": {"defaultMode": _FILE_MODE},
-    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
-    "secret": {"defaultMode": _FILE_MODE},
+    **SOURCE_DEFAULTS,
+    **{source: {"defaultMode": _FILE_MODE} for source in ("configMap", "downwardAPI", "projected", "secret")},
 }
 
 

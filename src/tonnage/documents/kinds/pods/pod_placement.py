@@ -59,8 +59,7 @@ def validate_topology_spread(constraints: list[Doc], path: str) -> Errors:
         errors += positive(constraint.get("maxSkew", 0), f"{at}.maxSkew")
         if not key:
             errors.append(required(f"{at}.topologyKey", "can not be empty"))
-        if action not in ("DoNotSchedule", "ScheduleAnyway"):
-            errors.append(unsupported(f"{at}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway")))
+        errors += optional_choice(action, ("DoNotSchedule", "ScheduleAnyway"), f"{at}.whenUnsatisfiable")
         if last[key, action] > idx:
             errors.append(duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         domains = constraint.get("minDomains")

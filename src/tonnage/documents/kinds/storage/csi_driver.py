@@ -6,7 +6,7 @@ from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.metadata import immutable
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, duplicate, invalid, not_supported
-from tonnage.objects.field_rules import unsupported
+from tonnage.objects.field_rules import optional_choice
 
 _GATED = {
     "volumeRebuilding": "CSIStorageCapacityV2",
@@ -35,8 +35,7 @@ class CSIDriverStrategy(Strategy):
         errors += _validate_token_requests(spec.get("tokenRequests", []))
         modes = ("Persistent", "Ephemeral")
         for mode in spec.get("volumeLifecycleModes", []):
-            if mode not in modes:
-                errors.append(unsupported("spec.volumeLifecycleModes", mode, modes))
+            errors += optional_choice(mode, modes, "spec.volumeLifecycleModes")
         period_s = spec.get("nodeAllocatableUpdatePeriodSeconds")
         if period_s is not None and period_s < _MIN_UPDATE_PERIOD_S:
             told = "must be greater than or equal to 10 seconds"

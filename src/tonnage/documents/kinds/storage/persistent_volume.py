@@ -20,20 +20,13 @@ from tonnage.documents.validation.selectors import (
     node_selector_term_warnings,
     validate_node_selector,
 )
-from tonnage.documents.validation.volume_sources import SOURCES, validate_source
+from tonnage.documents.validation.volume_sources import SOURCE_DEFAULTS, SOURCES, validate_source
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.core_v1.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required
 
-_SOURCE_DEFAULTS: dict[str, Doc] = {
-    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
-    "hostPath": {"type": ""},
-    "iscsi": {"iscsiInterface": "default"},
-    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
-}
 # Their `fsType: ""` and `readOnly: false` say something; everywhere else a server leaves them out.
 _KEEP_ZEROS = frozenset({"azureDisk", "local"})
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -66,7 +59,7 @@ class PersistentVolumeStrategy(Strategy):
         spec.setdefault("volumeMode", "Filesystem")
         round_amounts(spec.get("capacity"))
         for source in SOURCES.keys() & spec.keys():
-            for field, value in _SOURCE_DEFAULTS.get(source, {}).items():
+            for field, value in SOURCE_DEFAULTS.get(source, {}).items():
                 spec[source].setdefault(field, value)
             if source not in _KEEP_ZEROS:
                 drop_empty(spec[source], "fsType")

@@ -10,7 +10,7 @@ from tonnage.documents.kinds.workloads.job import default_job_parts, size_warnin
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import nonnegative, unsupported
+from tonnage.objects.field_rules import choice, nonnegative, unsupported
 from tonnage.objects.texts.cron_schedule import InvalidSchedule, is_zone, parse_schedule
 
 _AT = "spec.jobTemplate.spec"
@@ -76,10 +76,7 @@ def _validate_spec(spec: Doc, was: Doc | None) -> Errors:
         errors += _validate_zone(spec.get("timeZone"))
     policy = spec.get("concurrencyPolicy", "")
     policies = ("Allow", "Forbid", "Replace")
-    if not policy:
-        errors.append(required("spec.concurrencyPolicy"))
-    elif policy not in policies:
-        errors.append(unsupported("spec.concurrencyPolicy", policy, policies))
+    errors += choice(policy, policies, "spec.concurrencyPolicy")
     errors += _validate_template(spec.get("jobTemplate", {}), "spec.jobTemplate")
     for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         errors += nonnegative(spec.get(field, 0), f"spec.{field}")

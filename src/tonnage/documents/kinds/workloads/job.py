@@ -19,7 +19,7 @@ from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, invalid, required, too_long
-from tonnage.objects.field_rules import nonnegative, unsupported
+from tonnage.objects.field_rules import nonnegative, optional_choice, unsupported
 
 _MANY_COMPLETIONS, _MANY_PARALLEL = 100_000, 10_000
 
@@ -236,10 +236,8 @@ def _is_url_path(text: str) -> bool:
 
 
 def _validate_completion_mode(spec: Doc, path: str) -> Errors:
-    errors: Errors = []
     mode = spec.get("completionMode")
-    if mode is not None and mode not in ("NonIndexed", "Indexed"):
-        errors.append(unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed")))
+    errors = optional_choice(mode, ("NonIndexed", "Indexed"), f"{path}.completionMode")
     if mode in (None, "NonIndexed"):
         for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if field in spec:
@@ -274,7 +272,7 @@ def _validate_completion_mode(spec: Doc, path: str) -> Errors:
 def _validate_replacement(spec: Doc, path: str) -> Errors:
     policy = spec.get("podReplacementPolicy")
     allowed = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
-    return [] if policy is None or policy in allowed else [unsupported(path, policy, allowed)]
+    return optional_choice(policy, allowed, path)
 
 
 def _validate_restart_policy(spec: Doc, path: str) -> Errors:
