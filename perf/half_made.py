@@ -28,7 +28,8 @@ from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, 
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.simulate.storage_settings import PICK_POLICIES, DriverSettings, PickPolicy, StorageSettings
-from tonnage.whatif.simulate.world import World, WorldSettings
+from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import WorldSettings
 
 AT_MOST_S = 900.0
 

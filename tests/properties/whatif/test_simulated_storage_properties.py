@@ -18,7 +18,8 @@ from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, 
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.presets import PRESETS
 from tonnage.whatif.simulate.storage_settings import PICK_POLICIES, DriverSettings, StorageSettings
-from tonnage.whatif.simulate.world import World, WorldSettings
+from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import WorldSettings
 
 GI = 1 << 30
 POOLS = st.lists(st.lists(st.integers(10, 120), min_size=1, max_size=3), min_size=1, max_size=3)

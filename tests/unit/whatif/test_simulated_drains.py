@@ -14,7 +14,8 @@ from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.node_events import NodeEvents
-from tonnage.whatif.simulate.world import World, WorldSettings
+from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import WorldSettings
 
 OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "set", "controller": True}
 RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}

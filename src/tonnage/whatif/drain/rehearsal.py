@@ -25,7 +25,8 @@ from tonnage.whatif.drain.tied_data import left_behind
 from tonnage.whatif.evictions import guards
 from tonnage.whatif.simulate.node_events import NodeEvents, stays
 from tonnage.whatif.simulate.successors import is_managed
-from tonnage.whatif.simulate.world import World, WorldSettings
+from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import WorldSettings
 from tonnage.whatif.sources import ClusterState
 
 LONGEST_S: Final = 30 * 24 * 3600.0

@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tonnage.behaviour.workloads.rejected_pods import RejectedPods
 from tonnage.behaviour.workloads.stateful_identity import ordinal_of
@@ -19,9 +18,7 @@ from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.whatif.simulate.successors import Successor, ephemeral_claim_names, is_daemon, successor_of
-
-if TYPE_CHECKING:
-    from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import WorldState
 
 Make = Callable[[], Pod | None]
 """Makes the next pod of a workload, with its claims; None when there is none to make."""
@@ -30,7 +27,7 @@ Make = Callable[[], Pod | None]
 class Controllers:
     """The controllers of a world's workloads."""
 
-    def __init__(self, world: World, rng: random.Random) -> None:
+    def __init__(self, world: WorldState, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
         self._lives = 0

@@ -8,6 +8,7 @@ import msgspec
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import (
+    BIND_COMPLETED,
     PROVISIONED_BY,
     CSIPersistentVolumeSource,
     PersistentVolumeSpec,
@@ -92,3 +93,12 @@ def made_volume(
     # Its name is its own for ever: so is a uid made of it.
     metadata = ObjectMeta(name=name, uid=name, annotations={PROVISIONED_BY: driver})
     return PersistentVolume(metadata=metadata, spec=spec, status=PersistentVolumeStatus(phase="Bound"))
+
+
+def bound_claim(claim: PersistentVolumeClaim, volume_name: str) -> PersistentVolumeClaim:
+    """A claim as it is when its binding is complete."""
+    replace = msgspec.structs.replace
+    annotations = {**claim.metadata.annotations, BIND_COMPLETED: "yes"}
+    metadata = replace(claim.metadata, annotations=annotations, resource_version="")
+    spec, status = replace(claim.spec, volume_name=volume_name), replace(claim.status, phase="Bound")
+    return replace(claim, metadata=metadata, spec=spec, status=status)

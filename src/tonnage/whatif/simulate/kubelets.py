@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,9 +23,9 @@ from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, Pers
 from tonnage.objects.core_v1.pod import PodCondition, PodStatus
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, VolumeNodeResources
 from tonnage.scheduling.cluster.pod_info import PodInfo
-
-if TYPE_CHECKING:
-    from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.controllers import Controllers
+from tonnage.whatif.simulate.rebuilds import Rebuilds
+from tonnage.whatif.simulate.world_state import WorldState
 
 Slot = tuple[str, str]
 """(node, driver)."""
@@ -35,8 +34,11 @@ Slot = tuple[str, str]
 class Kubelets:
     """The nodes of a world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState, controllers: Controllers, rebuilds: Rebuilds) -> None:
         self._world = world
+        self._controllers = controllers
+        self._rebuilds = rebuilds
+        self._storage = rebuilds.model
         self._missing: dict[str, int] = {}
         """How many volumes a bound pod still waits for, by uid."""
         self._attached: dict[Slot, dict[str, set[str]]] = {}
@@ -82,7 +84,7 @@ class Kubelets:
             return
         node = self._world.get(Node, pod.spec.node_name)
         if node is None:
-            self._world.controllers.replace(pod, "its node is gone")
+            self._controllers.replace(pod, "its node is gone")
             return
         if not self._admit(pod, node):
             return
@@ -122,7 +124,7 @@ class Kubelets:
         verdict = admitted.judge(pod, node, lambda uid: uid in active())
         if isinstance(verdict, KubeletPreemption):
             for victim in verdict.victims:
-                self._world.controllers.replace(active()[victim], "preempted by its node")
+                self._controllers.replace(active()[victim], "preempted by its node")
             verdict = admitted.judge(pod, node, lambda uid: uid in active())
         if isinstance(verdict, PodRejection):
             self._reject(pod, verdict.reason, verdict.message)
@@ -138,7 +140,7 @@ class Kubelets:
         failed = self._world.put(replace(now, metadata=replace(now.metadata, resource_version=""), status=status))
         if isinstance(failed, Pod):
             self.pod_gone(failed)  # what it held on the node is free; the pod itself stays to be looked at
-            self._world.controllers.pod_rejected(failed)
+            self._controllers.pod_rejected(failed)
 
     def _volumes(self, pod: Pod) -> Iterator[PersistentVolume]:
         for key in PodInfo(pod).claim_keys:
@@ -164,7 +166,7 @@ class Kubelets:
         running = self._world.put(replace(now, metadata=replace(now.metadata, resource_version=""), status=status))
         if isinstance(running, Pod):
             self._world.watcher.running(running, self._world.born_s.get(pod.uid, 0.0))
-            self._world.controllers.pod_runs(running)
+            self._controllers.pod_runs(running)
 
     # -- volumes ------------------------------------------------------------------------------------------------------
 
@@ -173,10 +175,10 @@ class Kubelets:
         if node is None:
             return
         if not self._take_slot(pod, volume):
-            latency_s = self._world.storage.attach_latency_s(_driver(volume))
+            latency_s = self._storage.attach_latency_s(_driver(volume))
             self._world.agenda.after(latency_s, lambda: self._no_slot(pod, volume))
             return
-        self._world.storage.attach(pod, node, volume, lambda: self._volume_came(pod))
+        self._rebuilds.attach(pod, node, volume, lambda: self._volume_came(pod))
 
     def _attach_again(self, pod: Pod, volume_name: str) -> None:
         volume = self._world.get(PersistentVolume, volume_name)
@@ -208,7 +210,7 @@ class Kubelets:
 
     def _slots(self, node: str, driver: str) -> int | None:
         """How many volumes of a driver a node really takes; None for any number."""
-        true = self._world.storage.attach_slots(driver)
+        true = self._storage.attach_slots(driver)
         if true is not None:
             return true
         found = self._world.get(CSINode, node)
@@ -241,7 +243,7 @@ class Kubelets:
 
     def _correct(self, node: str, driver: str) -> None:
         """Write what the driver really takes into its CSINode entry."""
-        found, true = self._world.get(CSINode, node), self._world.storage.attach_slots(driver)
+        found, true = self._world.get(CSINode, node), self._storage.attach_slots(driver)
         entry = found.driver(driver) if found is not None else None
         if found is None or entry is None or true is None or entry.allocatable.count == true:
             return

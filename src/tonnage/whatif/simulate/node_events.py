@@ -7,16 +7,18 @@ node that is out of use may be rebuilt elsewhere, if their driver does that; oth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
+from tonnage.behaviour.nodes.taint_eviction_plan import stay_s
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.meta import Object
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint, find_untolerated
+from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
 from tonnage.whatif.evictions import eviction_refusal
 from tonnage.whatif.simulate.successors import is_daemon, is_mirror
 from tonnage.whatif.simulate.world import World
@@ -50,7 +52,7 @@ class NodeEvents:
 
     def cordon(self, name: str) -> None:
         self._change(name, unschedulable=True)
-        self._world.storage.set_free(name, self.volumes_on(name))
+        self._world.rebuilds.set_free(name, self.volumes_on(name))
 
     def uncordon(self, name: str) -> None:
         """Back in use; volumes that are still there are confined to it again."""
@@ -61,7 +63,7 @@ class NodeEvents:
     def _confine(self, name: str) -> None:
         if not is_out_of_use(self._node(name)):
             for volume in self.volumes_on(name):
-                self._world.storage.confine(volume)
+                self._world.rebuilds.confine(volume)
 
     def drain(self, name: str) -> None:
         self.cordon(name)
@@ -73,18 +75,18 @@ class NodeEvents:
         taints = (Taint(key=UNREACHABLE, effect=NO_SCHEDULE), Taint(key=UNREACHABLE, effect=NO_EXECUTE))
         self._change(name, taints=taints)
         for pod in self.pods_on(name):
-            stays_s = _stays_s(pod, taints[1])
-            if stays_s is not None:
+            stays_s = stay_s(taints[1:], pod.spec.tolerations)
+            if not math.isinf(stays_s):
                 self._world.agenda.after(stays_s, lambda pod=pod: self._leave(pod, name))  # type: ignore[misc]
 
     def out_of_service(self, name: str) -> None:
         """A person says that the node is dead: its pods are deleted by force, its volumes may be rebuilt elsewhere."""
         taint = Taint(key=OUT_OF_SERVICE, value="nodeshutdown", effect=NO_EXECUTE)
         self._change(name, taints=(taint,))
-        self._world.storage.set_free(name, self.volumes_on(name))
+        self._world.rebuilds.set_free(name, self.volumes_on(name))
         self._finish(name, "its node is out of service")
         for pod in self.pods_on(name):
-            if _stays_s(pod, taint) is not None and not pod.is_terminal:
+            if not math.isinf(stay_s((taint,), pod.spec.tolerations)) and not pod.is_terminal:
                 self._world.controllers.replace(pod, "its node is out of service")
 
     def recover(self, name: str) -> None:
@@ -99,7 +101,7 @@ class NodeEvents:
         self._draining.discard(name)
         self._world.remove(Node, name)
         self._world.remove(CSINode, name)
-        self._world.storage.set_free(name, volumes)
+        self._world.rebuilds.set_free(name, volumes)
         self._finish(name, "its node is gone")
         for pod in self.pods_on(name):
             self._world.controllers.replace(pod, "its node is gone")
@@ -192,16 +194,3 @@ class NodeEvents:
 def stays(pod: Pod) -> bool:
     """Whom a drain leaves alone: pods that belong to their node, that have ended, or that are on their way out."""
     return is_daemon(pod) or is_mirror(pod) or pod.is_terminal or pod.metadata.is_terminating
-
-
-def _stays_s(pod: Pod, taint: Taint) -> float | None:
-    """How long a pod stays on a node with this taint; None for as long as it likes."""
-    if find_untolerated((taint,), pod.spec.tolerations, (NO_EXECUTE,)) is not None:
-        return 0.0
-    spans = [
-        each.toleration_seconds
-        for each in pod.spec.tolerations
-        if find_untolerated((taint,), (each,), (NO_EXECUTE,)) is None
-    ]
-    limited = [float(each) for each in spans if each is not None]
-    return max(0.0, min(limited)) if limited else None

@@ -43,7 +43,8 @@ from tonnage.whatif.simulate.scenario import (
     Scenario,
 )
 from tonnage.whatif.simulate.scenario_reading import MOST_ARRIVALS
-from tonnage.whatif.simulate.world import World, WorldSettings
+from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import WorldSettings
 from tonnage.whatif.sources import ClusterState
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, pods_of, workload_name
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, PersistentVolumeSpec, VolumeNodeAffinity
 from tonnage.whatif.simulate.disks import Disk
-
-if TYPE_CHECKING:
-    from tonnage.whatif.simulate.storage_model import StorageModel
+from tonnage.whatif.simulate.storage_model import StorageModel
 
 Done = Callable[[], None]
 
@@ -43,6 +40,9 @@ class Rebuilds:
     _moves: dict[str, _Move] = field(default_factory=dict)
     _refused: dict[Disk, list[tuple[Pod, str, str, Done]]] = field(default_factory=dict)
     """Who looks again when a disk changes: the pod, its node, the volume."""
+
+    def __post_init__(self) -> None:
+        self.model.on_volume_gone, self.model.on_room = self._stop, self.disk_has_room
 
     def set_free(self, node_name: str, volumes: list[PersistentVolume]) -> None:
         """A node is out of use: its volumes whose driver rebuilds may be rebuilt anywhere (KEP-5925)."""
@@ -100,9 +100,6 @@ class Rebuilds:
         if move is not None:
             move.target.give(move.room(name))
             self.model.changed(move.target, has_room=True)
-
-    def volume_gone(self, name: str) -> None:
-        self._stop(name)
 
     def disk_has_room(self, disk: Disk) -> None:
         """Those who were refused for want of room look again."""

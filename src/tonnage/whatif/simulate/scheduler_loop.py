@@ -7,7 +7,7 @@ drive one engine, and the plugins' own PreBind and Bind.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -18,15 +18,16 @@ from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, PostFilterOutcome
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Code, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod, is_over, uid_of
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.sending import LOOK_EVERY_S
 from tonnage.whatif.evictions import with_true_status
 from tonnage.whatif.simulate.bindings import SimulatedBinding, WorldApi
-
-if TYPE_CHECKING:
-    from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.controllers import Controllers
+from tonnage.whatif.simulate.kubelets import Kubelets
+from tonnage.whatif.simulate.world_state import WorldState
 
 PREEMPTED_AFTER_S: Final = 1.0
 """How long a victim of a preemption takes to go."""
@@ -35,9 +36,11 @@ PREEMPTED_AFTER_S: Final = 1.0
 class SchedulerLoop:
     """Works off the queue of a world's engine."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState, engine: Engine, controllers: Controllers, kubelets: Kubelets) -> None:
         self._world = world
-        self._engine = world.engine
+        self._engine = engine
+        self._controllers = controllers
+        self._kubelets = kubelets
         self.attempts = 0
         """How many there were; the number of the next."""
         self.why: dict[str, str] = {}
@@ -131,7 +134,7 @@ class SchedulerLoop:
 
         def go() -> None:
             for victim in victims:
-                self._world.controllers.replace(victim.pod, "preempted")
+                self._controllers.replace(victim.pod, "preempted")
             engine.preemption_ends(plugin, queued.info, succeeded=True)
 
         self._world.agenda.after(PREEMPTED_AFTER_S if victims else 0.0, go)
@@ -215,4 +218,4 @@ class SchedulerLoop:
         metadata, spec = replace(pod.metadata, resource_version=""), replace(pod.spec, node_name=node_name)
         now = self._world.put(replace(pod, metadata=metadata, spec=spec, status=status))
         if isinstance(now, Pod):
-            self._world.agenda.after(0.0, lambda: self._world.kubelets.pod_came(now))
+            self._world.agenda.after(0.0, lambda: self._kubelets.pod_came(now))

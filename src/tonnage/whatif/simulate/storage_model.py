@@ -11,12 +11,13 @@ Everything it does to the cluster it does by writing objects, as the real parts 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import msgspec
 
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
@@ -24,9 +25,8 @@ from tonnage.scheduling.volumes.capacity.pool_policy import pool_policy_of
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.whatif.simulate.agenda import Agenda
 from tonnage.whatif.simulate.disks import Disk, Disks
-from tonnage.whatif.simulate.figures import affinity_of, figures, made_volume
+from tonnage.whatif.simulate.figures import affinity_of, bound_claim, figures, made_volume
 from tonnage.whatif.simulate.reach import Reach
-from tonnage.whatif.simulate.rebuilds import Done, Rebuilds
 from tonnage.whatif.simulate.storage_settings import (
     DEFAULT_PICK,
     PICK_POLICIES,
@@ -34,7 +34,6 @@ from tonnage.whatif.simulate.storage_settings import (
     PickPolicy,
     StorageSettings,
 )
-from tonnage.whatif.simulate.volume_binder import bound_claim
 
 T = TypeVar("T", bound=Object)
 
@@ -77,7 +76,9 @@ class StorageModel:
         self.home: dict[str, Disk] = {}
         """The disk of each volume that stands on one we know."""
         self._settings = settings
-        self._moves = Rebuilds(self)
+        self.on_volume_gone: Callable[[str], None] = lambda name: None
+        self.on_room: Callable[[Disk], None] = lambda disk: None
+        """Told of a volume that was deleted, and of a disk with more room: by `rebuilds`, whose volumes move."""
         self._classes: dict[str, StorageClass] = {}
         self._drivers: dict[str, CSIDriver] = {}
         self._by_class: dict[str, dict[Key, CSIStorageCapacity]] = {}
@@ -309,30 +310,17 @@ class StorageModel:
 
     def _delete(self, name: str) -> None:
         self.objects.remove(PersistentVolume, name)
-        self._moves.volume_gone(name)
+        self.on_volume_gone(name)
         disk = self.home.pop(name, None)
         if disk is not None and disk.give(name):
             self.changed(disk, has_room=True)
-
-    # -- moving -------------------------------------------------------------------------------------------------------
-
-    def set_free(self, node_name: str, volumes: list[PersistentVolume]) -> None:
-        """A node is out of use; see `rebuilds`."""
-        self._moves.set_free(node_name, volumes)
-
-    def confine(self, volume: PersistentVolume) -> None:
-        self._moves.confine(volume)
-
-    def attach(self, pod: Pod, node: Node, volume: PersistentVolume, done: Done) -> None:
-        """Bring a volume to a pod's node; `done` is called when it is there, however long that takes."""
-        self._moves.attach(pod, node, volume, done)
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
     def changed(self, disk: Disk, *, has_room: bool = False) -> None:
         """Publish what a disk holds, once the driver gets round to it; `has_room`: who was refused looks again."""
         if has_room:
-            self._moves.disk_has_room(disk)
+            self.on_room(disk)
             refused, self._refused = self._refused, {}
             for key in refused:
                 claim = self.objects.get(PersistentVolumeClaim, key)

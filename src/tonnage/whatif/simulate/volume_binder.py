@@ -1,4 +1,4 @@
-"""The PV binder: claims and volumes that are there are bound to one another, by its own rules.
+"""The PV binder: claims and volumes that are there are bound to one another, by `behaviour/volumes/binding_plan.py`.
 
 A claim whose class waits for its consumer gets the volume that the scheduler chose for it, which it finds by the
 volume's `claimRef`. Any other claim takes the smallest that suits as soon as there is one, before anybody knows its
@@ -7,20 +7,20 @@ node; where none does and its class has a provisioner, the driver makes one (`st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from tonnage.behaviour.volumes.binding_plan import BOUND, Bind, ClaimInputs, claim_step
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED
 from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.objects.volume_matching import AVAILABLE, find_matching_volume, is_bound_to_claim, mismatch
-
-if TYPE_CHECKING:
-    from tonnage.whatif.simulate.world import World
+from tonnage.objects.volume_matching import AVAILABLE
+from tonnage.whatif.simulate.figures import bound_claim
+from tonnage.whatif.simulate.scheduler_loop import SchedulerLoop
+from tonnage.whatif.simulate.world_state import WorldState
 
 _PENDING: Final = ("", "Pending")
 
@@ -28,8 +28,9 @@ _PENDING: Final = ("", "Pending")
 class VolumeBinder:
     """Binds what is there. It acts a moment after a change, when that has been seen by everybody."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WorldState, scheduler: SchedulerLoop) -> None:
         self._world = world
+        self._scheduler = scheduler
         self._unbound: dict[Key, None] = {}
         """Claims that wait for a volume to be there, whoever makes it."""
 
@@ -50,10 +51,9 @@ class VolumeBinder:
         owner = volume.spec.claim_ref
         if owner is not None:
             claim = self._world.get(PersistentVolumeClaim, owner.key)
-            is_its = claim is not None and not claim.spec.volume_name and is_bound_to_claim(volume, claim)
-            if is_its and volume.status.phase != "Bound":
-                self._world.agenda.after(0.0, lambda: self._bind(owner.key, volume.name))
-            self._world.scheduler.look(owner.key)
+            if claim is not None and not claim.spec.volume_name and volume.status.phase != BOUND:
+                self._world.agenda.after(0.0, lambda: self._serve(owner.key, volume))
+            self._scheduler.look(owner.key)
         elif volume.status.phase in _PENDING:
             self._world.put(_available(volume))
         elif volume.status.phase == AVAILABLE:
@@ -65,23 +65,33 @@ class VolumeBinder:
         found = self._world.get(StorageClass, claim.class_name or "")
         return found is None or not found.waits_for_consumer
 
-    def _serve(self, key: Key) -> None:
+    def _serve(self, key: Key, made: PersistentVolume | None = None) -> None:
+        """Take the next step of a claim, as the PV binder does; `made` is the one volume that is looked at, if any."""
         claim = self._world.get(PersistentVolumeClaim, key)
         if claim is None or claim.is_bound:
             self._unbound.pop(key, None)
             return
-        if claim.spec.volume_name:
-            wanted = self._world.get(PersistentVolume, claim.spec.volume_name)
-            is_free = wanted is not None and (wanted.spec.claim_ref is None or is_bound_to_claim(wanted, claim))
-            if wanted is not None and is_free and not mismatch(wanted, claim):
-                self._bind(key, wanted.name)
-            return
+        inputs = ClaimInputs(
+            volume=lambda name: self._world.get(PersistentVolume, name),
+            candidates=self._candidates(claim, made),
+            storage_class=self._world.get(StorageClass, claim.class_name or ""),
+            default_class=None,
+            waiting_pods=lambda: (),
+        )
         try:
-            found = find_matching_volume(claim, self._world.all(PersistentVolume), is_delayed=not self._is_ours(claim))
+            step = claim_step(claim, inputs)
         except InvalidSelector:
             return
-        if found is not None:
-            self._bind(key, found.name)
+        if isinstance(step, Bind):
+            self._bind(key, step.volume.name)
+
+    def _candidates(self, claim: PersistentVolumeClaim, made: PersistentVolume | None) -> list[PersistentVolume]:
+        if claim.spec.volume_name:
+            return []
+        if made is None:
+            return self._world.all(PersistentVolume)
+        now = self._world.get(PersistentVolume, made.name)
+        return [now] if now is not None else []
 
     def _bind(self, key: Key, volume_name: str) -> None:
         """Write the volume's half, then the claim's."""
@@ -92,7 +102,7 @@ class VolumeBinder:
         owner = ObjectReference(
             api_version="v1", kind="PersistentVolumeClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid
         )
-        spec, status = replace(volume.spec, claim_ref=owner), replace(volume.status, phase="Bound")
+        spec, status = replace(volume.spec, claim_ref=owner), replace(volume.status, phase=BOUND)
         self._world.put(
             replace(volume, metadata=replace(volume.metadata, resource_version=""), spec=spec, status=status)
         )
@@ -104,12 +114,3 @@ def _available(volume: PersistentVolume) -> PersistentVolume:
     replace = msgspec.structs.replace
     metadata, status = replace(volume.metadata, resource_version=""), replace(volume.status, phase=AVAILABLE)
     return replace(volume, metadata=metadata, status=status)
-
-
-def bound_claim(claim: PersistentVolumeClaim, volume_name: str) -> PersistentVolumeClaim:
-    """A claim as it is when its binding is complete."""
-    replace = msgspec.structs.replace
-    annotations = {**claim.metadata.annotations, BIND_COMPLETED: "yes"}
-    metadata = replace(claim.metadata, annotations=annotations, resource_version="")
-    spec, status = replace(claim.spec, volume_name=volume_name), replace(claim.status, phase="Bound")
-    return replace(claim, metadata=metadata, spec=spec, status=status)

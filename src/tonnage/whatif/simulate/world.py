@@ -5,7 +5,7 @@
                  └──────── next instant ◄── nothing left to do now
 
 At each instant everything that is due happens, then the queue is worked off, until nothing is left; then time goes on.
-`World.put` and `World.remove` are its API server: whoever has to do with an object hears of it there. Who reads the
+Whoever has to do with an object hears of it when it came, changed or went (`world_state.py`). Who reads the
 run's course (`Watcher`) is told of every decision and of every pod that runs, waits or goes.
 
     scheduler_loop.py  who is tried, bound, preempted           storage_model.py   volumes made, moved, told of
@@ -17,68 +17,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final
 
-import msgspec
-
-from tonnage.behaviour.workloads.disruption_plan import Sized
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineSettings
-from tonnage.scheduling.framework import Status
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.whatif.replay_objects import ReplayObjects
-from tonnage.whatif.simulate.agenda import Agenda
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.kubelets import Kubelets
+from tonnage.whatif.simulate.rebuilds import Rebuilds
 from tonnage.whatif.simulate.scheduler_loop import SchedulerLoop
 from tonnage.whatif.simulate.storage_model import StorageModel
-from tonnage.whatif.simulate.storage_settings import StorageSettings
 from tonnage.whatif.simulate.volume_binder import VolumeBinder
-from tonnage.whatif.sources import clock_of
-
-T = TypeVar("T", bound=Object)
+from tonnage.whatif.simulate.world_state import Watcher, WorldSettings, WorldState
 
 TICK_S: Final = 1.0
 """How often a scheduler that has pods waiting looks at the clock."""
 
 
-class Watcher(Protocol):
-    """Who is told what happens. All is called on the spot."""
-
-    def decided(self, number: int, attempt: Attempt) -> None: ...
-
-    def running(self, pod: Pod, since_s: float) -> None: ...
-
-    def gone(self, pod: Pod, why: str) -> None: ...
-
-    def failed(self, pod: PodInfo, node: str, status: Status) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class WorldSettings:
-    """What may be chosen about a world besides its objects."""
-
-    seed: int = 0
-    storage: StorageSettings = field(default_factory=StorageSettings)
-    takes_any_pod: bool = False
-    explains: frozenset[int] = frozenset()
-    """Numbers of the attempts that are to be explained."""
-    stops_after: int | None = None
-    """The number of the attempt after which nothing more is done."""
-    start_latency_s: float = 0.5
-    """From a pod with all its volumes to a pod that runs."""
-    updates_attach_limits: bool = True
-    """Whether a CSINode follows its drivers (KEP-4876)."""
-
-
-class World:
+class World(WorldState):
     """One cluster, moved by its agenda. `is_stopped` is asked between any two steps: a run may be cut short."""
 
     def __init__(
@@ -92,21 +52,8 @@ class World:
         workloads: Iterable[Object] = (),
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.settings = settings or WorldSettings()
-        found = list(objects)
-        self.clock = clock_of(found)
-        self.agenda = Agenda(self.clock)
-        self.objects = ReplayObjects(self.clock)
-        self.objects.load(found)
-        self._workloads = {(type(each).__name__, each.key): each for each in workloads}
-        """What makes pods and is not looked at by decisions: budgets ask for the size of it."""
-        self.sizes: dict[tuple[str, Key], int] = {}
-        """How many pods are wanted of workloads whose pods came and went, whatever they said at the beginning."""
-        self.watcher = watcher
+        super().__init__(objects, settings or WorldSettings(), watcher, workloads)
         self.is_stopped = is_stopped
-        self.born_s: dict[str, float] = {}
-        """When each pod came, by uid."""
-        self._on_node: dict[str, dict[Key, Pod]] = {}
         seed = self.settings.seed
         self.engine = Engine(
             profiles,
@@ -116,10 +63,11 @@ class World:
             settings=EngineSettings(takes_any_pod=self.settings.takes_any_pod, implies_namespaces=True),
         )
         self.storage = StorageModel(self, self.agenda, self.settings.storage, random.Random(f"storage {seed}"))
-        self.scheduler = SchedulerLoop(self)
-        self.binder = VolumeBinder(self)
-        self.kubelets = Kubelets(self)
+        self.rebuilds = Rebuilds(self.storage)
         self.controllers = Controllers(self, random.Random(f"successors {seed}"))
+        self.kubelets = Kubelets(self, self.controllers, self.rebuilds)
+        self.scheduler = SchedulerLoop(self, self.engine, self.controllers, self.kubelets)
+        self.binder = VolumeBinder(self, self.scheduler)
         self._ticked_s = 0.0
         self._open()
 
@@ -141,43 +89,6 @@ class World:
             self.storage.claim_changed(claim)
             self.binder.claim_changed(claim)
 
-    # -- what is there ------------------------------------------------------------------------------------------------
-
-    def get(self, kind: type[T], key: Key) -> T | None:
-        return cast("T | None", self.objects.get(kind.__name__, key))
-
-    def find(self, kind: type[Object], key: Key) -> Object | None:
-        """The same, workloads that no decision looks at included, each as large as it is by now."""
-        place = (kind.__name__, key)
-        found, size = self.objects.get(*place) or self._workloads.get(place), self.sizes.get(place)
-        if size is None or not isinstance(found, Sized):
-            return found
-        return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, replicas=size))
-
-    def workload(self, kind: str, key: Key) -> Object | None:
-        """A workload that no decision looks at, by its kind's name."""
-        return self._workloads.get((kind, key))
-
-    def all(self, kind: type[T]) -> list[T]:
-        """All objects of a kind, in the order they came."""
-        return cast("list[T]", list(self.objects.of_kind(kind.__name__)))
-
-    def nodes(self) -> list[Node]:
-        return self.all(Node)
-
-    def pods(self) -> list[Pod]:
-        return self.all(Pod)
-
-    def pods_on(self, node_name: str) -> list[Pod]:
-        """The pods that are bound to a node, by name."""
-        return sorted(self._on_node.get(node_name, {}).values(), key=lambda pod: pod.key)
-
-    def volume_of(self, claim_key: Key) -> PersistentVolume | None:
-        claim = self.get(PersistentVolumeClaim, claim_key)
-        if claim is None or not claim.spec.volume_name:
-            return None
-        return self.get(PersistentVolume, claim.spec.volume_name)
-
     def is_home(self, volume: PersistentVolume, node: Node) -> bool:
         """Whether a volume's contents are on this node: by its disk where that is known, else by its affinity."""
         disk = self.storage.home.get(volume.name)
@@ -185,16 +96,9 @@ class World:
             return disk in self.storage.disks_for(volume.class_name, node) and self.storage.is_local(disk)
         return self.storage.home_node(volume) == node
 
-    # -- the API server -----------------------------------------------------------------------------------------------
+    # -- what came and went -------------------------------------------------------------------------------------------
 
-    def put(self, new: Object) -> Object:
-        """Create an object or replace the one of its name; everybody who has to do with it hears of it."""
-        before, now = self.objects.put(new)
-        if before is now:
-            return now
-        if before is not None and before.uid != now.uid:
-            self._gone(before)
-            before = None
+    def _came(self, before: Object | None, now: Object) -> None:
         if before is None:
             self.engine.add(now)
         else:
@@ -221,13 +125,6 @@ class World:
             self.storage.know(now)
             if isinstance(now, CSIStorageCapacity):
                 self.scheduler.look_at_figures(now)
-        return now
-
-    def remove(self, kind: type[Object], key: Key) -> None:
-        """Delete an object; one that is not there is no error."""
-        found = self.objects.remove(kind.__name__, key)
-        if found is not None:
-            self._gone(found)
 
     def _gone(self, found: Object) -> None:
         self.engine.delete(found)
@@ -244,14 +141,6 @@ class World:
             self._on_node.get(found.spec.node_name, {}).pop(found.key, None)
             self.kubelets.pod_gone(found)
             self.scheduler.look_after(found)
-
-    def evict(self, pod: Pod, why: str) -> None:
-        """A pod goes, for good; whoever makes another does so besides."""
-        found = self.get(Pod, pod.key)
-        if found is None or found.uid != pod.uid:
-            return
-        self.remove(Pod, pod.key)
-        self.watcher.gone(found, why)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, 
 from tonnage.whatif.simulate.bindings import patched
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.storage_settings import DriverSettings, StorageSettings
-from tonnage.whatif.simulate.world import World, WorldSettings
+from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import WorldSettings
 
 
 class Play:

@@ -21,7 +21,8 @@ from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.play import Player, Run
 from tonnage.whatif.simulate.scenario_reading import read_scenario
 from tonnage.whatif.simulate.storage_settings import StorageSettings
-from tonnage.whatif.simulate.world import World, WorldSettings
+from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import WorldSettings
 from tonnage.whatif.sources import from_files
 
 GI = 1 << 30

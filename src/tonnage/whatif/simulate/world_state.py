@@ -1,0 +1,149 @@
+"""What there is in a simulated cluster: its objects by kind and name, its clock, and who is told of its course.
+
+`put` and `remove` are its API server. The parts of a world (`kubelets`, `controllers`, …) are built on this alone; the
+`World` hears of every object here and tells the parts that have to do with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, cast
+
+import msgspec
+
+from tonnage.behaviour.workloads.disruption_plan import Sized
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.engine.attempt import Attempt
+from tonnage.scheduling.framework import Status
+from tonnage.whatif.replay_objects import ReplayObjects
+from tonnage.whatif.simulate.agenda import Agenda
+from tonnage.whatif.simulate.storage_settings import StorageSettings
+from tonnage.whatif.sources import clock_of
+
+T = TypeVar("T", bound=Object)
+
+
+class Watcher(Protocol):
+    """Who is told what happens. All is called on the spot."""
+
+    def decided(self, number: int, attempt: Attempt) -> None: ...
+
+    def running(self, pod: Pod, since_s: float) -> None: ...
+
+    def gone(self, pod: Pod, why: str) -> None: ...
+
+    def failed(self, pod: PodInfo, node: str, status: Status) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorldSettings:
+    """What may be chosen about a world besides its objects."""
+
+    seed: int = 0
+    storage: StorageSettings = field(default_factory=StorageSettings)
+    takes_any_pod: bool = False
+    explains: frozenset[int] = frozenset()
+    """Numbers of the attempts that are to be explained."""
+    stops_after: int | None = None
+    """The number of the attempt after which nothing more is done."""
+    start_latency_s: float = 0.5
+    """From a pod with all its volumes to a pod that runs."""
+    updates_attach_limits: bool = True
+    """Whether a CSINode follows its drivers (KEP-4876)."""
+
+
+class WorldState:
+    """The objects of a world, as its API server has them."""
+
+    def __init__(
+        self, objects: Iterable[Object], settings: WorldSettings, watcher: Watcher, workloads: Iterable[Object]
+    ) -> None:
+        self.settings = settings
+        found = list(objects)
+        self.clock = clock_of(found)
+        self.agenda = Agenda(self.clock)
+        self.objects = ReplayObjects(self.clock)
+        self.objects.load(found)
+        self._workloads = {(type(each).__name__, each.key): each for each in workloads}
+        """What makes pods and is not looked at by decisions: budgets ask for the size of it."""
+        self.sizes: dict[tuple[str, Key], int] = {}
+        """How many pods are wanted of workloads whose pods came and went, whatever they said at the beginning."""
+        self.watcher = watcher
+        self.born_s: dict[str, float] = {}
+        """When each pod came, by uid."""
+        self._on_node: dict[str, dict[Key, Pod]] = {}
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def get(self, kind: type[T], key: Key) -> T | None:
+        return cast("T | None", self.objects.get(kind.__name__, key))
+
+    def find(self, kind: type[Object], key: Key) -> Object | None:
+        """The same, workloads that no decision looks at included, each as large as it is by now."""
+        place = (kind.__name__, key)
+        found, size = self.objects.get(*place) or self._workloads.get(place), self.sizes.get(place)
+        if size is None or not isinstance(found, Sized):
+            return found
+        return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, replicas=size))
+
+    def workload(self, kind: str, key: Key) -> Object | None:
+        """A workload that no decision looks at, by its kind's name."""
+        return self._workloads.get((kind, key))
+
+    def all(self, kind: type[T]) -> list[T]:
+        """All objects of a kind, in the order they came."""
+        return cast("list[T]", list(self.objects.of_kind(kind.__name__)))
+
+    def nodes(self) -> list[Node]:
+        return self.all(Node)
+
+    def pods(self) -> list[Pod]:
+        return self.all(Pod)
+
+    def pods_on(self, node_name: str) -> list[Pod]:
+        """The pods that are bound to a node, by name."""
+        return sorted(self._on_node.get(node_name, {}).values(), key=lambda pod: pod.key)
+
+    def volume_of(self, claim_key: Key) -> PersistentVolume | None:
+        claim = self.get(PersistentVolumeClaim, claim_key)
+        if claim is None or not claim.spec.volume_name:
+            return None
+        return self.get(PersistentVolume, claim.spec.volume_name)
+
+    # -- the API server -----------------------------------------------------------------------------------------------
+
+    def put(self, new: Object) -> Object:
+        """Create an object or replace the one of its name; everybody who has to do with it hears of it."""
+        before, now = self.objects.put(new)
+        if before is now:
+            return now
+        if before is not None and before.uid != now.uid:
+            self._gone(before)
+            before = None
+        self._came(before, now)
+        return now
+
+    def remove(self, kind: type[Object], key: Key) -> None:
+        """Delete an object; one that is not there is no error."""
+        found = self.objects.remove(kind.__name__, key)
+        if found is not None:
+            self._gone(found)
+
+    def evict(self, pod: Pod, why: str) -> None:
+        """A pod goes, for good; whoever makes another does so besides."""
+        found = self.get(Pod, pod.key)
+        if found is None or found.uid != pod.uid:
+            return
+        self.remove(Pod, pod.key)
+        self.watcher.gone(found, why)
+
+    def _came(self, before: Object | None, now: Object) -> None:
+        """Tell everybody of an object that is new or has changed."""
+        raise NotImplementedError
+
+    def _gone(self, found: Object) -> None:
+        """Tell everybody of an object that is gone."""
+        raise NotImplementedError
