@@ -20,8 +20,7 @@ from rich.table import Table
 
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
-from tonnage.clock import SystemClock
-from tonnage.deadline import within
+from tonnage.clock import SystemClock, within
 from tonnage.objects.core_v1 import Pod
 from tonnage.plane.cluster import Plane
 from tonnage.plane.settings import PlaneSettings

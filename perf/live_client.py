@@ -9,8 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from tonnage.client.config import kubeconfig
-from tonnage.client.transport import tls
+from tonnage.client.config import connection, kubeconfig
 
 CLAIMS, PODS = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/namespaces/default/pods"
 
@@ -22,7 +21,7 @@ class Client:
         found = kubeconfig.load(file)
         self._url = found.cluster.server
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=tls.context_of(found.cluster), limit=32),
+            connector=aiohttp.TCPConnector(ssl=connection.context_of(found.cluster), limit=32),
             headers={"Authorization": f"Bearer {found.user.token}", "Content-Type": "application/json"},
             timeout=aiohttp.ClientTimeout(total=None),
         )

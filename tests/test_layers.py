@@ -22,10 +22,9 @@ Rows = tuple[tuple[str, ...], ...]
 
 ROWS: Rows = (
     (
-        "background", "backoff", "certificates", "clock", "connection_budget", "deadline", "durations", "endpoints",
+        "background", "backoff", "certificates", "clock", "connection_budget", "durations", "endpoints",
         "errors", "faults", "fnv", "gates", "health", "http_connection", "keyed_heap", "keyed_locks", "listener",
-        "log_limiter", "logs", "metrics", "printable", "private_files", "quantity",
-        "serving", "suggestions",
+        "logs", "metrics", "printable", "private_files", "quantity", "serving",
     ),
     ("objects",),
     ("store", "documents", "client", "scheduling", "csi", "roles"),
@@ -40,6 +39,50 @@ ROWS: Rows = (
 )  # fmt: skip
 
 INNER_ROWS: dict[str, Rows] = {
+    "objects": (
+        ("field_errors", "meta", "names", "resources"),
+        ("coordination_v1", "decode_errors", "scheduling_v1", "taints", "users"),
+        ("document", "texts"),
+        ("field_rules", "requirements"),
+        ("node_selectors", "selectors"),
+        ("apps_v1", "core_v1", "policy_v1", "storage_v1"),
+        ("batch_v1", "events_v1", "volume_matching"),
+        ("scheme",),
+        ("codec",),
+    ),
+    "client": (
+        ("cache", "errors", "leadership", "rest", "stream_progress", "throttle"),
+        ("config", "written_objects"),
+        ("transport",),
+        ("calls", "delegated_access", "program_pages"),
+        ("http",),
+        ("clients", "informer", "leader"),
+        ("informers", "metrics"),
+        ("workqueue",),
+        ("reconciler", "recorder"),
+        ("discovered_kinds",),
+    ),
+    "apiserver": (
+        (
+            "audit",
+            "custom_definitions",
+            "event_loop",
+            "flag_values",
+            "leader_fence",
+            "openapi",
+            "requests",
+            "status",
+            "stored_documents",
+            "tables",
+        ),
+        ("admission", "bodies", "health_checks", "metrics", "options", "responses"),
+        ("body_reading", "discovery", "registry", "selection"),
+        ("authentication", "bootstrap", "custom_lifecycle", "event_expiry"),
+        ("authorization",),
+        ("verbs",),
+        ("app",),
+        ("server",),
+    ),
     "documents": (
         ("go_text", "json_syntax", "known_pod_specs", "schema", "strategy", "system_objects", "validation"),
         ("admit", "api_errors", "deletion", "pod_resources", "scale"),
@@ -62,7 +105,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "behaviour": (("workloads", "volumes", "nodes"),),
     "driver": (
-        ("errors", "names", "per_node", "pool_choice", "rebuild_hooks"),
+        ("errors", "names", "per_node", "pool_choice"),
         ("state",),
         ("injected_faults",),
         ("core",),
@@ -72,9 +115,9 @@ INNER_ROWS: dict[str, Rows] = {
         ("serving",),
     ),
     "driver_check": (
-        ("verdicts", "catalogue", "answers"),
-        ("contracts", "settings", "made", "results"),
-        ("controller_calls",),
+        ("catalogue", "answers"),
+        ("results", "settings"),
+        ("contracts", "controller_calls"),
         ("conversation",),
         ("checks",),
         ("examination",),
@@ -88,7 +131,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "pools": (
         ("class_pools", "reading", "settings", "metrics", "told_once"),
-        ("sources", "wanted", "told_objects", "silence", "writing"),
+        ("sources", "wanted", "writing"),
         ("classes",),
         ("command_runner", "controller"),
         ("program",),
@@ -117,8 +160,9 @@ INNER_ROWS: dict[str, Rows] = {
 }
 """Packages with rooms: their rows, the lowest first."""
 
-MAY_KNOW_NEIGHBOURS = {"": (0, 5)}
-"""Rows, by package, whose members may import one another: single files at the bottom; `stories` on a `plane`."""
+MAY_KNOW_NEIGHBOURS = {"": (0, 5), "objects": (2,)}
+"""Rows, by package, whose members may import one another: single files at the bottom; `stories` on a `plane`;
+documents and their texts."""
 
 
 def imports_of(path: Path) -> set[str]:

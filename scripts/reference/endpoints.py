@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from reference import code, table
-from tonnage.objects.api_verbs import verbs_of
-from tonnage.objects.resources import RESOURCES
+from tonnage.objects.resources import RESOURCES, verbs_of
 
 HEAD = """\
 # HTTP endpoints

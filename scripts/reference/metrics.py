@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from reference import code, table
-from tonnage.plane.metric_catalogue import PROGRAMS, catalogue
-from tonnage.plane.metric_names import MetricDescription
+from tonnage.plane.metric_catalogue import PROGRAMS, MetricDescription, catalogue
 
 HEAD = """\
 # Metrics

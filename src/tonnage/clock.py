@@ -6,6 +6,8 @@ time order, ties in the order they lay down, so that a run repeats exactly.
 
 The second half writes and reads time as Kubernetes does: `metav1.Time` in whole seconds, `metav1.MicroTime` in
 microseconds, both in UTC.
+
+A limit on how long something may take, on the clock that was handed in: `asyncio.timeout` has only the real one.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ import asyncio
 import heapq
 import re
 import time
-from collections.abc import Hashable
+from collections.abc import Coroutine, Hashable
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from tonnage.errors import TonnageError
 
@@ -217,3 +219,23 @@ def _aware(at: datetime) -> datetime:
     if at.tzinfo is None:
         raise ValueError(f"{at.isoformat()} has no time zone; Kubernetes' times are in UTC")
     return at
+
+
+R = TypeVar("R")
+
+
+async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, R]) -> R:
+    """The result of `work`, or TimeoutError after `seconds`; however this ends, `work` has ended too."""
+    task, timer = asyncio.ensure_future(work), asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait((task, timer), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise TimeoutError(f"not done within {seconds:g} s")
+    finally:
+        timer.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()  # looked at, so that it is not reported as forgotten: the timeout is what counts

@@ -5,11 +5,15 @@ what to do, plus an optional hint that the command line prints on a line of its 
 vocabulary of failures, one class for each `reason`; the API server raises them, the client raises them again from the
 Status it received, so both sides of the wire speak of the same thing. Turning one into a Status document is the API
 server's affair (`apiserver/status.py`).
+
+What a person may have meant by a name that does not exist: the known names that are spelled most like it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import ClassVar
 
 
@@ -151,3 +155,14 @@ class ServiceUnavailable(ApiError):
 class Timeout(ApiError):
     code = 504
     reason = "Timeout"
+
+
+def closest(name: str, known: Iterable[str], *, most: int = 1) -> list[str]:
+    """The known names nearest to `name`, the nearest first; capitals do not count."""
+    by_lower = {each.lower(): each for each in known}
+    return [by_lower[each] for each in get_close_matches(name.lower(), by_lower, n=most)]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean "filter"?`, or nothing when no known name is near."""
+    return "".join(f'did you mean "{each}"?' for each in closest(name, known))

@@ -19,8 +19,7 @@ from functools import cache
 from importlib import resources
 from typing import Final, NoReturn, Self, overload
 
-from tonnage.errors import TonnageError
-from tonnage.suggestions import closest
+from tonnage.errors import TonnageError, closest
 
 
 class GateStage(StrEnum):

@@ -25,8 +25,7 @@ from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
 from tonnage.driver.errors import StatusError
 from tonnage.driver.state import contents
-from tonnage.driver.state.record_files import StateFolderError
-from tonnage.driver.state.records import VolumeRecord, volume_id_of
+from tonnage.driver.state.records import StateFolderError, VolumeRecord, volume_id_of
 from tonnage.driver.state.unknown import unknown_contents
 from tonnage.driver.volumes.unknown_watch import LOOK_EVERY_S
 from tonnage.errors import TonnageError

@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tonnage.apiserver.object_attributes import index_for
-from tonnage.apiserver.warning_headers import MAX_TOTAL
+from tonnage.apiserver.responses import MAX_TOTAL
+from tonnage.apiserver.selection import index_for
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
 from tonnage.objects.document import encode

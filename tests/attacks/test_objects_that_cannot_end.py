@@ -19,8 +19,8 @@ from prometheus_client import CollectorRegistry
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client import Client, Informers
 from tonnage.client.config import kubeconfig
-from tonnage.client.finalizers import remove_finalizer
 from tonnage.client.recorder import Recorder
+from tonnage.client.written_objects import remove_finalizer
 from tonnage.clock import SystemClock
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.garbage_collector import GarbageCollector

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from tonnage.apiserver import selection
-from tonnage.apiserver.object_attributes import index_for
 from tonnage.apiserver.options import ListOptions
 from tonnage.apiserver.requests import Call, Location
+from tonnage.apiserver.selection import index_for
 from tonnage.apiserver.verbs import watching
 from tonnage.clock import VirtualClock
 from tonnage.documents.custom.custom_resource import custom_resources

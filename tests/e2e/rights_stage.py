@@ -29,10 +29,10 @@ from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects.resources import BY_KIND
+from tonnage.plane.bootstrap import starter_objects
 from tonnage.plane.command_lines import CommandLines
 from tonnage.plane.identities import Identities
 from tonnage.plane.settings import PlaneSettings
-from tonnage.plane.starter_objects import starter_objects
 from tonnage.private_files import own_folder
 from tonnage.roles.audit import AuditedCall, calls_in
 from tonnage.testing.api_servers import ServerApi

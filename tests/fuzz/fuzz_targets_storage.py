@@ -20,8 +20,16 @@ from tonnage.documents.kinds.custom_resource_definition import (
     definition_warnings,
     validate_definition,
 )
-from tonnage.driver.state.record_files import read_records, record_path
-from tonnage.driver.state.records import Capability, Publication, SnapshotRecord, Target, VolumeOrigin, VolumeRecord
+from tonnage.driver.state.records import (
+    Capability,
+    Publication,
+    SnapshotRecord,
+    Target,
+    VolumeOrigin,
+    VolumeRecord,
+    read_records,
+    record_path,
+)
 from tonnage.objects.codec import convert
 from tonnage.objects.document import Doc, copy, encode
 from tonnage.objects.resources import BY_KIND

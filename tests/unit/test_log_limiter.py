@@ -10,7 +10,7 @@ import pytest
 
 from tonnage import logs
 from tonnage.clock import VirtualClock
-from tonnage.log_limiter import LogLimiter, server_cause
+from tonnage.logs import LogLimiter, server_cause
 
 
 @pytest.fixture

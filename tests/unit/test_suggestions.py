@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.suggestions import closest, did_you_mean
+from tonnage.errors import closest, did_you_mean
 
 
 def test_capitals_do_not_count_and_the_known_spelling_is_given():

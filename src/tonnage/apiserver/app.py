@@ -19,48 +19,35 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import leader_fence, request_errors, responses, status
+from tonnage.apiserver import health_checks, leader_fence, responses, status
 from tonnage.apiserver.audit.audit_log import AuditLog, note
-from tonnage.apiserver.audit.audit_metrics import AuditMetrics
-from tonnage.apiserver.authentication.access_metrics import AccessMetrics
 from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.service_account_tokens import JWKS_PATH
 from tonnage.apiserver.body_reading import Bodies
-from tonnage.apiserver.container_requests import refuse_container_request
-from tonnage.apiserver.custom.definitions import CRDS
-from tonnage.apiserver.custom.lifecycle import DefinitionLifecycle
-from tonnage.apiserver.event_loop.turns import Turn
-from tonnage.apiserver.health import health_checks
-from tonnage.apiserver.health.store_metrics import StoreMetrics
-from tonnage.apiserver.metrics import RequestMetrics
+from tonnage.apiserver.custom_definitions import CRDS
+from tonnage.apiserver.custom_lifecycle import DefinitionLifecycle
+from tonnage.apiserver.discovery import StaticDocuments
+from tonnage.apiserver.event_loop import Turn
+from tonnage.apiserver.metrics import AccessMetrics, AuditMetrics, RequestMetrics, StoreMetrics
 from tonnage.apiserver.options import LONG_QUERY_CHARS, boolean, read_selectors
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response, is_about, locate, verb_of
-from tonnage.apiserver.static_documents import StaticDocuments
-from tonnage.apiserver.verbs import (
-    access_reviews,
-    deleting,
-    identity_reviews,
-    patching,
-    reading,
-    subresources,
-    token_requests,
-    writing,
-)
+from tonnage.apiserver.responses import warning_headers
+from tonnage.apiserver.verbs import deleting, patching, reading, reviews, subresources, token_requests, writing
+from tonnage.apiserver.verbs.subresources import refuse_container_request
 from tonnage.apiserver.verbs.watching import Watching
-from tonnage.apiserver.warning_headers import warning_headers
 from tonnage.documents.access.attributes import Attributes, attributes_of, forbidden
 from tonnage.documents.access.impersonation import impersonate, names_another, wanted_user
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
 from tonnage.objects import names
-from tonnage.objects.api_verbs import AUTHORIZATION_REVIEWS, REVIEW_GROUPS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
 from tonnage.objects.coordination_v1 import LEASE_HEADER
 from tonnage.objects.document import encode
+from tonnage.objects.resources import AUTHORIZATION_REVIEWS, REVIEW_GROUPS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
 from tonnage.objects.users import NOBODY, User
 from tonnage.store import FenceBroken, StoreError
-from tonnage.store.fence import fenced
+from tonnage.store.writes import fenced
 
 Verb = Callable[[Registry, Call], Awaitable[Response]]
 
@@ -226,16 +213,16 @@ class Application:
         verb = verb_of(request.method, at, boolean(query, "watch") or False)
         if not verb or verb not in verbs_of(at.resource, at.subresource):
             if isinstance(at.resource, CustomResource):
-                raise request_errors.verb_not_supported(at.resource, request.method, is_collection=not at.name)
-            raise request_errors.method_not_allowed()
+                raise status.verb_not_supported(at.resource, request.method, is_collection=not at.name)
+            raise status.method_not_allowed()
         if not is_about(asked, verb, at):
-            raise request_errors.no_such_resource()  # what would be done is not what was judged
+            raise status.no_such_resource()  # what would be done is not what was judged
         call = Call(verb, at, query, request.headers, user=asked.user)
         if isinstance(at.resource, CustomResource) and at.resource.custom.deprecation_warning is not None:
             call.warnings.append(at.resource.custom.deprecation_warning)
         responses.negotiated(call)  # refuses what nobody could read before anything happens
         if wrong := names.path_segment(at.name):
-            raise request_errors.bad_name(at.name, wrong)
+            raise status.bad_name(at.name, wrong)
         applies = verb == "patch" and patching.is_apply(request.headers.get("Content-Type", ""))
         loop = asyncio.get_running_loop()
         started_at = loop.time()
@@ -297,11 +284,11 @@ class Application:
     def _handler(self, call: Call) -> Verb:
         if call.resource.group in REVIEW_GROUPS:
             if call.resource in AUTHORIZATION_REVIEWS:
-                return access_reviews.review
+                return reviews.review
             if call.resource is TOKEN_REVIEWS:
-                return partial(identity_reviews.review_token, self._authenticator)
+                return partial(reviews.review_token, self._authenticator)
             if call.resource is SELF_REVIEWS:
-                return identity_reviews.review_self
+                return reviews.review_self
         if call.subresource == "token":
             return partial(token_requests.create_token, self._authenticator.accounts)
         return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
@@ -375,11 +362,11 @@ class Application:
             found = self._issuer_documents(path) or await self._registry.work(documents.takes_long(path), find)
             if found is None:
                 if documents.is_group(path):
-                    raise request_errors.no_such_resource()
+                    raise status.no_such_resource()
                 found = Response(b"404 page not found\n", 404, "text/plain; charset=utf-8")
             answer = found
         if request.method not in ("GET", "HEAD") and answer.code == 200:
-            raise request_errors.method_not_allowed()
+            raise status.method_not_allowed()
         self.metrics.other(f"/{step}" if step in _STEPS else "", request.method, answer.code)
         return self._respond(answer)
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.apiserver.event_loop import workers
+from tonnage.apiserver import event_loop
 from tonnage.documents import api_errors
 from tonnage.documents.admit import ROOT, Malformed, Path
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
@@ -53,8 +53,8 @@ def is_large(body: bytes, content_type: str) -> bool:
     """May working on this body take longer than the event loop can spare? Also a short one that stands for much."""
     media = media_type(content_type)
     if media == PROTOBUF:
-        return len(body) > workers.LARGE_PROTOBUF_BYTES
-    return workers.is_large(body) or any(mark in body for mark in _MULTIPLIERS.get(media, ()))
+        return len(body) > event_loop.LARGE_PROTOBUF_BYTES
+    return event_loop.is_large(body) or any(mark in body for mark in _MULTIPLIERS.get(media, ()))
 
 
 _MULTIPLIERS = {

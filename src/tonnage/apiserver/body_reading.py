@@ -16,7 +16,7 @@ from typing import Final
 from aiohttp import web
 
 from tonnage.apiserver.bodies import MAX_BODY_BYTES
-from tonnage.apiserver.request_errors import ExpectationFailed, RequestTimeout
+from tonnage.apiserver.status import ExpectationFailed, RequestTimeout
 from tonnage.errors import BadRequest, RequestEntityTooLarge, TooManyRequests, UnsupportedMediaType
 from tonnage.http_connection import BadBody
 

@@ -16,8 +16,7 @@ from tonnage.errors import ApiError
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_KIND, RESOURCES
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
-from tonnage.objects.texts.deep_json import shallow
-from tonnage.objects.texts.json_text import is_deeper
+from tonnage.objects.texts.json_text import is_deeper, shallow
 from tonnage.store import KeyDamaged, Store, StoreError, StoreFull
 
 _log = logging.getLogger(__name__)

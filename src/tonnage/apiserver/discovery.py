@@ -1,6 +1,6 @@
 """What this server offers, as clients discover it before their first request.
 
-Two forms of the same facts, all taken from `objects/resources.py` and `objects/api_verbs.py`. The old one is a walk:
+Two forms of the same facts, all taken from `objects/resources.py`. The old one is a walk:
 `/api` and `/apis` name groups and versions, then one request for each of those lists its resources. The aggregated one
 (apidiscovery.k8s.io) says it all in two answers and carries an ETag, so that kubectl and client-go can ask every time
 and mostly hear 304.
@@ -8,6 +8,10 @@ Which one a client gets is decided by its Accept header (`negotiates_aggregated`
 
 Everything here is a pure function of the table of resources and of the custom ones that are served beside it. Order:
 groups as the table has them, resources and subresources by name, as upstream lists them.
+
+`StaticDocuments` answers for all documents that describe what is served: discovery, OpenAPI, version. Each is made when
+first asked for and kept, until a CustomResourceDefinition changes what is served. Clients cache them by ETag; a match
+is answered 304 without a body.
 """
 
 from __future__ import annotations
@@ -16,16 +20,19 @@ import hashlib
 import platform
 import sys
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tonnage import KUBERNETES_VERSION
-from tonnage.apiserver.negotiation import accepted, quality
+from tonnage.apiserver import openapi
+from tonnage.apiserver.custom_definitions import Definitions
+from tonnage.apiserver.requests import Response
+from tonnage.apiserver.responses import accepted, quality
+from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.custom.version_rules import version_preference
 from tonnage.documents.schema import ShapedResource
-from tonnage.objects.api_verbs import NOT_STORED, subresource_named, verbs_of
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.resources import RESOURCES, Resource
+from tonnage.objects.resources import NOT_STORED, RESOURCES, Resource, subresource_named, verbs_of
 
 Custom = Sequence[Resource]
 """Resources that are served beside those of the table."""
@@ -234,7 +241,7 @@ def _resources(group: str, version: str, custom: Custom) -> list[Resource]:
 # -- the version -----------------------------------------------------------------------------------------------------
 
 
-def version() -> Doc:
+def version_info() -> Doc:
     """`/version`: the Kubernetes version whose behaviour is served. Fields about Go describe the Python we run on."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     major, minor, _ = KUBERNETES_VERSION.split(".")
@@ -253,3 +260,95 @@ def version() -> Doc:
         "compiler": sys.implementation.name,
         "platform": f"{sys.platform}/{machine}",
     }
+
+
+_OTHER_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")
+"""What is served beside documents and resources, for those who ask what there is."""
+_Made = tuple[bytes, str, str]
+"""Body, ETag with its quotes, content type."""
+
+
+class StaticDocuments:
+    """Responses by path. `address` is host:port, which the oldest discovery document tells its readers."""
+
+    def __init__(self, address: str, definitions: Definitions | None = None) -> None:
+        self._address = address
+        self._definitions = definitions
+        self._state: object = None
+        self._present = _Documents(address, [])
+
+    def present(self) -> _Documents:
+        """The documents of what is served now: others than before if the definitions are."""
+        if self._definitions is not None and self._definitions.state != self._state:
+            self._state = self._definitions.state
+            custom = self._definitions.all()
+            if self._present.custom != custom:  # and not their conditions alone
+                self._present = _Documents(self._address, custom)
+        return self._present
+
+
+class _Documents:
+    """The documents while the same resources are served. May be asked by a thread: some take long to make."""
+
+    def __init__(self, address: str, custom: list[CustomResource]) -> None:
+        self.custom = custom
+        self._made: dict[str, _Made] = {}
+        self._makers: dict[str, Callable[[], bytes]] = {
+            "/api": lambda: encode(api_versions(address)),
+            "/apis": lambda: encode(api_group_list(custom)),
+            "/version": lambda: encode(version_info()),
+            "/": lambda: encode({"paths": sorted({*self._makers, *_OTHER_PATHS} - {"/"})}),
+            "/openapi/v2": lambda: openapi.openapi_v2(custom),
+            "/openapi/v3": lambda: openapi.openapi_v3_index(custom),
+        }
+        for group, version in group_versions(custom):
+            root = f"apis/{group}/{version}" if group else f"api/{version}"
+            self._makers[f"/{root}"] = lambda g=group, v=version: encode(api_resource_list(g, v, custom))  # type: ignore[misc]  # mypy cannot see defaults in a lambda
+            self._makers[f"/openapi/v3/{root}"] = lambda g=group, v=version: openapi.openapi_v3(g, v, custom)  # type: ignore[misc]  # as above
+            if group:
+                self._makers[f"/apis/{group}"] = lambda g=group: encode(api_group(g, custom))  # type: ignore[misc]  # as above
+
+    def is_group(self, path: str) -> bool:
+        """Is this below a group of the table? Then what is missing is a resource; elsewhere, as upstream, a page."""
+        parts = path.strip("/").split("/")
+        if len(parts) < 2 or (parts[0] == "apis" and any(parts[1] == row.group for row in self.custom)):
+            return False
+        return parts[0] == "api" or (parts[0] == "apis" and f"/apis/{parts[1]}" in self._makers)
+
+    def takes_long(self, path: str) -> bool:
+        """Is this made of all schemas, of which custom resources may bring many?"""
+        return bool(self.custom) and path.startswith("/openapi/")
+
+    def find(self, path: str, accept: str, if_none_match: str) -> Response | None:
+        path = path.rstrip("/") or "/"
+        form = negotiates_aggregated(accept) if path in ("/api", "/apis") else None
+        name = path
+        if form is not None:
+            name = f"{path} {form}"
+        elif path == "/openapi/v2" and "proto" in accept:
+            name = f"{path} protobuf"
+        made = self._made.get(name) or self._make(path, form, name)
+        if made is None:
+            return None
+        self._made[name] = made
+        return _cached(*made, if_none_match)
+
+    def _make(self, path: str, form: str | None, name: str) -> _Made | None:
+        if form is not None:
+            found = aggregated(path == "/api", form, self.custom)
+            return found.body, found.etag, found.content_type
+        if name == "/openapi/v2 protobuf":
+            body = openapi.openapi_v2_protobuf(self.custom)
+            return body, f'"{openapi.etag(body)}"', "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+        maker = self._makers.get(path)
+        if maker is None:
+            return None
+        body = maker()
+        return body, f'"{openapi.etag(body)}"', "application/json"
+
+
+def _cached(body: bytes, etag: str, content_type: str, if_none_match: str) -> Response:
+    headers = {"ETag": etag, "Vary": "Accept"}
+    if etag in if_none_match:
+        return Response(b"", 304, content_type, headers)
+    return Response(body, content_type=content_type, headers=headers)

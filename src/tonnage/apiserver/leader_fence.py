@@ -14,7 +14,7 @@ from tonnage.objects.coordination_v1 import LEASE_HEADER, Lease
 from tonnage.objects.document import decode, dig
 from tonnage.objects.scheme import resource_of
 from tonnage.store import StoreRecord
-from tonnage.store.fence import Fence
+from tonnage.store.writes import Fence
 
 
 def fence_of(header: str | None) -> Fence | None:

@@ -1,18 +1,37 @@
-"""What the API server counts about its requests, under kube-apiserver's names and labels."""
+"""What the API server counts about its requests, who was let in, what was allowed, and its audit log, under
+kube-apiserver's names and labels; and `tonnage_store_*`, how the store is doing, read when somebody looks.
+
+Users are told apart as upstream does: some names that every cluster has, addresses, and all others. Two of the names
+lack the ending that counters have, and the library would add it; they are shown as they are upstream, without a type.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    UnknownMetricFamily,
+)
 from prometheus_client.registry import Collector
 
+from tonnage.apiserver.audit.audit_log import AuditLog
 from tonnage.apiserver.requests import Call
+from tonnage.documents.access.attributes import AccessDecision
 from tonnage.gates import Gates
 from tonnage.metrics import REQUEST_BUCKETS_S, show_gates
 from tonnage.objects.resources import BY_PATH, RESOURCES, Resource
+from tonnage.objects.users import ANONYMOUS, User
+from tonnage.store import Store, kind_of
 
 _LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
 _VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}
@@ -144,3 +163,201 @@ class _StoredObjects(Collector):
         for name, row in counted.items():
             family.add_metric((name,), self._count(row))
         return (family,)
+
+
+LEVEL = "Metadata"
+"""What is written of every request: who, what, and what became of it."""
+_PLUGIN = "log"
+
+
+class AuditMetrics(Collector):
+    """Counted when somebody looks; `audit_log` is that of the server, if it keeps one."""
+
+    def __init__(self, audit_log: Callable[[], AuditLog | None]) -> None:
+        self._audit_log = audit_log
+
+    def collect(self) -> Iterable[Metric]:
+        log = self._audit_log()
+        yield CounterMetricFamily(
+            "apiserver_audit_event_total", "Lines that the audit log was given.", value=log.events if log else 0
+        )
+        levels = CounterMetricFamily(
+            "apiserver_audit_level_total", "Requests that were audited, by level.", labels=("level",)
+        )
+        errors = CounterMetricFamily(
+            "apiserver_audit_error_total", "Lines that the audit log could not take.", labels=("plugin",)
+        )
+        if log is not None:
+            levels.add_metric((LEVEL,), log.requests)
+            errors.add_metric((_PLUGIN,), log.lost)
+        yield levels
+        yield errors
+
+
+_MAX_NAMED = 20
+"""Damaged rows named by labels: a label a row is only bearable while there are few."""
+_ERRORS = ("full", "io", "corrupt", "locked", "read-only", "stalled")
+
+
+class StoreMetrics(Collector):
+    """`now` is the wall clock in seconds, `ticks` the clock of the store's health."""
+
+    def __init__(self, store: Store, *, now: Callable[[], float], ticks: Callable[[], float]) -> None:
+        self._store = store
+        self._now = now
+        self._ticks = ticks
+
+    def collect(self) -> Iterable[Metric]:
+        store, health = self._store, self._store.health
+        sizes = GaugeMetricFamily("tonnage_store_file_bytes", "Size of the store's files.", labels=("file",))
+        for name, suffix in (("log", ""), ("wal", "-wal")):
+            sizes.add_metric((name,), _size(store.path.with_name(store.path.name + suffix)))
+        sizes.add_metric(("reserve",), _size(store.folder / "reserve"))
+        yield sizes
+        yield _gauge("tonnage_store_history_bytes", "Superseded documents and tombstones kept.", store.history_bytes)
+        yield _gauge("tonnage_store_revision", "The newest revision.", store.revision)
+        yield _gauge("tonnage_store_compacted_revision", "History up to here is gone.", store.compacted)
+        yield _gauge("tonnage_store_writable", "1 while writes work, 0 while they fail.", health.problem is None)
+        errors = CounterMetricFamily("tonnage_store_errors", "Failed attempts to write, by kind.", labels=("kind",))
+        for kind in _ERRORS:
+            errors.add_metric((kind,), health.errors[kind])
+        yield errors
+        last = GaugeMetricFamily(
+            "tonnage_store_last_error_timestamp_seconds", "When the last attempt to write failed.", labels=("kind",)
+        )
+        if health.last_error is not None:
+            last.add_metric((kind_of(health.last_error),), self._now() - (self._ticks() - health.last_error_at))
+        yield last
+        yield _gauge("tonnage_store_damaged_rows", "Rows that are damaged or missing.", health.damage_count)
+        rows = GaugeMetricFamily(
+            "tonnage_store_damaged_row", "A damaged row; the first of them only.", labels=("key", "revision")
+        )
+        for each in health.damage[:_MAX_NAMED]:
+            rows.add_metric((repr(each.key)[1:-1], str(each.revision)), 1)
+        yield rows
+
+
+def _gauge(name: str, told: str, value: float) -> Metric:
+    family = GaugeMetricFamily(name, told)
+    family.add_metric((), float(value))
+    return family
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+_BUCKETS_S: Final = tuple(0.001 * 2**i for i in range(15))
+_TOLD_BY_NAME: Final = frozenset(
+    ("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default")
+)
+_AUTHENTICATIONS: Final = ("success", "failure", "error")
+_AUTHORIZATIONS: Final = ("allowed", "no-opinion", "error")
+
+
+class _Durations:
+    """How long things took. The library's histogram takes a lock twice; this is for one thread, and each request."""
+
+    __slots__ = ("_counts", "_sum_s")
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(_BUCKETS_S) + 1)
+        self._sum_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self._counts[bisect_left(_BUCKETS_S, seconds)] += 1
+        self._sum_s += seconds
+
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
+    def add_to(self, family: HistogramMetricFamily, result: str) -> None:
+        bounds = (*map(str, _BUCKETS_S), "+Inf")
+        family.add_metric((result,), list(zip(bounds, accumulate(self._counts), strict=True)), self._sum_s)
+
+
+class AccessMetrics(Collector):
+    """Counters and histograms of one server; `ticks` is the time they measure by."""
+
+    def __init__(self, registry: CollectorRegistry, ticks: Callable[[], float]) -> None:
+        self._ticks = ticks
+        self._by_username: dict[str, int] = {}
+        self._authentications = {result: _Durations() for result in _AUTHENTICATIONS}
+        self._authorizations = {result: _Durations() for result in _AUTHORIZATIONS}
+        registry.register(self)
+
+    def authentication(self, authenticate: Callable[[], User | None], *, may_be_anonymous: bool) -> User | None:
+        """What `authenticate` gives or raises: a user, nobody, or Unauthorized for credentials that prove nothing."""
+        started_at, result = self._ticks(), "error"
+        try:
+            user = authenticate()
+            if user is not None or may_be_anonymous:
+                result, kind = "success", _kind_of(user.name if user is not None else ANONYMOUS)
+                self._by_username[kind] = self._by_username.get(kind, 0) + 1
+            else:
+                result = "failure"
+            return user
+        finally:
+            self._authentications[result].observe(self._ticks() - started_at)
+
+    def authorization(self, authorize: Callable[[], AccessDecision]) -> AccessDecision:
+        """What `authorize` says."""
+        started_at = self._ticks()
+        decision = authorize()
+        result = "allowed" if decision.allowed else "error" if decision.evaluation_error else "no-opinion"
+        self._authorizations[result].observe(self._ticks() - started_at)
+        return decision
+
+    def collect(self) -> Iterable[Metric]:
+        yield _family(
+            "authenticated_user_requests",
+            "Requests whose sender is known, by the kind of name he has.",
+            "username",
+            self._by_username,
+        )
+        yield _family(
+            "authentication_attempts",
+            "Requests, by whether their sender is known.",
+            "result",
+            _counts(self._authentications),
+        )
+        yield _histogram(
+            "authentication_duration_seconds", "Time to find out who asks, by result.", self._authentications
+        )
+        told = "Requests that were authorized or refused, by result: allowed, no-opinion (no rule allows it) or error."
+        attempts = CounterMetricFamily("authorization_attempts", told, labels=("result",))
+        for result, count in _counts(self._authorizations).items():
+            attempts.add_metric((result,), count)
+        yield attempts
+        yield _histogram(
+            "authorization_duration_seconds",
+            "Time to find out whether a request is allowed, by result.",
+            self._authorizations,
+        )
+
+
+def _kind_of(name: str) -> str:
+    """Mirrors compressUsername: a metric tells no names of people, and has few labels."""
+    return name if name in _TOLD_BY_NAME else "email_id" if "@" in name else "other"
+
+
+def _family(name: str, told: str, label: str, counts: dict[str, int]) -> Metric:
+    family = UnknownMetricFamily(name, told, labels=(label,))
+    for value, count in counts.items():
+        family.add_metric((value,), count)
+    return family
+
+
+def _histogram(name: str, told: str, durations: Mapping[str, _Durations]) -> Metric:
+    family = HistogramMetricFamily(name, told, labels=("result",))
+    for result, found in durations.items():
+        found.add_to(family, result)
+    return family
+
+
+def _counts(durations: Mapping[str, _Durations]) -> dict[str, int]:
+    return {result: found.count for result, found in durations.items()}

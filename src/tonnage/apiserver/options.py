@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from tonnage.apiserver import request_errors
+from tonnage.apiserver import status
 from tonnage.documents.api_errors import UnknownReason
 from tonnage.documents.validation.metadata import FIELD_MANAGER_MAX_BYTES, validate_field_manager
 from tonnage.errors import BadRequest
 from tonnage.objects import field_errors
 from tonnage.objects.field_rules import unsupported
-from tonnage.objects.resource_versions import InvalidRevision, parse_revision
+from tonnage.objects.meta import InvalidRevision, parse_revision
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelMatcher, label_matcher
 
 _OPTIONS_KIND = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
@@ -53,7 +53,7 @@ def write_options(verb: str, query: Mapping[str, str], user_agent: str, *, is_ap
     if force is not None and not is_apply and verb == "patch":
         errors.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     if errors:
-        raise request_errors.invalid_options(_OPTIONS_KIND[verb], errors)
+        raise status.invalid_options(_OPTIONS_KIND[verb], errors)
     return WriteOptions(bool(dry_run), manager or _manager_of(user_agent) or "unknown", validation, bool(force))
 
 
@@ -115,7 +115,7 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     )
     errors = _watch_errors(options) if watch else _list_errors(options)
     if errors:
-        raise request_errors.invalid_options("ListOptions", errors)
+        raise status.invalid_options("ListOptions", errors)
     return options
 
 

@@ -18,12 +18,10 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
-from tonnage.apiserver import request_errors
-from tonnage.apiserver.admission.quota_admission import Charge, QuotaAdmission
-from tonnage.apiserver.admission.store_lister import StoreLister
-from tonnage.apiserver.custom.definitions import Definitions
-from tonnage.apiserver.event_loop import workers
-from tonnage.apiserver.event_loop.workers import Workers
+from tonnage.apiserver import event_loop, status
+from tonnage.apiserver.admission import Charge, QuotaAdmission, StoreLister
+from tonnage.apiserver.custom_definitions import Definitions
+from tonnage.apiserver.event_loop import Workers
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.stored_documents import encoder, is_stored_as_today
 from tonnage.clock import Clock, rfc3339
@@ -153,7 +151,7 @@ class Registry:
         _refuse_while_terminating(resource, meta.get("name") or generate)
         if resource.namespaced:
             if meta.setdefault("namespace", namespace) != namespace:
-                raise request_errors.wrong_namespace()
+                raise status.wrong_namespace()
             self._admission.validate_namespace(resource, namespace, meta.get("name") or generate)
         else:
             meta.pop("namespace", None)
@@ -187,7 +185,7 @@ class Registry:
         for other in objects_read_for(resource):
             prefix = f"{other.store_prefix}{namespace}/" if other.namespaced else other.store_prefix
             size += sum(len(record.document) for record in self.store.list(prefix))
-        return size > workers.LARGE_ADMISSION_BYTES
+        return size > event_loop.LARGE_ADMISSION_BYTES
 
     def _make(self, resource: Resource, doc: Doc, options: WriteOptions, is_tracked: bool) -> Sequence[str]:
         self._creator.create(resource, doc, manager=options.manager if is_tracked else "")
@@ -242,7 +240,7 @@ class Registry:
             record = self.store.get(key)
             if record is None:
                 raise api_errors.not_found(resource, name)
-            beside = is_large or workers.is_large(record.document) or self._is_guarded(resource, requester)
+            beside = is_large or event_loop.is_large(record.document) or self._is_guarded(resource, requester)
             new, old, warnings, is_idle = await self.work(beside, partial(judged, record))
             if is_idle:
                 return Written(record.document, warnings=warnings)
@@ -283,7 +281,7 @@ class Registry:
 
         for _ in range(MAX_TRIES):
             record = self.read(resource, namespace, name)
-            beside = workers.is_large(record.document)
+            beside = event_loop.is_large(record.document)
             new, old, is_idle = await self.work(beside, partial(changed, record))
             if is_idle:
                 return Written(record.document)
@@ -373,7 +371,7 @@ class Registry:
                 record = self.read(resource, namespace, name)
             except KeyDamaged:
                 return await self._discard(resource, namespace, name, dry_run=dry_run)
-            beside = workers.is_large(record.document)
+            beside = event_loop.is_large(record.document)
             last, is_removed, is_marked = await self.work(beside, partial(judged, record))
             if dry_run:
                 return Written(encode(last), removed=is_removed)

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tonnage.documents.access.attributes import Attributes
-from tonnage.objects.api_verbs import BINDINGS, REVIEWS_BY_PATH, verbs_of
-from tonnage.objects.resources import BY_PATH, Resource
+from tonnage.objects.resources import BINDINGS, BY_PATH, REVIEWS_BY_PATH, Resource, verbs_of
 from tonnage.objects.users import NOBODY, User
 
 _PODS = BY_PATH["", "v1", "pods"]

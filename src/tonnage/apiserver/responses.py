@@ -1,23 +1,112 @@
-"""Stored documents as responses, in the form the client asks for: object, Table or metadata; JSON or YAML."""
+"""Stored documents as responses, in the form the client asks for: object, Table or metadata; JSON or YAML.
+
+Warnings as headers: safe to send, and never so many that a client cannot read them.
+
+The limits and what is done beyond them are upstream's (apiserver's endpoints/filters/warning.go): up to 4,096
+characters all warnings are sent whole; beyond that each is cut at 256 characters, and those for which there is no room
+are left out. Ours counts characters as they are sent, escapes included, since that is what a client has to take, and
+sends no more than half of the hundred header lines at which Python's HTTP client gives an answer up.
+
+Upstream does not send a warning with a control character in it. A line break or NUL of an object's field must not reach
+a header; here it is shown by its number instead, so that the warning is not lost.
+
+Which form of an answer a client wants: the object, a Table for people, or metadata alone.
+
+kubectl asks for `application/json;as=Table;v=v1;g=meta.k8s.io` first and plain JSON second; garbage collectors ask for
+PartialObjectMetadata. Kubernetes' own components prefer protobuf and accept JSON, which is what they get.
+
+The question is settled before a verb runs: a client that cannot read any answer must not have changed anything.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from functools import lru_cache
+from typing import Literal, cast
 
 import msgspec
 
 from tonnage.apiserver import stored_documents
-from tonnage.apiserver.negotiation import Representation, negotiate
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.tables import Include, partial_metadata, partial_metadata_list, table
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import BadRequest, NotAcceptable
-from tonnage.objects.api_verbs import is_stored
 from tonnage.objects.document import Doc, decode, encode
-from tonnage.objects.resources import Resource
+from tonnage.objects.resources import Resource, is_stored
 from tonnage.objects.texts.yaml_writer import write_yaml
+
+Form = Literal["object", "table", "metadata", "metadata list"]
+
+_FORMS: dict[str, Form] = {
+    "Table": "table",
+    "PartialObjectMetadata": "metadata",
+    "PartialObjectMetadataList": "metadata list",
+}
+META_V1 = "meta.k8s.io/v1"
+_META_VERSIONS = ("v1", "v1beta1")
+_JSON, _YAML = "application/json", "application/yaml"
+_STREAM = f"{_JSON};stream=watch"
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """The form of a response, whether it is written as YAML, and the version of meta.k8s.io a Table or metadata has."""
+
+    form: Form = "object"
+    yaml: bool = False
+    api_version: str = META_V1
+
+
+@lru_cache(maxsize=256)
+def negotiate(accept: str, *, as_stream: bool = False, has_table: bool = True) -> Representation:
+    """The clause of an Accept header with the best quality that we can serve, the first of equals.
+
+    Watches are streams, which are JSON; what is not stored (`has_table` is off) is never shown as a Table. Raises
+    NotAcceptable.
+    """
+    if not accept.strip():
+        return Representation()
+    is_known = False
+    for media, options in accepted(accept):
+        if media not in ("*/*", _JSON, _YAML):
+            continue
+        is_known = True
+        form = _form(options)
+        if form is None or (as_stream and media == _YAML) or (form == "table" and not has_table):
+            continue
+        return Representation(form, media == _YAML, f"meta.k8s.io/{options['v']}" if form != "object" else META_V1)
+    if not is_known:
+        raise NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {_JSON}, {_YAML}, {_STREAM}")
+    served = _STREAM if as_stream else f"{_JSON}, {_YAML}"
+    raise NotAcceptable(f"only the following media types are accepted: {served}")
+
+
+def accepted(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """The clauses of an Accept header, the best quality first: media type and parameters."""
+    return sorted(map(_clause, accept.split(",")), key=lambda clause: -quality(clause[1]))
+
+
+def _clause(text: str) -> tuple[str, dict[str, str]]:
+    media, *parameters = (part.strip() for part in text.split(";"))
+    return media, {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in parameters)}
+
+
+def quality(options: dict[str, str]) -> float:
+    try:
+        return float(options.get("q", "1"))
+    except ValueError:
+        return 0.0
+
+
+def _form(options: dict[str, str]) -> Form | None:
+    if not options.keys() & {"as", "g", "v"}:
+        return "object"
+    is_ours = options.get("g") == "meta.k8s.io" and options.get("v") in _META_VERSIONS
+    return _FORMS.get(options.get("as", "")) if is_ours else None
+
 
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 """Programs behind which somebody reads: they get JSON with line breaks, as upstream gives it to them."""
@@ -124,3 +213,45 @@ def _without_head(document: bytes, head: bytes) -> bytes:
 def _go_type(resource: Resource) -> str:
     """`*core.Pod`, `*storage.CSINode`: what upstream calls the type it holds in memory."""
     return f"*{resource.stored.group.partition('.')[0] or 'core'}.{resource.kind}"
+
+
+MAX_COUNT = 50
+MAX_TOTAL = 4 * 1024
+MAX_CUT = 256
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_QUOTED = re.compile(r'["\\]')
+
+
+def warning_headers(warnings: Iterable[str]) -> list[str]:
+    """The values of the Warning headers of one answer, in order, none twice."""
+    texts = [text for text in dict.fromkeys(warnings) if text][:MAX_COUNT]
+    if sum(map(len, texts)) <= MAX_TOTAL:
+        whole = [_escaped(text) for text in texts]
+        if sum(map(len, whole)) <= MAX_TOTAL:
+            return [_header(text) for text in whole]
+    headers: list[str] = []
+    room = MAX_TOTAL
+    for text in texts:
+        cut = _cut(text)
+        room -= len(cut)
+        if room < 0:
+            break
+        headers.append(_header(cut))
+    return headers
+
+
+def _cut(text: str) -> str:
+    """The beginning of a text, at most 256 characters when sent. Cut before it is escaped: no escape is halved."""
+    kept = text[:MAX_CUT]
+    while len(escaped := _escaped(kept)) > MAX_CUT:
+        kept = kept[: len(kept) - max((len(escaped) - MAX_CUT) // 5, 1)]
+    return escaped
+
+
+def _escaped(text: str) -> str:
+    shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _QUOTED.sub(lambda found: f"\\{found[0]}", shown)
+
+
+def _header(text: str) -> str:
+    return f'299 - "{text}"'

@@ -3,6 +3,11 @@ question.
 
 Labels may be selected by as one likes. Fields may not: each kind knows which of its fields it can be selected by, and a
 selector that names another is refused, because upstream would have to read every object to answer it.
+
+Labels and fields that selectors look at, kept beside each stored document. Upstream: storage.AttrFunc.
+
+The store has an `ObjectAttributes` for every record it writes or loads. It decodes nothing until a selector looks, then
+once: most objects are listed without a selector, and every watcher of an event shares the result.
 """
 
 from __future__ import annotations
@@ -12,12 +17,16 @@ from typing import Any
 
 from tonnage.apiserver.options import ListOptions
 from tonnage.apiserver.requests import Call
+from tonnage.clock import Clock
 from tonnage.documents.custom.custom_resource import CustomResource
+from tonnage.documents.kinds import strategies
 from tonnage.documents.kinds.event import field_labels
+from tonnage.documents.schema import Scalar, Struct, Type, schema_of_resource
 from tonnage.documents.strategy import Strategy
 from tonnage.errors import BadRequest
-from tonnage.objects.document import decode, dig
-from tonnage.objects.resources import Resource
+from tonnage.gates import Gates
+from tonnage.objects.document import Doc, decode, dig
+from tonnage.objects.resources import RESOURCES, Resource
 from tonnage.objects.selectors import FieldSelector, LabelMatcher
 from tonnage.store import StoreRecord
 
@@ -79,16 +88,10 @@ def _own_fields(resource: CustomResource, record: StoreRecord) -> Mapping[str, s
     shape = f"{resource.api_version}/{resource.shape_id}"
     if record.attributes.custom[0] != shape:
         doc = resource.shown(decode(record.document))
-        fields = {field: _text(dig(doc, *field.split("."))) for field in resource.custom.selectable_fields}
+        fields = {field: _text(dig(doc, *field.split(".")), "") for field in resource.custom.selectable_fields}
         record.attributes.custom = (shape, fields)
     own: Mapping[str, str] = record.attributes.custom[1]
     return own
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _ByFields = Callable[[Mapping[str, str]], bool]
@@ -119,3 +122,93 @@ def _stored_names(strategy: Strategy, resource: Resource, fields: FieldSelector)
                 else f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'
             )
     return {label: known[label] for label in fields.fields}
+
+
+Paths = Mapping[str, tuple[str, ...]]
+_METADATA: Paths = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
+
+
+class Selectable:
+    """The fields of one kind that a field selector may name, and how each reads as text."""
+
+    def __init__(self, resource: Resource | None, paths: Paths, stands_in: Mapping[str, str]) -> None:
+        """Of custom resources, which are none of the table, metadata alone is known for long."""
+        self.paths = {**_METADATA, **paths}
+        self._stands_in = stands_in
+        self._absent = {
+            name: _absent_text(schema_of_resource(resource), path) if resource is not None else ""
+            for name, path in self.paths.items()
+        }
+
+    def read(self, doc: Doc) -> dict[str, str]:
+        read = {name: _text(dig(doc, *path), self._absent[name]) for name, path in self.paths.items()}
+        for name, other in self._stands_in.items():
+            read[name] = read[name] or read[other]
+        return read
+
+
+class ObjectAttributes:
+    """Labels and selectable fields of one document, read when first asked for."""
+
+    __slots__ = ("_document", "_fields", "_labels", "_selectable", "custom")
+
+    def __init__(self, selectable: Selectable, document: bytes) -> None:
+        self._selectable = selectable
+        self._document: bytes | None = document
+        self._labels: Mapping[str, str] = {}
+        self._fields: Mapping[str, str] = {}
+        self.custom: tuple[str, Mapping[str, str]] = ("", {})
+        """Of a custom object: the fields that its definition lets one select by, and which form of the definition."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        self._read()
+        return self._labels
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        self._read()
+        return self._fields
+
+    def _read(self) -> None:
+        document = self._document
+        if document is not None:
+            doc = decode(document)
+            self._labels = doc["metadata"].get("labels", {})
+            self._fields = self._selectable.read(doc)
+            self._document = None  # last: another thread may be reading too, and must not see half
+
+
+def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], ObjectAttributes]:
+    """The store's index: attributes of a document, by the resource its key starts with."""
+    by_resource = strategies(gates, clock)
+    selectable = {
+        row.store_prefix.rstrip("/"): Selectable(row, strategy.selectable, strategy.stands_in)
+        for row in RESOURCES
+        if row.stored_as is None
+        for strategy in [by_resource[row.group, row.plural]]
+    }
+
+    custom = Selectable(None, {}, {})
+
+    def index(key: str, document: bytes) -> ObjectAttributes:
+        return ObjectAttributes(selectable.get(key.partition("/")[0], custom), document)
+
+    return index
+
+
+def _text(value: Any, absent: str) -> str:
+    if value is None:
+        return absent
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _absent_text(kind: Type, path: tuple[str, ...]) -> str:
+    """A missing boolean reads `false`, everything else that is missing reads empty, as upstream has it."""
+    for step in path:
+        if not isinstance(kind, Struct) or step not in kind.fields:
+            return ""
+        kind = kind.fields[step].type
+    return "false" if isinstance(kind, Scalar) and kind.name == "bool" else ""

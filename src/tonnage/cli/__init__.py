@@ -21,9 +21,8 @@ from tonnage import __version__
 from tonnage.cli.completion import shells
 from tonnage.cli.help.commands import GROUPS
 from tonnage.cli.help.groups import HintedUsageError, LazyCommands
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, closest
 from tonnage.printable import printable, printable_lines
-from tonnage.suggestions import closest
 
 COMMANDS: Final = {
     name: f"tonnage.cli.{entry.where}" for name, entry in sorted(chain(*(group.items() for group in GROUPS.values())))

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tonnage.apiserver.audit.audit_log_file import MAX_BACKUPS, MAX_MEGABYTES
-from tonnage.apiserver.authentication.issuer import DEFAULT_ISSUER
-from tonnage.apiserver.authorization.mode_names import RBAC_MODE
+from tonnage.apiserver.flag_values import DEFAULT_ISSUER, RBAC_MODE
 from tonnage.cli.durations import DURATION
 from tonnage.cli.options import feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
@@ -146,8 +145,8 @@ def apiserver(
     DIR/store/log.sqlite3, and start.
     """
     from tonnage.apiserver.audit.audit_log_file import AuditSettings
-    from tonnage.apiserver.health.stored_problems import stored_problem
     from tonnage.apiserver.server import ServerSettings
+    from tonnage.apiserver.stored_documents import stored_problem
     from tonnage.store import back_up, check_folder
 
     start_logging(logging_format, verbosity)

@@ -265,8 +265,7 @@ async def run(configuration: ControllerManagerConfiguration, options: Controller
     from tonnage.client.clients import Clients, lease_timeout_s
     from tonnage.client.leader import LeaderElector, new_identity
     from tonnage.client.leadership import Leadership
-    from tonnage.client.metrics.leader_election import show_leadership
-    from tonnage.client.metrics.rest_client import RestClientMetrics
+    from tonnage.client.metrics import RestClientMetrics, show_leadership
     from tonnage.controllers.program import ControllerManager
     from tonnage.csi.client import CsiClient
     from tonnage.csi.metrics import sidecar_calls

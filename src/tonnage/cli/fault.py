@@ -14,11 +14,10 @@ from click.shell_completion import CompletionItem
 from tonnage.cli.completion.values import cluster_nodes
 from tonnage.cli.help.groups import HintedUsageError, SuggestingGroup
 from tonnage.cli.output import echo
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, closest
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFault, kind_of
 from tonnage.plane.settings import NoSuchNode, require_node
 from tonnage.printable import printable, printable_json
-from tonnage.suggestions import closest
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,9 +10,8 @@ from typing import Final
 import click
 
 from tonnage.cli import COMMANDS, main
-from tonnage.plane.forkserver import Forkserver
-from tonnage.plane.process_title import ROOM_FLAG
-from tonnage.serving.lean_aiohttp import import_aiohttp
+from tonnage.plane.forkserver import ROOM_FLAG, Forkserver
+from tonnage.serving.process_memory import import_aiohttp
 
 PROGRAMS: Final = {
     "apiserver": ("apiserver.server", "apiserver.health.stored_problems"),

@@ -176,7 +176,7 @@ async def _run(
 ) -> None:
     from tonnage import metrics
     from tonnage.client.clients import Clients
-    from tonnage.client.metrics.rest_client import RestClientMetrics
+    from tonnage.client.metrics import RestClientMetrics
     from tonnage.node.metrics import NodeMetrics
     from tonnage.node.program import NodeProgram
     from tonnage.node.settings import PROGRAM

@@ -31,7 +31,7 @@ def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
 
     `master` is another address of the server; with it, and nothing else, nobody says who we are.
     """
-    from tonnage.client.config import in_cluster, kubeconfig
+    from tonnage.client.config import kubeconfig
     from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 
     if master:
@@ -40,8 +40,8 @@ def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
         except kubeconfig.NoKubeconfig:
             return ServerConnection(KubeconfigCluster(master.rstrip("/")))
         return replace(found, cluster=replace(found.cluster, server=master.rstrip("/")))
-    if wanted is None and "KUBECONFIG" not in os.environ and in_cluster.is_possible():
-        return in_cluster.load()
+    if wanted is None and "KUBECONFIG" not in os.environ and kubeconfig.is_possible():
+        return kubeconfig.load_in_cluster()
     return kubeconfig.load(wanted)
 
 

@@ -130,8 +130,7 @@ async def run(
     from tonnage.client.clients import Clients, lease_timeout_s
     from tonnage.client.leader import LeaderElector, new_identity
     from tonnage.client.leadership import Leadership
-    from tonnage.client.metrics.leader_election import show_leadership
-    from tonnage.client.metrics.rest_client import RestClientMetrics
+    from tonnage.client.metrics import RestClientMetrics, show_leadership
     from tonnage.metrics import new_registry
     from tonnage.scheduler.program import SchedulerProgram
     from tonnage.scheduler.recording_file import RecordingFile

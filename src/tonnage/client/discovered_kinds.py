@@ -3,26 +3,91 @@
 `discovered_resources` asks once. `DiscoveredKinds` keeps an informer of the metadata of each for as long as the server
 has it, for whoever looks after all kinds alike (the garbage collector). These informers are its own: a kind whose
 definition goes must not hold up those who wait for the informers of a program.
+
+Objects of kinds that are in no table of ours, such as those of a CustomResourceDefinition, as plain documents.
+
+    LVM_NODES = Resource("local.openebs.io", "v1alpha1", "LVMNode", "lvmnodes", namespaced=True)
+    nodes = informers.of(document_class(LVM_NODES), namespace="openebs")
+    nodes.on_change(lambda node: print(node.key, node.doc.get("volumeGroups")))
+
+A `Resource` says where they are; the class that is made of it holds their metadata, by which informers, caches and
+queues tell objects apart, and beside it the whole document. A server that does not have the kind answers NotFound; an
+informer goes on asking, and says so in `last_failure`.
+
+Objects of any served kind, read for their metadata alone.
+
+Whoever looks after all kinds alike (the garbage collector, namespaces) asks the server which it has, and needs names,
+owners and finalizers of their objects, and neither specs nor secrets. A class made here reads just that, for a kind
+with a class of its own as well as for one without; what it skips is never kept in memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import random
+from collections.abc import AsyncIterator, Callable
+from functools import cache
 from typing import Any, Final
 
 from tonnage import logs
+from tonnage.backoff import Backoff
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
-from tonnage.client.metadata_only import NEEDED_VERBS, metadata_class
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
-from tonnage.errors import NotFound
+from tonnage.errors import NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.document import dig
-from tonnage.objects.meta import Key, Object
-from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.objects.meta import Document, Key, Object, RecordMeta
+from tonnage.objects.resources import BY_PLURAL, RESOURCES, Resource, group_versions
+from tonnage.objects.scheme import RESOURCE_BY_HEAD
+
+NEEDED_VERBS: Final = frozenset(("list", "watch", "delete"))
+
+_metadata_log = logs.logger("tonnage.client.discovery")
+
+
+@cache
+def metadata_class(resource: Resource) -> type[Object]:
+    """The class of this resource that holds metadata and nothing else; always the same one."""
+    # Named as the kind, because that is what an object's `kind` is compared with.
+    cls = RecordMeta(resource.kind, (Object,), {"__module__": __name__, "__doc__": f"The head of a {resource.kind}."})
+    assert issubclass(cls, Object)
+    RESOURCE_BY_HEAD[cls] = resource
+    return cls
+
+
+async def served_resources(client: Client) -> tuple[Resource, ...]:
+    """What this server has, of all we know, that can be listed, watched and deleted. Raises TonnageError."""
+    return tuple([row async for row in _served(client)])
+
+
+async def wait_for_served_resources(client: Client, *, clock: Clock, rng: random.Random) -> tuple[Resource, ...]:
+    """The same; a server that is away is waited for."""
+    backoff = Backoff(clock=clock, rng=rng)
+    while True:
+        try:
+            return await served_resources(client)
+        except TonnageError as exc:
+            _metadata_log.warning("Cannot find out what is served; it is tried again", error=exc.message)
+            await clock.sleep(backoff.next_s())
+
+
+async def _served(client: Client) -> AsyncIterator[Resource]:
+    for group, version in group_versions():
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        try:
+            listed = codec.read_doc("APIResourceList", await client.raw("GET", path)).get("resources") or ()
+        except NotFound:
+            continue  # an older server, or one that has the group turned off
+        verbs = {
+            dig(each, "name"): [verb for verb in dig(each, "verbs") or () if isinstance(verb, str)] for each in listed
+        }
+        for row in RESOURCES:
+            if (row.group, row.version) == (group, version) and set(verbs.get(row.plural, ())) >= NEEDED_VERBS:
+                yield row
+
 
 _RESYNC_S: Final = 30.0
 """How often a server is asked again though nothing was heard of: what upstream's garbage collector does."""
@@ -139,3 +204,13 @@ class DiscoveredKinds:
                 informer = self._informers[resource] = Informer(self._client, metadata_class(resource))
                 self._added(resource, informer)
                 informer.start()
+
+
+@cache
+def document_class(resource: Resource) -> type[Document]:
+    """The class of this resource whose objects keep their whole document in `doc`; always the same one."""
+    # Named as the kind, because that is what an object's `kind` is compared with.
+    cls = RecordMeta(resource.kind, (Document,), {"__module__": __name__, "__doc__": f"A {resource.kind}, whole."})
+    assert issubclass(cls, Document)
+    RESOURCE_BY_HEAD[cls] = resource
+    return cls

@@ -39,14 +39,13 @@ from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, Lines
 from tonnage.client.stream_progress import StreamProgress
-from tonnage.deadline import within
+from tonnage.clock import within
 from tonnage.errors import ApiError, Expired, Forbidden, Gone, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import dig
-from tonnage.objects.meta import Key, Object
-from tonnage.objects.resource_versions import revision_of
+from tonnage.objects.meta import Key, Object, revision_of
 from tonnage.objects.scheme import resource_of
 
 T = TypeVar("T", bound=Object)

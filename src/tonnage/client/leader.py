@@ -31,8 +31,7 @@ from tonnage import logs
 from tonnage.backoff import jittered
 from tonnage.client.http import Client
 from tonnage.client.leadership import InvalidLeaseTimes, Leadership
-from tonnage.clock import rfc3339_micro
-from tonnage.deadline import within
+from tonnage.clock import rfc3339_micro, within
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.coordination_v1 import Lease, LeaseSpec

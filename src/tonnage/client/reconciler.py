@@ -19,7 +19,7 @@ from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.leadership import NotLeading
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import Clock
 from tonnage.errors import AlreadyExists, Conflict, NotFound, TonnageError

@@ -30,7 +30,7 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from tonnage.backoff import exponential_s
-from tonnage.client.metrics.workqueues import QueueMetrics
+from tonnage.client.metrics import QueueMetrics
 from tonnage.clock import Clock
 
 K = TypeVar("K", bound=Hashable)

@@ -15,16 +15,22 @@ informer has caught up. client-go's MutationCache does the same. The rules:
                   a program calls `forget`; the informer shows the object until it has seen the deletion.
     kept 5 min    A write that the informer has not come to by then is forgotten: a server that was restored from a copy
                   counts from an older version. Versions that are no numbers never win.
+
+Patches that add and remove a finalizer, each valid only for the state it was computed from.
+
+The list can only be written whole. With the resourceVersion in it, a patch computed from an old list is a Conflict, and
+never restores a finalizer that somebody else has just removed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Generic, TypeVar
 
 from tonnage.client.cache import Cache
 from tonnage.clock import Clock
-from tonnage.objects.meta import Key, Object
-from tonnage.objects.resource_versions import revision_of
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key, Object, revision_of
 
 T = TypeVar("T", bound=Object)
 
@@ -78,3 +84,22 @@ class MutationCache(Generic[T]):
         found = self._written.get(old.key)
         if found is not None and found[0].uid == old.uid:
             del self._written[old.key]
+
+
+def add_finalizer(found: Object, name: str, *, annotations: Mapping[str, str] | None = None) -> Doc | None:
+    """The patch that adds the finalizer, and these annotations with it; None when everything is there."""
+    metadata: Doc = {}
+    if name not in found.metadata.finalizers:
+        metadata["finalizers"] = [*found.metadata.finalizers, name]
+    missing = {key: value for key, value in (annotations or {}).items() if found.metadata.annotations.get(key) != value}
+    if missing:
+        metadata["annotations"] = missing
+    return {"metadata": {"resourceVersion": found.metadata.resource_version, **metadata}} if metadata else None
+
+
+def remove_finalizer(found: Object, name: str) -> Doc | None:
+    """The patch that removes the finalizer; None when it is not there."""
+    if name not in found.metadata.finalizers:
+        return None
+    others = [other for other in found.metadata.finalizers if other != name]
+    return {"metadata": {"resourceVersion": found.metadata.resource_version, "finalizers": others}}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tonnage.client.http import Client
-from tonnage.client.informer_scope import InformerFactory
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.informers import InformerFactory
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import PersistentVolume

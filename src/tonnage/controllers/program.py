@@ -23,14 +23,11 @@ from prometheus_client import CollectorRegistry, Counter
 
 from tonnage import logs
 from tonnage.backoff import Backoff
-from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
-from tonnage.client.informer_scope import InformerScope
-from tonnage.client.informers import Informers
+from tonnage.client.informers import Informers, InformerScope
 from tonnage.client.leadership import Leadership
-from tonnage.client.metrics.watches import show_watches
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
-from tonnage.client.recorder import Recorder
+from tonnage.client.metrics import WorkQueueMetrics, show_watches
+from tonnage.client.recorder import Recorder, count_dropped_events
 from tonnage.clock import Clock
 from tonnage.controllers.controller_context import AttacherHere, ControllerContext
 from tonnage.controllers.names import PROGRAM

@@ -36,9 +36,8 @@ from tonnage.controllers.workloads.replica_sets import ReplicaSetController, Rep
 from tonnage.controllers.workloads.stateful_sets import StatefulSetController
 from tonnage.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
 from tonnage.csi.client import CsiClient
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, closest
 from tonnage.gates import Gates
-from tonnage.suggestions import closest
 
 
 class Controller(Protocol):

@@ -1,7 +1,7 @@
 """Refusals of an object by its resource and name, in upstream's words, so that each sentence stands once.
 
 Upstream has them in apimachinery's `api/errors`. What an API server says about a request rather than an object stands
-in `apiserver/request_errors.py`.
+in `apiserver/status.py`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tonnage.documents.kinds.event import from_stored
 from tonnage.documents.schema import schema_of_resource
 from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, same
-from tonnage.objects.resource_versions import InvalidRevision, parse_revision
+from tonnage.objects.meta import InvalidRevision, parse_revision
 from tonnage.objects.resources import Resource
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words by accident

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tonnage.documents.api_errors import forbidden
 from tonnage.errors import Forbidden
-from tonnage.objects.core_v1.topology_labels import REGION, ZONE
+from tonnage.objects.core_v1.node import REGION, ZONE
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.taints import NOT_READY, UNREACHABLE

@@ -16,13 +16,11 @@ from pathlib import Path
 
 from tonnage import logs
 from tonnage.clock import Clock
-from tonnage.driver.core import Core, CsiDriverSettings
+from tonnage.driver.core import Core, CsiDriverSettings, RebuildHooks
 from tonnage.driver.injected_faults import InjectedFaults
-from tonnage.driver.rebuild_hooks import RebuildHooks
 from tonnage.driver.state.allocations import Allocations
 from tonnage.driver.state.folder import StateFolder
-from tonnage.driver.state.record_files import StateFolderError
-from tonnage.driver.state.records import SnapshotRecord, VolumeRecord, is_node_id
+from tonnage.driver.state.records import SnapshotRecord, StateFolderError, VolumeRecord, is_node_id
 from tonnage.driver.state.unknown import require_records, unknown_contents
 from tonnage.driver.volumes.create_delete import Volumes
 from tonnage.driver.volumes.publish import Publications

@@ -4,22 +4,105 @@
 | --- | --- |
 | `endpoint` | Identity, Controller of all nodes; with one node and no sockets for nodes, its Node service as well |
 | `node_endpoint_template`, `{node}` filled in | Identity, Controller of this node (a node deployment's), Node |
+
+Around every call: faults are injected, StatusErrors become answers, and what has begun is finished.
+
+A caller who hangs up or runs out of time does not stop a call half way: the work goes on by itself, holding its lock,
+and the caller's next try finds it done. What waits here for a slow fault has not begun, and is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Any
 
+import grpc
+import grpc.aio
+
+from tonnage import logs
 from tonnage.csi import csi_pb2_grpc as rpc
+from tonnage.csi.errors import Code
 from tonnage.csi.server import Register, served
+from tonnage.driver.core import Core
 from tonnage.driver.driver import Driver
+from tonnage.driver.errors import StatusError
 from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.services.identity import IdentityService
-from tonnage.driver.services.interceptor import CallInterceptor
 from tonnage.driver.services.node import NodeService
+from tonnage.driver.volumes.parameters import groups_within, nodes_within
 from tonnage.errors import TonnageError
+
+_log = logs.logger(__name__)
+
+
+class CallInterceptor(grpc.aio.ServerInterceptor):
+    """The interceptor of one socket; `node` is the node that the socket belongs to, "" for all of them."""
+
+    def __init__(self, core: Core, node: str = "") -> None:
+        self._core = core
+        self._node = node
+        self._under_way: set[asyncio.Future[Any]] = set()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        handler = await continuation(handler_call_details)
+        if handler is None:  # no such method: gRPC says so itself
+            return handler
+        method = str(handler_call_details.method)
+
+        async def answer(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            try:
+                return await self._answer(handler.unary_unary, method, request, context)
+            except StatusError as exc:
+                _log.debug("Call refused", method=method, code=exc.code.name, err=exc.message)
+                await context.abort(exc.code, exc.message)
+            except (TonnageError, OSError) as exc:
+                _log.error("Call failed", method=method, err=str(exc))
+                await context.abort(Code.INTERNAL, str(exc))
+
+        return grpc.unary_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
+
+    async def drain(self) -> None:
+        """Wait for the work that callers have left behind."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    async def _answer(self, behaviour: Any, method: str, request: Any, context: Any) -> Any:
+        if not inspect.iscoroutinefunction(behaviour):  # what no service of ours has made its own
+            raise StatusError(Code.UNIMPLEMENTED, f"{method} is not implemented by this driver")
+        self._core.faults.refresh()
+        await self._core.faults.delay_or_refuse(self._about(request), self._core.clock)
+        task = asyncio.ensure_future(behaviour(request, context))
+        self._under_way.add(task)
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    def _done(self, task: asyncio.Future[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: whoever asked may have gone, and then nobody else looks
+
+    def _about(self, request: Any) -> tuple[str, ...]:
+        """The nodes that a call is about: its socket's, or those that the request names, or the one of its volume."""
+        if self._node:
+            return (self._node,)
+        nodes = tuple(self._core.settings.pools)
+        fields = request.DESCRIPTOR.fields_by_name
+        if "node_id" in fields and request.node_id:
+            return (request.node_id,)
+        if "accessible_topology" in fields and request.HasField("accessible_topology"):
+            return nodes_within(request.accessible_topology, nodes)
+        if "accessibility_requirements" in fields and request.HasField("accessibility_requirements"):
+            return next(iter(groups_within(request.accessibility_requirements, nodes)), ())
+        known = self._core.allocations.volumes.get(request.volume_id) if "volume_id" in fields else None
+        return (known.node,) if known else ()
 
 
 @asynccontextmanager

@@ -8,8 +8,15 @@ from pathlib import Path
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import CsiError, is_in_doubt
 from tonnage.driver_check.answers import CallRefused
-from tonnage.driver_check.controller_calls import CheckedNode, ControllerCalls, refusal, tried, writer_capability
-from tonnage.driver_check.made import MadeVolume, Use
+from tonnage.driver_check.controller_calls import (
+    CheckedNode,
+    ControllerCalls,
+    MadeVolume,
+    Use,
+    refusal,
+    tried,
+    writer_capability,
+)
 
 
 class Conversation(ControllerCalls):

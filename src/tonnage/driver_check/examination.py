@@ -25,9 +25,8 @@ from tonnage.driver_check.catalogue import CATALOGUE
 from tonnage.driver_check.checks import capacity, limits, rebuilding, volumes
 from tonnage.driver_check.controller_calls import CheckedNode, tried
 from tonnage.driver_check.conversation import Conversation
-from tonnage.driver_check.results import Results
+from tonnage.driver_check.results import PASSED, CheckVerdict, Results, failed
 from tonnage.driver_check.settings import CheckSettings
-from tonnage.driver_check.verdicts import PASSED, CheckVerdict, failed
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 PARTS: Final = (capacity.check, volumes.check, limits.check, rebuilding.check)

@@ -1,13 +1,46 @@
-"""What was found of a driver, check by check."""
+"""What was found of a driver, check by check.
+
+What a check found.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from tonnage.driver_check.catalogue import CATALOGUE
-from tonnage.driver_check.verdicts import CheckOutcome, CheckVerdict, skipped
+
+
+class CheckOutcome(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVerdict:
+    """`message` says what was seen; of a check that was skipped, why."""
+
+    outcome: CheckOutcome
+    message: str = ""
+
+
+PASSED = CheckVerdict(CheckOutcome.PASSED)
+
+
+def passed(message: str = "") -> CheckVerdict:
+    return CheckVerdict(CheckOutcome.PASSED, message)
+
+
+def failed(message: str) -> CheckVerdict:
+    return CheckVerdict(CheckOutcome.FAILED, message)
+
+
+def skipped(reason: str) -> CheckVerdict:
+    return CheckVerdict(CheckOutcome.SKIPPED, reason)
+
 
 _WORST_LAST = (CheckOutcome.SKIPPED, CheckOutcome.PASSED, CheckOutcome.FAILED)
 

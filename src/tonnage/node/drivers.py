@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Final
 
 from tonnage import logs
-from tonnage.clock import Clock
+from tonnage.clock import Clock, within
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_path
 from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import NodeCapabilities, get_driver_name, get_node_capabilities
-from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.node.metrics import NodeMetrics
 from tonnage.private_files import own_folder, read_own, write_private

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Final
 
 from tonnage.client.reconciler import Reconciler
+from tonnage.clock import within
 from tonnage.csi.secrets import secret_values
-from tonnage.deadline import within
 from tonnage.errors import TonnageError
 from tonnage.node.context import NodeContext
 from tonnage.node.csinode.attach_limits import AttachLimitUpdater

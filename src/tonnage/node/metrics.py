@@ -11,7 +11,7 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.csi.metrics import kubelet_calls
 from tonnage.scheduling.cluster.amounts import NATIVE, PODS
 

@@ -13,11 +13,10 @@ import asyncio
 import random
 from typing import Final, Self
 
-from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
-from tonnage.client.metrics.watches import show_watches
-from tonnage.client.recorder import Recorder
+from tonnage.client.metrics import show_watches
+from tonnage.client.recorder import Recorder, count_dropped_events
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.faults import FaultFile

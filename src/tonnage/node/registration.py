@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from tonnage import logs
-from tonnage.deadline import within
+from tonnage.clock import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.node.context import NodeContext
 from tonnage.node.csinode.refused_drivers import RefusedDrivers

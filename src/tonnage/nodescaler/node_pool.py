@@ -22,7 +22,7 @@ from tonnage.errors import TonnageError
 from tonnage.nodescaler.pool_storage import PoolStorage
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.topology_labels import HOSTNAME
+from tonnage.objects.core_v1.node import HOSTNAME
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.taints import NO_SCHEDULE, NOT_READY, Taint
 

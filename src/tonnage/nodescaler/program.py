@@ -23,8 +23,7 @@ from tonnage.backoff import Backoff, jittered
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
-from tonnage.clock import Clock
-from tonnage.deadline import within
+from tonnage.clock import Clock, within
 from tonnage.errors import ApiError, TonnageError
 from tonnage.nodescaler.idle_nodes import IdleSince, removals
 from tonnage.nodescaler.node_pool import NodePool, taint_of

@@ -25,7 +25,7 @@ from tonnage.objects import document, scheme
 from tonnage.objects.decode_errors import Unreadable, unreadable
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, ListMeta, MicroTime, Object, ObjectMeta, Record, Status
-from tonnage.objects.texts.deep_json import shallow
+from tonnage.objects.texts.json_text import shallow
 from tonnage.quantity import Quantity
 
 T = TypeVar("T", bound=Object)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.objects.texts.deep_json import shallow
+from tonnage.objects.texts.json_text import shallow
 
 Doc = dict[str, Any]
 
@@ -26,7 +26,7 @@ def decode(text: bytes) -> Any:
     """JSON to plain dicts and lists; numbers stay int or float. Raises msgspec.DecodeError.
 
     Bytes that are not UTF-8 become U+FFFD, as Go's decoder has it: a name with one is then refused as a name. What lies
-    too deep to be followed is left out (`texts/deep_json`). For what clients send there is `texts/json_text`.
+    too deep to be followed is left out (`texts.json_text.shallow`). For what clients send there is `texts/json_text`.
     """
     try:
         return _decode(text)

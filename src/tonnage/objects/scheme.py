@@ -7,7 +7,7 @@ server and read by no program.
 
 from __future__ import annotations
 
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, closest
 from tonnage.objects import (
     apps_v1,
     batch_v1,
@@ -20,7 +20,6 @@ from tonnage.objects import (
 )
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_KIND, Resource
-from tonnage.suggestions import closest
 
 _CLASSES: dict[str, tuple[type[Object], ...]] = {
     "v1": (

@@ -28,12 +28,11 @@ from tonnage.endpoints import read_endpoints, write_endpoints
 from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
 from tonnage.plane.command_lines import AUTHORITIES, DASHBOARD, PROGRAMS, SERVING, CommandLines
-from tonnage.plane.dashboard_token import ensure_token
 from tonnage.plane.ports import LOOPBACK, choose_ports, dashboard_port
-from tonnage.plane.settings import PlaneSettings
+from tonnage.plane.settings import PlaneSettings, ensure_token
 from tonnage.plane.supervisor import Supervisor
 from tonnage.private_files import open_lock, own_folder
-from tonnage.serving.lean_aiohttp import import_aiohttp
+from tonnage.serving.process_memory import import_aiohttp
 
 if TYPE_CHECKING:  # loaded while the API server starts
     from tonnage.client.http import Client

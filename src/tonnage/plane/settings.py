@@ -2,6 +2,14 @@
 
 A cluster that is taken up again is the one it was: what is not said anew is read from DIR/cluster.json. Ports, gates
 and flags for single programs belong to a run, not to the cluster, and are not kept.
+
+The token of a cluster's dashboard: made once, kept in the cluster's folder for its owner alone.
+
+Logs of programs that run for weeks: one file and the one before it, each of a bounded size.
+
+A program has its log open for as long as it runs, for appending. So the file is not put aside but copied and emptied:
+what the program writes next stands at its beginning. A line that comes between the copy and the emptying is lost, and
+that is a moment every ten megabytes.
 """
 
 from __future__ import annotations
@@ -9,6 +17,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -17,13 +27,41 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.csi.address import MAX_SOCKET_PATH
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, closest
 from tonnage.faults import FAULT_FILE_NAME
 from tonnage.gates import Gates
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
-from tonnage.plane.log_files import MAX_LOG_BYTES
 from tonnage.private_files import read_own, require_own_folder, write_private
-from tonnage.suggestions import closest
+
+MAX_LOG_BYTES: Final = 10 << 20
+"""With the one before it a program has at most twice this: days of a quiet cluster, and an hour of a bad one."""
+
+
+def bound_log(log: Path, *, max_bytes: int = MAX_LOG_BYTES) -> bool:
+    """Keep what was written so far as `NAME.log.old` and begin anew, if it is more than this; True if it was.
+
+    A full disk keeps the older file: the log is emptied without a copy, for a log is never worth the data beside it.
+    """
+    try:
+        if log.stat().st_size <= max_bytes:
+            return False
+    except FileNotFoundError:
+        return False
+    old, fresh = log.with_suffix(".log.old"), log.with_suffix(".log.new")
+    try:
+        with log.open("rb") as source, os.fdopen(_create(fresh), "wb") as target:
+            shutil.copyfileobj(source, target)
+        fresh.replace(old)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+    os.truncate(log, 0)
+    return True
+
+
+def _create(path: Path) -> int:
+    path.unlink(missing_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+
 
 MAX_NODES: Final = 500
 DASHBOARD_TOKEN_FILE: Final = "dashboard.token"
@@ -156,3 +194,17 @@ def require_node(data_dir: Path, node: str) -> None:
         f'this cluster has no node "{node}"',
         hint=f"did you mean '{near[0]}'? It has {have}" if near else f"it has {have}",
     )
+
+
+def ensure_token(path: Path) -> None:
+    """Make one if there is none yet. Raises NotOurs for one that somebody else put there, OSError as it comes."""
+    if not token_in(path):
+        write_private(path, f"{secrets.token_urlsafe(24)}\n".encode())
+
+
+def token_in(path: Path) -> str:
+    """The token; empty when there is none. Raises as `ensure_token` does."""
+    try:
+        return read_own(path).decode(errors="replace").strip()
+    except FileNotFoundError:
+        return ""

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from tonnage.clock import Clock
-from tonnage.deadline import within
+from tonnage.clock import Clock, within
 from tonnage.errors import TonnageError
 from tonnage.pools.sources.command import CommandOutput, read_output
 

@@ -6,19 +6,30 @@
                          changes (`classes.py`)
 
 A write that the server does not need is not sent.
+
+The objects in which a driver tells its pools, by what they are about: a node, or what it is called elsewhere.
+
+Since when nobody keeps true what is told about a node: its pools are marked, and after a while taken away.
+
+the driver is no longer registered on the node     CSINode; where the cluster has none for the node, it may be
+the source's objects cannot be followed            for longer than streams break and come back
+the source says so itself                          a program that is asked, and fails
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
+from tonnage.client.informer import Informer
 from tonnage.client.reconciler import Reconciler
-from tonnage.clock import Clock
+from tonnage.clock import Clock, StampAges
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Document, Key
@@ -26,13 +37,90 @@ from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.pools.class_pools import NodePools, PoolSource, Published
 from tonnage.pools.classes import ClassKeeper
 from tonnage.pools.metrics import PoolsMetrics
-from tonnage.pools.reading import annotations_of
+from tonnage.pools.reading import annotations_of, node_of
 from tonnage.pools.settings import PoolsSettings
-from tonnage.pools.silence import Silence
-from tonnage.pools.told_objects import ToldObjects
 from tonnage.pools.told_once import ToldOnce
 from tonnage.pools.wanted import NodeIndex, is_kept_by_provisioner, ours_of, wanted_of
 from tonnage.pools.writing import AnnotationWriter
+
+
+class Silence:
+    """What is known of a source's life."""
+
+    def __init__(
+        self, settings: PoolsSettings, *, csi_nodes: Cache[CSINode], objects: Cache[Document] | None, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._csi_nodes = csi_nodes
+        self._objects = objects
+        self._clock = clock
+        self._ages = StampAges(clock, most=1000)
+        self._silent_since: dict[str, datetime] = {}
+        """Nodes on which the driver's own program is gone."""
+
+    def since(self, node: str, source: PoolSource) -> datetime | None:
+        """Since when it has been silent about a node; None: it is not."""
+        if self._has_agent(node, source):
+            self._silent_since.pop(node, None)
+        else:
+            self._silent_since.setdefault(node, self._clock.now())
+        times = [self._silent_since.get(node), self._out_of_step_since(), source.silent_since]
+        return min((each for each in times if each is not None), default=None)
+
+    def left_s(self, since: datetime) -> float:
+        """How long what it told is still kept."""
+        return self._settings.drop_after_s - self._ages.age_s(since, since)
+
+    def forget(self, node: str) -> None:
+        self._silent_since.pop(node, None)
+
+    def _has_agent(self, node: str, source: PoolSource) -> bool:
+        found = self._csi_nodes.get(node)
+        if found is None or not source.has_agent:
+            return True
+        return any(found.driver(driver) is not None for driver in self._settings.drivers)
+
+    def _out_of_step_since(self) -> datetime | None:
+        if not isinstance(self._objects, Informer) or self._objects.out_of_step_since_s is None:
+            return None
+        silent_s = self._clock.monotonic() - self._objects.out_of_step_since_s
+        return self._clock.now() - timedelta(seconds=silent_s) if silent_s > self._settings.drop_after_s / 2 else None
+
+
+class ToldObjects:
+    """One place for each object. It may be about another node than before: its owner is set after it was made."""
+
+    def __init__(self, found: Iterable[Document] = ()) -> None:
+        self._about: dict[str, dict[Key, Doc]] = {}
+        self._name_of: dict[Key, str] = {}
+        for each in found:
+            self.put(each)
+
+    def __iter__(self) -> Iterator[Doc]:
+        return (doc for about in self._about.values() for doc in about.values())
+
+    def about(self, names: Iterable[str]) -> Iterator[Doc]:
+        """What is told under any of these names."""
+        return (doc for name in names for doc in self._about.get(name, {}).values())
+
+    def put(self, found: Document) -> None:
+        self.remove(found)
+        doc = dict(found.doc)
+        name = self._name_of[found.key] = node_of(doc)
+        self._about.setdefault(name, {})[found.key] = doc
+
+    def remove(self, found: Document) -> None:
+        name = self._name_of.pop(found.key, None)
+        if name is not None:
+            about = self._about[name]
+            del about[found.key]
+            if not about:
+                del self._about[name]
+
+    def name_of(self, found: Document) -> str | None:
+        """What an object is filed under; None for one that is not."""
+        return self._name_of.get(found.key)
+
 
 _CLASS_PAUSE_S: Final = 2.0
 """Between two looks at all classes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.metrics import WorkQueueMetrics
 
 
 class PoolsMetrics:

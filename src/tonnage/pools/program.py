@@ -20,11 +20,11 @@ from prometheus_client import CollectorRegistry
 
 from tonnage import logs
 from tonnage.backoff import Backoff, jittered
-from tonnage.client.custom_resources import document_class
+from tonnage.client.discovered_kinds import document_class
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
-from tonnage.client.metrics.watches import show_watches
+from tonnage.client.metrics import show_watches
 from tonnage.clock import Clock
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import read_doc

@@ -1,24 +1,51 @@
-"""What the controllers of one provisioner are given: the API, the driver, options, events and metrics."""
+"""What the controllers of one provisioner are given: the API, the driver, options, events and metrics.
+
+Who is told when a driver's figures have changed: the capacity controller, or nobody.
+
+The Secrets that go with calls to a driver, read when they are needed and kept nowhere.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from tonnage.backoff import KeyedBackoff
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import DriverInfo
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.csi.secrets import UndecodableSecret, secret_values
+from tonnage.errors import ApiError, TonnageError
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Secret, SecretReference
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment
-from tonnage.provisioner.capacity.refresher import Refresher
 from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import ProvisionerOptions
+
+
+class Refresher(Protocol):
+    """Asks the driver anew how much room there is. `CapacityController` is one."""
+
+    def refresh(self, storage_class: str) -> None:
+        """Something of this class was tried, and nobody knows where it went."""
+
+    def refresh_volume(self, volume: PersistentVolume) -> None:
+        """This volume was made, deleted or expanded."""
+
+
+class NoRefresher:
+    """For a provisioner that publishes no capacity."""
+
+    def refresh(self, storage_class: str) -> None:
+        """Nobody wants to know."""
+
+    def refresh_volume(self, volume: PersistentVolume) -> None:
+        """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +94,22 @@ class ProvisionerContext:
         """For one controller, by --retry-interval-start and --retry-interval-max."""
         options = self.options
         return KeyedBackoff(clock=self.clock, rng=self.rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+
+
+class SecretUnavailable(TonnageError):
+    """A Secret that cannot be had; `reference` is which."""
+
+    def __init__(self, reference: SecretReference, why: str) -> None:
+        self.reference = reference
+        super().__init__(f"error getting secret {reference.name} in namespace {reference.namespace}: {why}")
+
+
+async def read_secret(client: Client, reference: SecretReference | None) -> dict[str, str]:
+    """What a Secret holds, as the driver gets it; nothing without a reference. Raises SecretUnavailable."""
+    if reference is None or not reference.name:
+        return {}
+    try:
+        secret = await client.get(Secret, f"{reference.namespace}/{reference.name}")
+        return secret_values(secret)
+    except (ApiError, UndecodableSecret) as exc:
+        raise SecretUnavailable(reference, exc.message) from exc

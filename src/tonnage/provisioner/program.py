@@ -6,6 +6,13 @@
 
 Entering waits for the driver as long as that takes, and `wait_synced` for the API server; a provisioner never ends
 because another program is away. With leader election the informers follow from the start, and only the leader runs.
+
+Who owns the capacity objects: the provisioner's pod, or what manages it, so that they go when the driver goes.
+
+    --capacity-ownerref-level   -1 nobody   0 the pod   1 its StatefulSet, DaemonSet or ReplicaSet   2 a Deployment   …
+
+The pod is the one that POD_NAME and NAMESPACE name. Mirrors external-provisioner's pkg/owner: the last step up is read
+off the reference and costs no request, so that nobody needs to be allowed to read the owner itself.
 """
 
 from __future__ import annotations
@@ -23,17 +30,19 @@ from tonnage import logs
 from tonnage.backoff import Backoff
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
-from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
-from tonnage.client.metrics.watches import show_watches
-from tonnage.client.recorder import Recorder
+from tonnage.client.metrics import show_watches
+from tonnage.client.recorder import Recorder, count_dropped_events
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import DriverInfo
+from tonnage.errors import TonnageError
+from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import ObjectMeta, OwnerReference
+from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import (
     CSINode,
     CSINodeDriver,
@@ -43,14 +52,12 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.provisioner.capacity.objects import manager_on
-from tonnage.provisioner.capacity.owner import find_owner
-from tonnage.provisioner.capacity.refresher import NoRefresher, Refresher
 from tonnage.provisioner.capacity.topology_segments import Segment
-from tonnage.provisioner.context import ProvisionerCaches, ProvisionerContext
+from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, ProvisionerContext, Refresher
 from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import ProvisionerOptions
-from tonnage.provisioner.volumes.cloning_protection import CloningProtectionController
+from tonnage.provisioner.volumes.claim_protection import CloningProtectionController
 from tonnage.provisioner.volumes.create_volume import VolumeCreator
 from tonnage.provisioner.volumes.deletion import DeletionController
 from tonnage.provisioner.volumes.expansion import ExpansionController
@@ -59,6 +66,40 @@ from tonnage.provisioner.volumes.node_deployment import Ownership
 from tonnage.provisioner.volumes.preparation import Preparation
 from tonnage.provisioner.volumes.provisioning import ProvisionController
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
+
+
+class NoOwner(TonnageError):
+    """The way up from the pod ends before the level that was asked for."""
+
+
+async def find_owner(client: Client, *, namespace: str, pod_name: str, level: int) -> OwnerReference | None:
+    """The object `level` steps above the pod; None for a negative level. Raises NoOwner or ApiError."""
+    if level < 0:
+        return None
+    api_version, kind, name = "v1", "Pod", pod_name
+    for steps_left in range(level, -1, -1):
+        resource = BY_KIND.get((api_version, kind))
+        if resource is None:
+            raise NoOwner(
+                f'{api_version}/{kind} "{name}" in namespace "{namespace}" is of a kind that cannot be looked up',
+                hint="use a lower --capacity-ownerref-level",
+            )
+        metadata = (await client.get_doc(resource, f"{namespace}/{name}" if resource.namespaced else name))["metadata"]
+        if not steps_left:
+            return OwnerReference(api_version=api_version, kind=kind, name=name, uid=metadata["uid"], controller=True)
+        owners = [codec.convert(OwnerReference, each) for each in metadata.get("ownerReferences", ())]
+        above = next((each for each in owners if each.controller), None)
+        if above is None:
+            raise NoOwner(
+                f'{api_version}/{kind} "{name}" in namespace "{namespace}" has no controlling owner, '
+                "cannot unwind the ownership further",
+                hint="use a lower --capacity-ownerref-level, or -1 for no owner",
+            )
+        api_version, kind, name = above.api_version, above.kind, above.name
+        if steps_left == 1:
+            return OwnerReference(api_version=api_version, kind=kind, name=name, uid=above.uid, controller=True)
+    raise AssertionError("unreachable: the last level returns")
+
 
 PROGRAM = "tonnage-provisioner"
 

@@ -19,12 +19,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from tonnage import KUBERNETES_VERSION, logs
-from tonnage.client.event_metrics import count_dropped_events
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.client.leadership import Leadership
-from tonnage.client.metrics.watches import show_watches
-from tonnage.client.recorder import Recorder
+from tonnage.client.metrics import show_watches
+from tonnage.client.recorder import Recorder, count_dropped_events
 from tonnage.clock import Clock
 from tonnage.metrics import show_gates
 from tonnage.objects.core_v1 import Pod

@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tonnage.store.database import judged_version, translated
+from tonnage.store.database import judged_version, lost_commits, translated, wal_of
 from tonnage.store.errors import StoreCorrupt, StoreMissing
-from tonnage.store.folder import LOG_FILE
+from tonnage.store.folder import LOG_FILE, acknowledged_in
 from tonnage.store.loading import Scan, Seal
-from tonnage.store.lock import acknowledged_in
 from tonnage.store.log import ALL_ROWS, read_seal
 from tonnage.store.migration import FindProblem
-from tonnage.store.write_ahead_log import lost_commits, wal_of
 
 MAX_TOLD = 100
 """Problems told by name; the rest are counted."""

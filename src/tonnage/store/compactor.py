@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tonnage.store.errors import StoreClosed, StoreError
-from tonnage.store.history_bytes import HistoryBytes
+from tonnage.store.loading import HistoryBytes
 from tonnage.store.writes import Compaction
 
 KEEP_REVISIONS: Final = 100_000

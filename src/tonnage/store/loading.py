@@ -7,7 +7,7 @@ the present, and is not served as if it were. A key kept out can be deleted (`St
 A row that is not there at all is noticed by its neighbour's `follows`, by the count of what compaction left, or by the
 seal (schema.sql). Whose row it was can no longer be said: an object may be shown as it was before, or not at all, which
 is why a gap is told as loudly as a damaged row. The newest revision that was acknowledged counts as a seal too
-(`lock.py`). What is lost unnoticed: rows after both, cut off the end as a whole. That is the file as it was at an
+(`folder.py`). What is lost unnoticed: rows after both, cut off the end as a whole. That is the file as it was at an
 earlier moment, like a restored backup.
 
 Pure but for the iterator it is given.
@@ -16,12 +16,54 @@ Pure but for the iterator it is given.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tonnage.store.checksums import row_checksum
-from tonnage.store.history_bytes import HistoryBytes
-from tonnage.store.records import Damage
+from tonnage.store.records import Damage, row_checksum
+
+_REVISIONS_AN_ENTRY = 256
+_BYTES_AN_ENTRY = 1 << 20
+
+
+class HistoryBytes:
+    """How many bytes of history the log keeps, and how far it must be compacted to keep no more than a budget.
+
+    A superseded document goes when compaction passes the revision that superseded it; a tombstone goes when compaction
+    passes itself. So bytes are booked under the revision that lets them go. Neighbouring revisions share an entry: the
+    figures are exact, the answer is rounded up to the end of an entry.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._entries: deque[list[int]] = deque()  # first revision, last revision, bytes
+
+    def add(self, revision: int, size: int) -> None:
+        if not size:
+            return
+        self.total += size
+        newest = self._entries[-1] if self._entries else None
+        if newest is None or newest[2] >= _BYTES_AN_ENTRY or revision - newest[0] >= _REVISIONS_AN_ENTRY:
+            self._entries.append([revision, revision, size])
+        else:
+            newest[1] = revision
+            newest[2] += size
+
+    def forget(self, revision: int) -> None:
+        """Compaction has passed `revision`."""
+        while self._entries and self._entries[0][1] <= revision:
+            self.total -= self._entries.popleft()[2]
+
+    def to_keep(self, budget: int) -> int:
+        """The revision to compact to so that no more than `budget` bytes are left; 0 when they are not more."""
+        left, target = self.total, 0
+        for _, last, size in self._entries:
+            if left <= budget:
+                break
+            left -= size
+            target = last
+        return target
+
 
 StoredRow = tuple[int, bytes, int, int, int, bytes, int]
 """revision, key, previous, follows, deleted, document, checksum: as they are in the file, of whatever type."""

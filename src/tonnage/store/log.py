@@ -20,12 +20,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tonnage.store.checksums import compaction_checksum, row_checksum
-from tonnage.store.database import BUSY_TIMEOUT_MS, OpenFiles, copy_database, open_writer, translated
+from tonnage.store.database import (
+    BUSY_TIMEOUT_MS,
+    OpenFiles,
+    copy_database,
+    lost_commits,
+    open_writer,
+    translated,
+    wal_of,
+)
 from tonnage.store.errors import RESCUED, StoreCorrupt, StoreError, StoreFull, StoreRemoved
 from tonnage.store.loading import ENTRIES_MASK, Loaded, Seal, StoredRow, scanned
 from tonnage.store.migration import FindProblem
-from tonnage.store.write_ahead_log import lost_commits, wal_of
+from tonnage.store.records import compaction_checksum, row_checksum
 
 _logger = logging.getLogger(__name__)
 

@@ -12,11 +12,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tonnage.store.checksums import row_checksum
 from tonnage.store.database import open_reader
 from tonnage.store.errors import RevisionCompacted, RowDamaged, StoreCorrupt
 from tonnage.store.log import in_our_words, key_range, read_seal
-from tonnage.store.records import Damage, StoreEvent, StoreRecord, event_of
+from tonnage.store.records import Damage, StoreEvent, StoreRecord, event_of, row_checksum
 
 Index = Callable[[str, bytes], Any]
 

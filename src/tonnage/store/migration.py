@@ -14,8 +14,8 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tonnage.store.checksums import compaction_checksum, row_checksum
 from tonnage.store.errors import StoreCorrupt
+from tonnage.store.records import compaction_checksum, row_checksum
 
 FindProblem = Callable[[str, int, bytes], str | None]
 """(key, revision, document) -> what is wrong with the document, None when it is whole."""

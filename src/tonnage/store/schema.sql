@@ -4,7 +4,7 @@
 -- revision of the same key's row before this one, 0 when there was none; a key created again after a deletion points to
 -- the tombstone, or to 0 (or to a row that is gone) once compaction has taken it. `follows` is the revision of the row
 -- before this one of whatever key, so that a row that went missing leaves a gap. `deleted` marks a tombstone, whose
--- document is the final state of what was deleted. `checksum` is over all the other columns (checksums.py).
+-- document is the final state of what was deleted. `checksum` is over all the other columns (records.py).
 CREATE TABLE log (
     revision INTEGER PRIMARY KEY CHECK (revision > 0),
     key      TEXT    NOT NULL,

@@ -4,16 +4,21 @@ One bucket a resource (the first segment of the key), each with its records and 
 a namespace costs its own rows and not its neighbours'. Tombstones keep only their revision: the next create of the
 key names it as its predecessor. Only the event loop's thread touches this, and only after the log has the write on
 disk.
+
+Keys whose newest state is damaged: not served, not written to, until they are discarded.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
+from tonnage.store.errors import KeyDamaged
+from tonnage.store.loading import Loaded
 from tonnage.store.log import key_range
-from tonnage.store.records import Records, StoreRecord
+from tonnage.store.records import Damage, Records, StoreRecord
 
 
 class _Bucket:
@@ -104,3 +109,41 @@ class State:
 def resource_of(key: str) -> str:
     """The first segment of a key or a prefix."""
     return key.partition("/")[0]
+
+
+class KeptOut:
+    """The damaged rows of each such key, and the newest sound row it has."""
+
+    def __init__(self, path: Path, loaded: Loaded) -> None:
+        self._path = path
+        self._rows = loaded.kept_out
+        self._intact = loaded.intact
+        self._damage = {each.revision: each for each in loaded.damage}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._rows
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset(self._rows)
+
+    def rows_of(self, key: str) -> list[int] | None:
+        """The revisions of its damaged rows, None for a key that is not kept out."""
+        return self._rows.get(key)
+
+    def intact_row(self, key: str) -> int:
+        """The revision of its newest sound row, 0 when there is none."""
+        return self._intact.get(key, 0)
+
+    def error(self, key: str) -> KeyDamaged:
+        revision = max(self._rows[key], default=0)
+        damage = self._damage.get(revision) or Damage(key, revision, "its checksum does not match")
+        return KeyDamaged(self._path, key, damage)
+
+    def forget(self, key: str) -> set[int]:
+        """The key was discarded, and its damaged rows with it: which. They may have kept out another key as well."""
+        gone = set(self._rows.pop(key))
+        self._intact.pop(key, None)
+        for other, revisions in self._rows.items():
+            self._rows[other] = [revision for revision in revisions if revision not in gone]
+        return gone

@@ -37,18 +37,16 @@ from tonnage.store.errors import (
     StoreError,
     StoreIOError,
 )
-from tonnage.store.fence import Fence, current_fence
 from tonnage.store.folder import OpenFolder, open_folder
 from tonnage.store.health import PROBE_EVERY_S, PROBE_PATIENCE_S, StoreHealth
-from tonnage.store.kept_out import KeptOut
 from tonnage.store.log import Row
 from tonnage.store.log_reader import Index, LogReader, Stretch
 from tonnage.store.migration import FindProblem
 from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
-from tonnage.store.state import resource_of
+from tonnage.store.state import KeptOut, resource_of
 from tonnage.store.watch import Feed, Watch, Window
 from tonnage.store.writer import StoreWriter
-from tonnage.store.writes import Compaction, Outcomes, Write, Writes
+from tonnage.store.writes import Compaction, Fence, Outcomes, Write, Writes, current_fence
 
 Render = Callable[[int], bytes]
 Answer = TypeVar("Answer")

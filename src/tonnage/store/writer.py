@@ -43,8 +43,7 @@ from tonnage.store.errors import (
     WriteRefused,
 )
 from tonnage.store.log import Row, StoreLog
-from tonnage.store.making_room import COMPACTION_STEP, compact_all, make_room
-from tonnage.store.reserve import ROOMY_BYTES, Reserve, free_bytes
+from tonnage.store.reserve import COMPACTION_STEP, ROOMY_BYTES, Reserve, compact_all, free_bytes, make_room
 from tonnage.store.writes import (
     Compaction,
     OnCompacted,

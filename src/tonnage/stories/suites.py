@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tonnage.stories import attach_limits, gates_off, nominations, pools, scoring
+from tonnage.stories import attach_limits, gates_off, nominations, pools
 from tonnage.stories.story_runner import StoryRunner
 
 Story = Callable[[StoryRunner], Awaitable[None]]
@@ -53,8 +53,8 @@ SUITES: tuple[Suite, ...] = (
             pools.old_figures_are_not_used_twice,
             pools.old_figures_are_not_used_twice_by_the_letter,
             pools.a_drained_node_gives_its_volumes_away,
-            scoring.most_free_first,
-            scoring.least_free_first,
+            pools.most_free_first,
+            pools.least_free_first,
             nominations.the_decision_is_seen_and_survives,
             nominations.others_may_propose,
             attach_limits.limits_follow_reality,

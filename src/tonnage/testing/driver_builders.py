@@ -17,7 +17,7 @@ from tonnage.driver.per_node import parse_node_pools, pools_by_node
 from tonnage.driver.pool_choice import Policy
 from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.services.node import NodeService
-from tonnage.driver.volumes.topology import topology_of
+from tonnage.driver.volumes.parameters import topology_of
 from tonnage.faults import FaultFile
 from tonnage.quantity import Quantity
 

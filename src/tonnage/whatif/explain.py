@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from tonnage.clock import Clock
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, closest
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object, split_key
 from tonnage.scheduling.configuration.configuration import Configuration
@@ -23,7 +23,6 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.suggestions import closest
 from tonnage.whatif.scheduler_memory import SchedulerMemory
 from tonnage.whatif.sources import ClusterState
 

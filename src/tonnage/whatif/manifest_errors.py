@@ -17,10 +17,9 @@ import msgspec
 
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.document import Doc, copy
 from tonnage.quantity import InvalidQuantity, Quantity
-from tonnage.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

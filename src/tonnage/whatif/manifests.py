@@ -25,7 +25,7 @@ from typing import Any
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.object_metadata import NameGenerator
 from tonnage.documents.schema import schema_of_resource
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.apps_v1 import DaemonSet, Deployment
 from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.document import Doc
@@ -33,7 +33,6 @@ from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.scheduling_v1 import PriorityClass
 from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.engine.kinds import READ_KINDS
-from tonnage.suggestions import did_you_mean
 from tonnage.whatif.manifest_errors import BrokenManifest, Origin, malformed, unknown_fields
 from tonnage.whatif.manifest_text import GivenText, Source, documents_of
 

@@ -23,9 +23,8 @@ from typing import Any
 import msgspec
 
 from tonnage.documents.object_metadata import NameGenerator
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.meta import Key, Object
-from tonnage.suggestions import did_you_mean
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifest_text import GivenText, documents_of

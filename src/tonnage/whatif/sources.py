@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tonnage.client.config.connection import KubeconfigUser, ServerConnection
-from tonnage.clock import Clock, SystemClock, VirtualClock
-from tonnage.deadline import within
+from tonnage.clock import Clock, SystemClock, VirtualClock, within
 from tonnage.endpoints import Endpoint
 from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError
 from tonnage.objects.codec import ObjectList

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, closest, did_you_mean
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.scheme import resource_of
-from tonnage.suggestions import closest, did_you_mean
 
 Workload = StatefulSet | Deployment | ReplicaSet | ReplicationController | DaemonSet | Job | CronJob
 

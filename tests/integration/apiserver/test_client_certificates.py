@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from tonnage.certificates import ensure_identity
-from tonnage.serving.any_certificate import take_any_certificate
+from tonnage.serving.server_tls import take_any_certificate
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import ApiClient, Reply
 from tonnage.testing.processes import ApiServerProcess, start_cluster

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tonnage.apiserver.health.stored_problems import stored_problem
 from tonnage.apiserver.server import Server, ServerSettings, serve
+from tonnage.apiserver.stored_documents import stored_problem
 from tonnage.client import Client, Informer
 from tonnage.client.config import kubeconfig
-from tonnage.client.custom_resources import document_class
+from tonnage.client.discovered_kinds import document_class
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.testing.eventually import eventually_async

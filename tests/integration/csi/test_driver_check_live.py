@@ -25,13 +25,12 @@ from tonnage.driver.errors import StatusError
 from tonnage.driver.pool_choice import POLICIES
 from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.services.identity import IdentityService
-from tonnage.driver.services.interceptor import CallInterceptor
 from tonnage.driver.services.node import NodeService
+from tonnage.driver.serving import CallInterceptor
 from tonnage.driver_check.catalogue import CATALOGUE
 from tonnage.driver_check.examination import examine
-from tonnage.driver_check.results import Results
+from tonnage.driver_check.results import CheckOutcome, Results
 from tonnage.driver_check.settings import CheckSettings
-from tonnage.driver_check.verdicts import CheckOutcome
 from tonnage.testing.driver_builders import controller, create, driver_at
 
 GI = 1 << 30

@@ -1,7 +1,7 @@
 """No flood of log lines: whatever is wrong with the API server, each program says so in a line or two and goes on.
 
 Twenty informers, a leader election and every queue fail for one reason; it is told once, then counted
-(`log_limiter.py`). Whatever state a program is in, SIGTERM ends it.
+(`logs.py`). Whatever state a program is in, SIGTERM ends it.
 """
 
 from __future__ import annotations

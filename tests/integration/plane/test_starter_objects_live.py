@@ -10,7 +10,7 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.driver.names import DRIVER_NAME
 from tonnage.objects.storage_v1 import POOL_POLICY, CSIDriver
-from tonnage.plane.starter_objects import ensure_starter_objects
+from tonnage.plane.bootstrap import ensure_starter_objects
 
 
 async def test_the_driver_says_how_it_picks_pools_and_follows_unless_a_person_says_that_nobody_knows(

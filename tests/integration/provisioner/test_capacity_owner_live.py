@@ -13,7 +13,7 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.errors import NotFound
 from tonnage.objects.meta import OwnerReference
-from tonnage.provisioner.capacity.owner import NoOwner, find_owner
+from tonnage.provisioner.program import NoOwner, find_owner
 
 SELECTOR = {"matchLabels": {"app": "driver"}}
 TEMPLATE = {"metadata": {"labels": {"app": "driver"}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}

@@ -16,9 +16,8 @@ from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.provisioner.capacity.objects import ReportedCapacity, WorkItem
-from tonnage.provisioner.capacity.published import PublishedCapacities
 from tonnage.provisioner.capacity.topology_segments import Segment
-from tonnage.provisioner.capacity.writer import CapacityWriter
+from tonnage.provisioner.capacity.writer import CapacityWriter, PublishedCapacities
 
 GI = 1 << 30
 QUESTION = WorkItem("pools", Segment.of({"node": "node-1"}))

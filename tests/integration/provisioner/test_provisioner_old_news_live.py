@@ -18,12 +18,11 @@ from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.metrics import new_registry
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, StorageClass
-from tonnage.provisioner.capacity.refresher import NoRefresher
-from tonnage.provisioner.context import ProvisionerCaches, ProvisionerContext
+from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, ProvisionerContext
 from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
-from tonnage.provisioner.volumes.cloning_protection import CloningProtectionController
+from tonnage.provisioner.volumes.claim_protection import CloningProtectionController
 from tonnage.provisioner.volumes.create_volume import VolumeCreator
 from tonnage.provisioner.volumes.data_sources import CLONE_FINALIZER
 from tonnage.provisioner.volumes.deletion import DeletionController

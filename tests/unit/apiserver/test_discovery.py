@@ -7,9 +7,8 @@ import hashlib
 import pytest
 
 from tonnage.apiserver import discovery
-from tonnage.objects.api_verbs import verbs_of
 from tonnage.objects.document import Doc, decode
-from tonnage.objects.resources import BY_PLURAL
+from tonnage.objects.resources import BY_PLURAL, verbs_of
 
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
@@ -174,7 +173,7 @@ def test_the_accept_header_decides_between_the_forms(accept: str, version: str |
 
 
 def test_the_version_is_the_kubernetes_we_behave_like() -> None:
-    found = discovery.version()
+    found = discovery.version_info()
     assert (found["major"], found["minor"], found["gitVersion"]) == ("1", "36", "v1.36.0+tonnage")
     # The python client refuses a version with a field missing.
     assert {"buildDate", "compiler", "gitCommit", "gitTreeState", "goVersion", "platform"} <= found.keys()

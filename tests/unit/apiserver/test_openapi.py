@@ -11,9 +11,8 @@ from tonnage.apiserver import openapi
 from tonnage.apiserver.discovery import group_versions
 from tonnage.apiserver.openapi import gnostic
 from tonnage.documents.schema import Struct, schema_of_resource, structs
-from tonnage.objects.api_verbs import verbs_of
 from tonnage.objects.document import Doc, decode
-from tonnage.objects.resources import RESOURCES
+from tonnage.objects.resources import RESOURCES, verbs_of
 
 CORE = "io.k8s.api.core.v1"
 

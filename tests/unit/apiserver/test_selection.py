@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.apiserver.object_attributes import index_for
 from tonnage.apiserver.options import list_options
 from tonnage.apiserver.requests import Call, Location
-from tonnage.apiserver.selection import matcher
+from tonnage.apiserver.selection import index_for, matcher
 from tonnage.clock import VirtualClock
 from tonnage.documents.kinds import strategies
 from tonnage.gates import Gates

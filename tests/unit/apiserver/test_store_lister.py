@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.apiserver.admission.store_lister import StoreLister
+from tonnage.apiserver.admission import StoreLister
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.store import Store

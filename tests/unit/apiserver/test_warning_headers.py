@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tonnage.apiserver.warning_headers import MAX_COUNT, MAX_CUT, MAX_TOTAL, warning_headers
+from tonnage.apiserver.responses import MAX_COUNT, MAX_CUT, MAX_TOTAL, warning_headers
 
 
 def test_warnings_are_quoted_and_told_once() -> None:

@@ -12,9 +12,7 @@ from contextlib import suppress
 import pytest
 
 from tonnage.apiserver import bodies
-from tonnage.apiserver.event_loop.lag import lag_measured
-from tonnage.apiserver.event_loop.turns import Turn
-from tonnage.apiserver.event_loop.workers import LARGE_BYTES, LARGE_VALUES, Workers, is_large, on_loop
+from tonnage.apiserver.event_loop import LARGE_BYTES, LARGE_VALUES, Turn, Workers, is_large, lag_measured, on_loop
 from tonnage.errors import TooManyRequests
 from tonnage.testing.eventually import eventually_async
 

@@ -9,8 +9,7 @@ import pytest
 
 from tonnage.backoff import Backoff, jittered
 from tonnage.client.throttle import TokenBucket
-from tonnage.clock import VirtualClock
-from tonnage.deadline import within
+from tonnage.clock import VirtualClock, within
 
 
 class Low(random.Random):

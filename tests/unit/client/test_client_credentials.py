@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from tonnage.client import NoCredentials
-from tonnage.client.config import in_cluster
-from tonnage.client.config.connection import ExecPlugin, KubeconfigCluster, KubeconfigUser, ServerConnection
+from tonnage.client.config import kubeconfig
+from tonnage.client.config.connection import (
+    Certificate,
+    ExecPlugin,
+    KubeconfigCluster,
+    KubeconfigUser,
+    ServerConnection,
+)
 from tonnage.client.config.credentials import Credentials, ShownIdentity
-from tonnage.client.transport.tls import Certificate
 from tonnage.clock import VirtualClock
 from tonnage.testing.eventually import eventually_async
 from tonnage.testing.pki import Authority
@@ -342,7 +347,7 @@ async def test_a_pods_token_is_followed_as_the_kubelet_rotates_it(tmp_path):
     for name in ("token", "ca.crt", "namespace"):
         (tmp_path / name).symlink_to(f"..data/{name}")
     environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    connection = in_cluster.load(environment, folder=tmp_path)
+    connection = kubeconfig.load_in_cluster(environment, folder=tmp_path)
     clock = VirtualClock()
     shown = Credentials(connection, clock=clock)
     assert (await shown.identity(), connection.namespace) == (ShownIdentity("Bearer first"), "tonnage-system")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tonnage.client import InvalidKubeconfig
-from tonnage.client.config import in_cluster
+from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import (
     ExecPlugin,
     Impersonation,
@@ -354,21 +354,21 @@ def account(tmp_path: Path) -> Path:
 
 
 def test_a_pod_finds_its_server_ca_token_and_namespace(account):
-    assert in_cluster.is_possible(IN_POD, folder=account)
-    assert in_cluster.load(IN_POD, folder=account) == ServerConnection(
+    assert kubeconfig.is_possible(IN_POD, folder=account)
+    assert kubeconfig.load_in_cluster(IN_POD, folder=account) == ServerConnection(
         KubeconfigCluster("https://10.96.0.1:443", ca_pem=CA.pem),
         KubeconfigUser(token_file=account / "token"),
         namespace="shop",
     )
     ipv6 = {**IN_POD, "KUBERNETES_SERVICE_HOST": "fd00::1", "POD_NAMESPACE": "mine"}
-    connection = in_cluster.load(ipv6, folder=account)
+    connection = kubeconfig.load_in_cluster(ipv6, folder=account)
     assert (connection.cluster.server, connection.namespace) == ("https://[fd00::1]:443", "mine")
 
 
 def test_outside_of_a_pod_it_says_so(account):
-    assert not in_cluster.is_possible({}, folder=account)
+    assert not kubeconfig.is_possible({}, folder=account)
     with pytest.raises(TonnageError) as caught:
-        in_cluster.load({}, folder=account)
+        kubeconfig.load_in_cluster({}, folder=account)
     assert caught.value.message == (
         "this is no pod of a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set"
     )
@@ -378,10 +378,10 @@ def test_outside_of_a_pod_it_says_so(account):
 def test_a_pod_without_a_token_or_with_a_broken_ca_says_so(account):
     (account / "ca.crt").write_text("a letter")
     with pytest.raises(InvalidKubeconfig, match=r"ca\.crt: this is no certificate in PEM form \("):
-        in_cluster.load(IN_POD, folder=account)
+        kubeconfig.load_in_cluster(IN_POD, folder=account)
     (account / "token").unlink()
     with pytest.raises(InvalidKubeconfig) as caught:
-        in_cluster.load(IN_POD, folder=account)
+        kubeconfig.load_in_cluster(IN_POD, folder=account)
     assert caught.value.message == f"{account}/token: cannot be read: No such file or directory"
     assert caught.value.hint == (
         "does the pod have automountServiceAccountToken: false? name a kubeconfig with --kubeconfig"

@@ -9,10 +9,7 @@ from client_wire import MemoryServer
 from prometheus_client import CollectorRegistry
 
 from tonnage.client import Client, Informers, LeaderElector
-from tonnage.client.metrics.leader_election import show_leadership
-from tonnage.client.metrics.rest_client import RestClientMetrics
-from tonnage.client.metrics.watches import show_watches
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.metrics import RestClientMetrics, WorkQueueMetrics, show_leadership, show_watches
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import ConfigMap

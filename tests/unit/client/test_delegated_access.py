@@ -24,8 +24,7 @@ from tonnage.client.delegated_access.authorities import AuthoritySources, FrontP
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.health import served
-from tonnage.serving.any_certificate import take_any_certificate
-from tonnage.serving.server_tls import GivenCertificate, ServerTls
+from tonnage.serving.server_tls import GivenCertificate, ServerTls, take_any_certificate
 from tonnage.testing.pki import Authority, KeyPair
 
 NEEDS_ANY_CERTIFICATE = pytest.mark.skipif(

@@ -8,10 +8,9 @@ import random
 import pytest
 from scripted_reviews import ScriptedServer, answer
 
+from tonnage.client.delegated_access.access import DelegatedAuthorizer, OpenPaths
 from tonnage.client.delegated_access.authentication import TokenAuthenticator, bearer_token
-from tonnage.client.delegated_access.authorization import DelegatedAuthorizer, OpenPaths
-from tonnage.client.delegated_access.expiring_cache import ExpiringCache
-from tonnage.client.delegated_access.reviews import ReviewFailed, Reviews
+from tonnage.client.delegated_access.reviews import ExpiringCache, ReviewFailed, Reviews
 from tonnage.client.errors import Disconnected
 from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
-from tonnage.client.custom_resources import document_class
+from tonnage.client.discovered_kinds import document_class
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.objects import codec

@@ -7,7 +7,7 @@ import random
 from client_wire import MemoryServer
 
 from tonnage.client import Client, Recorder
-from tonnage.client.event_correlation import MAX_REMEMBERED, EventAggregator, SpamFilter
+from tonnage.client.recorder import MAX_REMEMBERED, EventAggregator, SpamFilter
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod, PodMeta
 

@@ -6,8 +6,7 @@ import random
 
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
-from tonnage.client.informer_scope import InformerScope, InformerView
-from tonnage.client.informers import Informers
+from tonnage.client.informers import Informers, InformerScope, InformerView
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import ConfigMap, Pod
 from tonnage.testing.builders import pod

@@ -9,9 +9,9 @@ import pytest
 
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
+from tonnage.client.discovered_kinds import metadata_class, served_resources
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
-from tonnage.client.metadata_only import metadata_class, served_resources
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Secret
 from tonnage.objects.meta import ObjectMeta

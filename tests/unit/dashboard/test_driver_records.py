@@ -13,8 +13,15 @@ from tonnage.dashboard.follow.driver_records import DriverRecords, following_poo
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.driver_contents import DriverContents, PoolPlace
 from tonnage.dashboard.wire.rows import NodeRow
-from tonnage.driver.state.record_files import forget_record, prepare_records, save_record
-from tonnage.driver.state.records import SnapshotRecord, VolumeRecord, snapshot_id_of, volume_id_of
+from tonnage.driver.state.records import (
+    SnapshotRecord,
+    VolumeRecord,
+    forget_record,
+    prepare_records,
+    save_record,
+    snapshot_id_of,
+    volume_id_of,
+)
 from tonnage.testing.builders import node
 
 GI = 1 << 30

@@ -12,7 +12,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
 from tonnage.driver.errors import StatusError
-from tonnage.driver.volumes.topology import topology_of
+from tonnage.driver.volumes.parameters import topology_of
 from tonnage.testing.driver_builders import (
     as_blocks,
     controller,

@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.csi.errors import Code
 from tonnage.driver.errors import StatusError
-from tonnage.driver.volumes.sizes import lies_within, volume_bytes
+from tonnage.driver.volumes.parameters import lies_within, volume_bytes
 
 MI, GI = 1 << 20, 1 << 30
 

@@ -8,8 +8,7 @@ import pytest
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.driver.errors import StatusError
-from tonnage.driver.state.record_files import StateFolderError
-from tonnage.driver.state.records import volume_id_of
+from tonnage.driver.state.records import StateFolderError, volume_id_of
 from tonnage.testing.driver_builders import (
     controller,
     create,

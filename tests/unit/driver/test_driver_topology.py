@@ -7,8 +7,14 @@ import pytest
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.errors import StatusError
-from tonnage.driver.volumes.parameters import Parameters, read_parameters
-from tonnage.driver.volumes.topology import admits, groups_within, nodes_within, topology_of
+from tonnage.driver.volumes.parameters import (
+    Parameters,
+    admits,
+    groups_within,
+    nodes_within,
+    read_parameters,
+    topology_of,
+)
 
 NODES = ("node-1", "node-2", "node-3")
 

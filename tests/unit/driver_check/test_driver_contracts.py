@@ -11,9 +11,8 @@ from tonnage.csi.errors import Code
 from tonnage.driver_check.answers import CallRefused, Capacity, CheckedVolume, NodeInfo
 from tonnage.driver_check.catalogue import CATALOGUE
 from tonnage.driver_check.contracts import capacity, limits, rebuilding, volumes
-from tonnage.driver_check.results import Results
+from tonnage.driver_check.results import CheckOutcome, CheckVerdict, Results, failed, passed, skipped
 from tonnage.driver_check.settings import CALLS_WITH_SECRETS, UnreadableSecrets, read_secrets
-from tonnage.driver_check.verdicts import CheckOutcome, CheckVerdict, failed, passed, skipped
 
 GI = 1 << 30
 TWO = Capacity(15 * GI, (10 * GI, 5 * GI), 10 * GI)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.objects.meta import ObjectMeta
-from tonnage.objects.resource_versions import InvalidRevision, parse_revision
+from tonnage.objects.meta import InvalidRevision, ObjectMeta, parse_revision
 
 
 @pytest.mark.parametrize(("text", "number"), [("", 0), ("0", 0), ("12", 12), ("18446744073709551615", 2**64 - 1)])

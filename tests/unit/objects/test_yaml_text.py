@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.objects.texts.yaml_scalars import meaning
-from tonnage.objects.texts.yaml_text import InvalidYaml, documents
+from tonnage.objects.texts.yaml_text import InvalidYaml, documents, meaning
 
 
 def values(text: str) -> list[Any]:

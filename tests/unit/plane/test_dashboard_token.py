@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from tonnage.plane.dashboard_token import ensure_token, token_in
+from tonnage.plane.settings import ensure_token, token_in
 from tonnage.private_files import NotOurs
 
 

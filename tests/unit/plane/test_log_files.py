@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tonnage.plane.log_files import bound_log
+from tonnage.plane.settings import bound_log
 
 
 def open_as_programs_do(log: Path) -> int:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.plane.metric_catalogue import PROGRAMS, catalogue
-from tonnage.plane.metric_names import MetricDescription, problems_of
+from tonnage.plane.metric_catalogue import PROGRAMS, MetricDescription, catalogue, problems_of
 
 CATALOGUE = catalogue()
 ALL = [(program, each) for program, found in CATALOGUE.items() for each in found]

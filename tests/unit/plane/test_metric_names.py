@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from tonnage.plane.metric_names import MetricDescription, described, problems_of
+from tonnage.plane.metric_catalogue import MetricDescription, described, problems_of
 
 
 def of(name: str, type_: str = "gauge", told: str = "Something.", labels: tuple[str, ...] = ()) -> MetricDescription:

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from tonnage.plane.forkserver import command
-from tonnage.plane.process_title import ROOM, ROOM_FLAG
+from tonnage.plane.forkserver import ROOM, ROOM_FLAG, command
 
 pytestmark = [
     pytest.mark.process,
@@ -18,7 +17,7 @@ pytestmark = [
 
 SAYS = """
 import json, os, sys
-from tonnage.plane.process_title import set_title
+from tonnage.plane.forkserver import set_title
 before = os.environ["HELD"]
 read = lambda name: open(f"/proc/self/{name}", "rb").read().decode()
 set_title(sys.argv[1], json.loads(sys.argv[2]))

@@ -7,7 +7,7 @@ import pytest
 
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Node, NodeCondition
-from tonnage.plane.readiness import expected_nodes, is_ready
+from tonnage.plane.bootstrap import expected_nodes, is_ready
 from tonnage.testing.builders import node
 
 NAMES = ["node-1", "node-2", "node-3"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY
-from tonnage.plane.starter_objects import class_names, starter_objects
+from tonnage.plane.bootstrap import class_names, starter_objects
 
 
 def test_one_class_is_in_no_group():

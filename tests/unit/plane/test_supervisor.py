@@ -16,9 +16,8 @@ import pytest
 from tonnage.clock import SystemClock
 from tonnage.plane import forkserver
 from tonnage.plane import supervisor as supervisor_module
-from tonnage.plane.liveness import Liveness, ProbeTimes, is_answered
 from tonnage.plane.ports import choose_ports
-from tonnage.plane.supervisor import ChildFailed, Supervisor
+from tonnage.plane.supervisor import ChildFailed, Liveness, ProbeTimes, Supervisor, is_answered
 from tonnage.testing.eventually import eventually_async
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tonnage.client.custom_resources import document_class
+from tonnage.client.discovered_kinds import document_class
 from tonnage.objects.codec import convert
 from tonnage.objects.meta import Document
+from tonnage.pools.controller import ToldObjects
 from tonnage.pools.reading import bytes_of, newest_by_node
 from tonnage.pools.sources.openebs_zfs import ZFS_NODES
-from tonnage.pools.told_objects import ToldObjects
 
 
 def zfs_node(name: str, owner: str = "", **metadata: Any) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from tonnage.provisioner.capacity.metrics import Ages, register_ages
+from tonnage.provisioner.metrics import Ages, register_ages
 
 
 def test_figures_are_stale_after_three_polls_without_a_word() -> None:

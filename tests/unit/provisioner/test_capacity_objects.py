@@ -14,8 +14,8 @@ from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects import codec
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity, StorageClass
-from tonnage.provisioner.capacity.included_claims import Included
 from tonnage.provisioner.capacity.objects import (
+    Included,
     InvalidCapacity,
     ReportedCapacity,
     WorkItem,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from tonnage.clock import VirtualClock
-from tonnage.provisioner.capacity.included_claims import KEPT_S, MOST, IncludedClaims
+from tonnage.provisioner.capacity.objects import KEPT_S, MOST, IncludedClaims
 
 
 def test_figures_include_what_was_made_before_they_were_asked_for_where_it_was_made():

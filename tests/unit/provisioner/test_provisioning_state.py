@@ -18,8 +18,7 @@ from tonnage.errors import (
 )
 from tonnage.provisioner.options import NodeDeployment
 from tonnage.provisioner.volumes.claims import is_due, is_for, provisioner_of
-from tonnage.provisioner.volumes.node_deployment import delay_s
-from tonnage.provisioner.volumes.provisioning_state import (
+from tonnage.provisioner.volumes.create_volume import (
     NotProvisioned,
     ProvisioningState,
     is_infeasible,
@@ -27,6 +26,7 @@ from tonnage.provisioner.volumes.provisioning_state import (
     is_refused_for_good,
     state_of,
 )
+from tonnage.provisioner.volumes.node_deployment import delay_s
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
 METHOD = "/csi.v1.Controller/CreateVolume"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import generate_latest
 
-from tonnage.serving.chosen_metrics import ChosenMetrics
+from tonnage.metrics import ChosenMetrics
 
 
 def registry() -> CollectorRegistry:

@@ -9,11 +9,10 @@ import sys
 
 _ASK = """
 import json, os, ssl
-from tonnage.serving.lean_aiohttp import import_aiohttp
+from tonnage.serving.process_memory import import_aiohttp
 import_aiohttp()
 from aiohttp import connector
-from tonnage.client.config.connection import KubeconfigCluster
-from tonnage.client.transport.tls import context_of
+from tonnage.client.config.connection import KubeconfigCluster, context_of
 plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 plain.load_default_certs()
 theirs, ours = connector._SSL_CONTEXT_VERIFIED, context_of(KubeconfigCluster("https://example.org"))

@@ -18,7 +18,7 @@ from tonnage.store import (
     StoreRecord,
     check_folder,
 )
-from tonnage.store.write_ahead_log import lost_commits
+from tonnage.store.database import lost_commits
 
 
 def says(text: str):

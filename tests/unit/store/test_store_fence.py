@@ -9,7 +9,7 @@ import pytest
 from tonnage.apiserver.leader_fence import broken, fence_of
 from tonnage.errors import BadRequest
 from tonnage.store import FenceBroken, Store
-from tonnage.store.fence import Fence, fenced
+from tonnage.store.writes import Fence, fenced
 
 LEASE = "leases.coordination.k8s.io/kube-system/tonnage"
 

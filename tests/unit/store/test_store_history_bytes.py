@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.store import RevisionCompacted
-from tonnage.store.history_bytes import HistoryBytes
+from tonnage.store.loading import HistoryBytes
 from tonnage.testing.eventually import eventually_async
 
 

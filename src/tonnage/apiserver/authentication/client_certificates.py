@@ -1,25 +1,37 @@
 """Users by client certificate: the common name is the user, the organisations are the groups.
 
-TLS asks for a certificate and takes none for an answer (`serving/any_certificate.py`); whether one is good is judged at
+TLS asks for a certificate and takes none for an answer (`serving/server_tls.py`); whether one is good is judged at
 each request (`serving/certificate_judging.py`), by the server's clock, since a connection may outlive the certificate
 it began with. An authority signs certificates of clients directly: one in between has to be named among the authorities
 itself.
+
+--client-ca-file: read at the start, and again when it is another file or has other content, as upstream does.
+
+An authority that is taken out is believed no longer, at the next request; also on connections that were open before.
+What cannot be read leaves the authorities in force that were, and is said once.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
+from tonnage.background import in_background
+from tonnage.clock import Clock
+from tonnage.errors import TonnageError
 from tonnage.objects.users import CREDENTIAL_ID, User
-from tonnage.serving.any_certificate import ask_for_any
+from tonnage.private_files import read_given
 from tonnage.serving.certificate_judging import InvalidCertificate, Validity, judged, may_sign, read
+from tonnage.serving.server_tls import ask_for_any
 
 MAX_REMEMBERED: Final = 1024
 _UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
@@ -85,3 +97,68 @@ def _user(subject: x509.Name, fingerprint: str) -> User | None:
 
 def _texts(subject: x509.Name, oid: ObjectIdentifier) -> tuple[str, ...]:
     return tuple(each.value for each in subject.get_attributes_for_oid(oid) if isinstance(each.value, str))
+
+
+_FORM: Final = "name a file with the certificates of the authorities that sign client certificates"
+_LOOK_EVERY_S: Final = 1.0
+_log = logging.getLogger(__name__)
+
+
+def read_client_ca(path: Path) -> bytes:
+    """The authorities of a file, in PEM form. Raises TonnageError."""
+    try:
+        pem = read_given(path)
+        x509.load_pem_x509_certificates(pem)
+        pem.decode()  # it is told in a ConfigMap
+    except OSError as exc:
+        raise TonnageError(f"cannot read the client CA file {path}: {exc.strerror}", hint=_FORM) from exc
+    except ValueError as exc:
+        raise TonnageError(f"the client CA file {path} holds no certificate in PEM form", hint=_FORM) from exc
+    return pem
+
+
+class ClientCaFile:
+    """The authorities of a file, kept up to date in `certificates`."""
+
+    def __init__(self, path: Path, certificates: ClientCertificates) -> None:
+        self._path = path
+        self._certificates = certificates
+        self._seen: tuple[int, ...] | None = None
+        self._told = ""
+
+    def refresh(self) -> None:
+        """Look at the file, and read it when it is not the one that was seen last."""
+        try:
+            found = self._path.stat()
+            seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            if seen == self._seen:
+                return
+            pem = read_client_ca(self._path)
+            is_other = pem != self._certificates.ca_pem
+            if is_other:
+                self._certificates.trust(pem)
+        except (OSError, ValueError, TonnageError) as exc:
+            told = str(exc)
+            if told != self._told:
+                _log.error("Client certificates are judged by the authorities that were known before: %s", told)
+            self._told = told
+            return
+        self._seen, self._told = seen, ""
+        if is_other:
+            _log.info("The client CA file %s has changed and is in force from now on", self._path)
+
+
+@asynccontextmanager
+async def client_ca_followed(path: Path | None, certificates: ClientCertificates, clock: Clock) -> AsyncIterator[None]:
+    """Inside the block, what the file says counts. Without a file the server's own authority does, for good."""
+    if path is None:
+        yield
+        return
+    async with in_background(_follow(ClientCaFile(path, certificates), clock), "client CA file"):
+        yield
+
+
+async def _follow(file: ClientCaFile, clock: Clock) -> None:
+    while True:
+        file.refresh()
+        await clock.sleep(_LOOK_EVERY_S)

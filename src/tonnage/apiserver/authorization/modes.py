@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tonnage.apiserver.authorization.mode_names import ALWAYS_ALLOW, MODES
 from tonnage.apiserver.authorization.rbac import RbacAuthorizer
-from tonnage.apiserver.event_loop.workers import on_loop
+from tonnage.apiserver.event_loop import on_loop
+from tonnage.apiserver.flag_values import ALWAYS_ALLOW, MODES
 from tonnage.apiserver.registry import Guard
 from tonnage.documents.access.attributes import AccessDecision, AllowAll, Attributes, Authorizer
 from tonnage.documents.access.escalation import refuse_escalation

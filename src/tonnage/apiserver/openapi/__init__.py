@@ -21,9 +21,8 @@ from tonnage.apiserver.openapi import gnostic, types
 from tonnage.apiserver.openapi.operations import QUERY, Operation, kind_of, operations, patch_types
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.schema import Struct, schema_of, schema_of_resource
-from tonnage.objects.api_verbs import NOT_STORED
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.resources import RESOURCES, Resource
+from tonnage.objects.resources import NOT_STORED, RESOURCES, Resource
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 """The content type kubectl asks `/openapi/v2` for; upstream also spells it with `spec.v2.v1.0`."""

@@ -2,7 +2,7 @@
 
 kubectl reads three things here. `explain` finds a resource's kind through `x-kubernetes-group-version-kind` of its
 path; `--validate` and `--dry-run=server` look for `fieldValidation` and `dryRun` among the parameters of PATCH; `apply`
-looks for the strategic merge patch among the content types PATCH takes. Verbs come from `objects/api_verbs.py`, as
+looks for the strategic merge patch among the content types PATCH takes. Verbs come from `objects/resources.py`, as
 those of discovery do.
 """
 
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from tonnage.apiserver.openapi import types
 from tonnage.documents.schema import ShapedResource, Struct, schema_of, schema_of_resource
-from tonnage.objects.api_verbs import returns_deleted, subresource_named, verbs_of
-from tonnage.objects.resources import Resource
+from tonnage.objects.resources import Resource, returns_deleted, subresource_named, verbs_of
 
 PATCH_TYPES = (
     "application/json-patch+json",

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tonnage.documents.schema import Field, ListOf, MapOf, ScalarName, Struct, Type, schema_of, schema_of_resource
-from tonnage.objects.api_verbs import NOT_STORED
 from tonnage.objects.document import Doc
-from tonnage.objects.resources import RESOURCES, Resource
+from tonnage.objects.resources import NOT_STORED, RESOURCES, Resource
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 PATCH = f"{_META}.Patch"

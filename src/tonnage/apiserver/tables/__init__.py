@@ -1,8 +1,8 @@
 """Tables and bare metadata: objects as a client asks for them with `Accept: application/json;as=…;g=meta.k8s.io;v=v1`.
 
 `kubectl get` does not know the kinds it prints: the server sends it a Table, with headings, cells and, a row each, the
-object's metadata. Which columns a kind has stands in one file for each group of kinds (`pods`, `nodes`, `storage`,
-`workloads`, …) as a list of `column.Column`; `cells` holds the wording they share. Headings, types, priorities and the
+object's metadata. Which columns a kind has stands in one file for each group of kinds (`pods`, `storage`, `workloads`,
+`cluster`, …) as a list of `column.Column`; `cells` holds the wording they share. Headings, types, priorities and the
 text of every cell are upstream's; the descriptions are those of our own schemas.
 
 Nothing here reads a clock: ages are computed against the `now` that is handed in.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from tonnage.apiserver.tables import batch, cluster, custom, events, nodes, pods, rbac, services, storage, workloads
+from tonnage.apiserver.tables import cluster, custom, events, pods, storage, workloads
 from tonnage.apiserver.tables.column import NAME, Column, Layout, text
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.schema import Struct, schema_of, schema_of_resource
@@ -28,14 +28,14 @@ Include = Literal["None", "Metadata", "Object"]
 
 _LAYOUTS: dict[tuple[str, str], Layout] = {
     **pods.LAYOUTS,
-    **nodes.LAYOUTS,
+    **cluster.NODE_LAYOUTS,
     **storage.LAYOUTS,
     **workloads.LAYOUTS,
-    **batch.LAYOUTS,
-    **services.LAYOUTS,
+    **workloads.JOB_LAYOUTS,
+    **cluster.SERVICE_LAYOUTS,
     **events.LAYOUTS,
     **cluster.LAYOUTS,
-    **rbac.LAYOUTS,
+    **cluster.BINDING_LAYOUTS,
 }
 
 # A kind without columns of its own gets a creation time instead of an age, for kubectl to format.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tonnage.apiserver import bodies, request_errors, responses, status
+from tonnage.apiserver import bodies, responses, status
 from tonnage.apiserver.options import boolean, dry_run_errors, integer, list_options, values
 from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Call, Response
@@ -15,10 +15,9 @@ from tonnage.documents.deletion import check_preconditions
 from tonnage.documents.schema import schema_of
 from tonnage.errors import BadRequest, NotFound
 from tonnage.objects import field_errors
-from tonnage.objects.api_verbs import returns_deleted
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.field_rules import unsupported
-from tonnage.objects.resources import Resource
+from tonnage.objects.resources import Resource, returns_deleted
 
 _POLICIES = ("Foreground", "Background", "Orphan")
 
@@ -143,7 +142,7 @@ def _checked(
         errors.append(unsupported("propagationPolicy", policy, (*_POLICIES, "nil")))
     errors += dry_run_errors(dry_run)
     if errors:
-        raise request_errors.invalid_options("DeleteOptions", errors)
+        raise status.invalid_options("DeleteOptions", errors)
     if orphans is not None:
         policy = "Orphan" if orphans else "Background"
     return DeleteOptions(grace_s, policy or "", uid, resource_version, bool(dry_run))

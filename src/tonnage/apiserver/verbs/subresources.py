@@ -2,16 +2,22 @@
 
 Each rule is a pure function of `documents`; here it meets the store. `status` is not here: it is an ordinary update
 with another strategy method, see `registry.change`.
+
+What kubectl asks of a pod's containers (logs, exec, attach, port-forward, proxy), and why there is no answer.
+
+Nodes here mount volumes and say that pods run; they start no containers. A bare 404 would read as if the pod were gone
+or the server broken, so each of these paths says what is the matter. They are in no discovery document: nothing is
+served there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
-from tonnage.apiserver import bodies, request_errors, responses, status
-from tonnage.apiserver.event_loop import workers
+from tonnage.apiserver import bodies, event_loop, responses, status
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
@@ -33,10 +39,9 @@ from tonnage.documents.pod_admission import carry_topology
 from tonnage.documents.pod_binding import bind, validate_binding
 from tonnage.documents.scale import apply_custom_scale, apply_scale, custom_scale_of, scale_of
 from tonnage.documents.schema import schema_of_resource
-from tonnage.errors import BadRequest, Conflict
-from tonnage.objects.api_verbs import BINDINGS, EVICTIONS, SCALES
+from tonnage.errors import ApiError, BadRequest, Conflict
 from tonnage.objects.document import Doc, decode, dig
-from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.objects.resources import BINDINGS, BY_PLURAL, EVICTIONS, SCALES, Resource
 
 _PODS = BY_PLURAL["", "pods"]
 _NODES = BY_PLURAL["", "nodes"]
@@ -95,7 +100,7 @@ async def _judge(registry: Registry, call: Call, pod: Doc, eviction: Doc, option
         budgets = [decode(document) for document in documents]
         return judge_eviction(pod, budgets, eviction, now=registry.now(), dry_run=dry_run)
 
-    return await registry.work(workers.is_large(*documents), judged)
+    return await registry.work(event_loop.is_large(*documents), judged)
 
 
 async def _carry_out(registry: Registry, call: Call, decision: EvictionDecision) -> None:
@@ -202,7 +207,7 @@ async def _read(registry: Registry, call: Call, kind: Resource, options: WriteOp
     read = partial(bodies.read_object, call.body, content_type, kind, options.field_validation, call.warnings)
     doc = await registry.work(bodies.is_large(call.body, content_type), read)
     if kind.namespaced and dig(doc, "metadata", "namespace") not in (None, "", call.namespace):
-        raise request_errors.wrong_namespace()
+        raise status.wrong_namespace()
     return doc
 
 
@@ -215,3 +220,35 @@ VERBS: dict[tuple[str, str], Callable[[Registry, Call], Awaitable[Response]]] = 
     ("finalize", "update"): update_finalize,
 }
 """(subresource, verb) -> handler."""
+
+
+_PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(log|exec|attach|portforward|proxy)(?:/.*)?")
+_ASKED = {
+    "log": "there are no logs to show",
+    "exec": "there is nothing to run a command in",
+    "attach": "there is nothing to attach to",
+    "portforward": "nothing listens on a port",
+    "proxy": "nothing listens on a port",
+}
+
+
+class NotImplementedHere(ApiError):
+    """Asked for something that this server does not do, and will not do later either."""
+
+    code = 501
+    reason = ""
+
+
+def refuse_container_request(registry: Registry, path: str) -> None:
+    """Raise NotImplementedHere when a path asks for a pod's containers, NotFound when there is no such pod."""
+    found = _PATH.fullmatch(path)
+    if found is None:
+        return
+    namespace, name, asked = found.groups()
+    registry.read(_PODS, namespace, name)
+    raise NotImplementedHere(
+        f'pods "{name}": nodes of this cluster run no containers, so {_ASKED[asked]}; '
+        f'"kubectl describe pod {name} -n {namespace}" shows its volumes, conditions and events',
+        kind="pods",
+        name=name,
+    )

@@ -27,10 +27,9 @@ from tonnage.documents.access.service_account_tokens import (
     BoundObject,
 )
 from tonnage.errors import BadRequest, Conflict
-from tonnage.objects.api_verbs import TOKEN_REQUESTS
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.field_errors import FieldError, invalid, invalid_object
-from tonnage.objects.resources import BY_PLURAL, Resource
+from tonnage.objects.resources import BY_PLURAL, TOKEN_REQUESTS, Resource
 
 _BOUND: Final = {"Pod": BY_PLURAL["", "pods"], "Secret": BY_PLURAL["", "secrets"], "Node": BY_PLURAL["", "nodes"]}
 

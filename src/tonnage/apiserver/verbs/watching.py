@@ -14,8 +14,8 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 
-from tonnage.apiserver import request_errors, responses, status, stored_documents
-from tonnage.apiserver.event_loop.turns import Turn
+from tonnage.apiserver import responses, status, stored_documents
+from tonnage.apiserver.event_loop import Turn
 from tonnage.apiserver.options import ListOptions, list_options, revision
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call
@@ -80,14 +80,14 @@ class Watching:
             # Nobody can know of a moment that has not come, but from before an old copy of the store was put in place.
             # Upstream waits for it, and the watcher misses what happens until then; ours is told to list again.
             if options.send_initial_events:
-                yield _error_frame(request_errors.resource_version_too_large(self._asked, newest))
+                yield _error_frame(status.resource_version_too_large(self._asked, newest))
             else:
-                yield _error_frame(request_errors.resource_version_of_another_past(self._asked, newest))
+                yield _error_frame(status.resource_version_of_another_past(self._asked, newest))
             return
         try:
             self._watch = watch = self._registry.store.watch(self._scope, after=self._after)
         except RevisionCompacted as exc:
-            yield _error_frame(request_errors.resource_version_too_old(exc.revision, exc.compacted))
+            yield _error_frame(status.resource_version_too_old(exc.revision, exc.compacted))
             return
         except StoreClosed:
             return

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tonnage.apiserver import bodies, request_errors, responses
-from tonnage.apiserver.event_loop import workers
+from tonnage.apiserver import bodies, event_loop, responses, status
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
@@ -92,16 +91,16 @@ def authorize_create(registry: Registry, call: Call) -> None:
 async def respond(registry: Registry, call: Call, document: bytes, *, code: int = 200) -> Response:
     """One object in the form that was asked for."""
     shape = partial(responses.of_object, call, document, now=registry.clock.now(), code=code)
-    return await registry.work(workers.is_large(document), shape)
+    return await registry.work(event_loop.is_large(document), shape)
 
 
 def check_name(call: Call, doc: Doc) -> None:
     """Body and URL must speak of the same object; a namespace means nothing to a kind that has none."""
     meta = doc.get("metadata", {})
     if meta.get("name", "") != call.name:
-        raise request_errors.wrong_name(meta.get("name", ""), call.name)
+        raise status.wrong_name(meta.get("name", ""), call.name)
     if call.resource.namespaced and meta.get("namespace", call.namespace) != call.namespace:
-        raise request_errors.wrong_namespace()
+        raise status.wrong_namespace()
 
 
 def merge_owners(call: Call, doc: Doc) -> None:
@@ -133,5 +132,5 @@ async def _read(registry: Registry, call: Call, validation: str) -> tuple[Doc, b
     is_large = is_large or (isinstance(call.resource, CustomResource) and call.resource.custom.is_large)
     doc = await registry.work(is_large, read)
     if bodies.media_type(content_type) == bodies.PROTOBUF:  # of which a few bytes may have been many objects
-        is_large = is_large or workers.is_large(encode(doc))
+        is_large = is_large or event_loop.is_large(encode(doc))
     return doc, is_large

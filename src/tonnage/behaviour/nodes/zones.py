@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
+from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 
 EXCLUDED: Final = "node.kubernetes.io/exclude-disruption"
 """A label: nodes that have it do not count when a zone is judged."""

@@ -17,7 +17,7 @@ import click
 from tonnage.cli.durations import DURATION
 from tonnage.cli.flags.go_flags import FILE, switch, texts
 from tonnage.cli.flags.serving_flags import ServingFlags, is_loopback
-from tonnage.client.delegated_access.authorization import OPEN_PATHS
+from tonnage.client.delegated_access.access import OPEN_PATHS
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 
@@ -100,7 +100,7 @@ def access_options(command: F) -> F:
 
 def checked(flags: AccessFlags, serving: ServingFlags) -> None:
     """Raises UsageError for flags that do not go together."""
-    from tonnage.client.delegated_access.authorization import OpenPaths
+    from tonnage.client.delegated_access.access import OpenPaths
 
     if flags["unauthenticated_on_loopback"] and not is_loopback(serving["bind_address"]):
         raise click.UsageError(

@@ -65,7 +65,7 @@ def metric_options(command: F) -> F:
 
 def chosen(flags: MetricFlags, registry: CollectorRegistry) -> CollectorRegistry:
     """The registry as the flags want it seen. Raises UsageError, TonnageError."""
-    from tonnage.serving.chosen_metrics import ChosenMetrics
+    from tonnage.metrics import ChosenMetrics
 
     allowed = allowed_labels(flags)
     if not flags["disabled_metrics"] and not allowed:

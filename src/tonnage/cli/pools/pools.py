@@ -226,8 +226,7 @@ async def _run(flags: PoolsFlags, source: PoolSource, settings: PoolsSettings, c
     from tonnage.client.clients import Clients, lease_timeout_s
     from tonnage.client.leader import LeaderElector, new_identity
     from tonnage.client.leadership import Leadership
-    from tonnage.client.metrics.leader_election import show_leadership
-    from tonnage.client.metrics.rest_client import RestClientMetrics
+    from tonnage.client.metrics import RestClientMetrics, show_leadership
     from tonnage.health import served
     from tonnage.metrics import new_registry
     from tonnage.pools.program import PoolsProgram

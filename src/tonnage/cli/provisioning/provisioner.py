@@ -147,8 +147,7 @@ def provisioner(**flags: Unpack[ProvisionerFlags]) -> None:
 
 async def _run(flags: ProvisionerFlags) -> None:
     from tonnage.client.clients import Clients, lease_timeout_s
-    from tonnage.client.metrics.leader_election import show_leadership
-    from tonnage.client.metrics.rest_client import RestClientMetrics
+    from tonnage.client.metrics import RestClientMetrics, show_leadership
     from tonnage.csi.client import CsiClient
     from tonnage.health import served
     from tonnage.metrics import new_registry

@@ -12,10 +12,9 @@ import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tonnage.client.config.connection import ServerConnection
+from tonnage.client.config.connection import Certificate, ServerConnection
 from tonnage.client.config.exec_plugin import ExecCredentials
 from tonnage.client.errors import NoCredentials
-from tonnage.client.transport.tls import Certificate
 from tonnage.clock import Clock
 
 _REREAD_AFTER_S = 50.0

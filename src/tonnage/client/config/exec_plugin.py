@@ -23,12 +23,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tonnage.client.config.connection import ExecPlugin, KubeconfigCluster
+from tonnage.client.config import connection
+from tonnage.client.config.connection import Certificate, ExecPlugin, KubeconfigCluster
 from tonnage.client.errors import NoCredentials
-from tonnage.client.transport import tls
-from tonnage.client.transport.tls import Certificate
-from tonnage.clock import Clock
-from tonnage.deadline import within
+from tonnage.clock import Clock, within
 from tonnage.objects import codec
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc, encode
@@ -270,7 +268,7 @@ def _read(out: bytes, plugin: ExecPlugin) -> PluginAnswer:
     if status.client_certificate_data:
         certificate = Certificate(status.client_certificate_data.encode(), status.client_key_data.encode())
         try:
-            tls.context_of(KubeconfigCluster("", skip_tls_verify=True), certificate)
+            connection.context_of(KubeconfigCluster("", skip_tls_verify=True), certificate)
         except (ssl.SSLError, ValueError) as exc:
             raise _useless(plugin, f"returned no certificate with its key in PEM form ({exc})") from exc
     return PluginAnswer(status.token, certificate, status.expiration_timestamp)

@@ -7,24 +7,78 @@ A file that kubectl accepts is accepted, but for three things: a `proxy-url` (we
 `auth-provider` (exec plugins have taken their place) and a server without `https://` or `http://`. Only what the chosen
 context uses is judged. Relative paths are relative to the file they stand in. Of several files the first to name an
 entry, or a current context, wins. What stands inside of clusters and users is read in `kubeconfig_entries`.
+
+The API server as a pod sees it: its address in the environment, its CA and our token in a mounted folder.
+
+The token is rotated by the kubelet, so it is used as a file that is read again (`credentials`). Mirrors client-go's
+rest.InClusterConfig, but for a CA that is missing: upstream logs that and goes on with the machine's authorities.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tonnage.client.config import in_cluster
-from tonnage.client.config.connection import KubeconfigUser, ServerConnection
+from tonnage.client.config import connection
+from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.config.kubeconfig_entries import KubeconfigEntry, read_cluster, read_context, read_user
 from tonnage.client.errors import InvalidKubeconfig
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.texts.yaml_text import InvalidYaml, documents
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its service account."""
+
+
+def is_possible(environ: Mapping[str, str] = os.environ, *, folder: Path = SERVICE_ACCOUNT) -> bool:
+    """Whether this looks like the inside of a pod."""
+    return bool(_server(environ)) and (folder / "token").is_file()
+
+
+def load_in_cluster(environ: Mapping[str, str] = os.environ, *, folder: Path = SERVICE_ACCOUNT) -> ServerConnection:
+    """The connection of the pod that this program runs in. Raises TonnageError outside of one."""
+    server = _server(environ)
+    if not server:
+        raise TonnageError(
+            "this is no pod of a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set",
+            hint="name a kubeconfig with --kubeconfig, or set $KUBECONFIG",
+        )
+    _read_mounted(folder, "token")
+    cluster = KubeconfigCluster(server, ca_pem=_read_mounted(folder, "ca.crt"))
+    try:
+        connection.context_of(cluster)
+    except (ssl.SSLError, ValueError) as exc:
+        raise InvalidKubeconfig(str(folder / "ca.crt"), "", f"this is no certificate in PEM form ({exc})") from exc
+    try:
+        namespace = environ.get("POD_NAMESPACE", "") or (folder / "namespace").read_text().strip()
+    except OSError:
+        namespace = ""
+    return ServerConnection(cluster, KubeconfigUser(token_file=folder / "token"), namespace or "default")
+
+
+def _server(environ: Mapping[str, str]) -> str:
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        return ""
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _read_mounted(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except OSError as exc:
+        raise InvalidKubeconfig(
+            str(folder / name),
+            "",
+            f"cannot be read: {exc.strerror}",
+            hint="does the pod have automountServiceAccountToken: false? name a kubeconfig with --kubeconfig",
+        ) from exc
 
 
 class NoKubeconfig(TonnageError):
@@ -44,8 +98,8 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
     files = [_read(file) for file in looked_at if file.exists()]
     if files:
         return _chosen(files, context)
-    if in_cluster.is_possible(environ):
-        return in_cluster.load(environ)
+    if is_possible(environ):
+        return load_in_cluster(environ)
     raise NoKubeconfig(
         f"no kubeconfig: {', '.join(map(str, looked_at))} {'is' if len(looked_at) == 1 else 'are'} not there, and this "
         "is no pod of a cluster",

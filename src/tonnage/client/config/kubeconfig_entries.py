@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from tonnage.client.config import connection
 from tonnage.client.config.connection import (
     ExecPlugin,
     Impersonation,
@@ -22,7 +23,6 @@ from tonnage.client.config.connection import (
     KubeconfigUser,
 )
 from tonnage.client.errors import InvalidKubeconfig
-from tonnage.client.transport import tls
 from tonnage.objects.document import Doc
 
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -147,7 +147,7 @@ def read_cluster(entry: KubeconfigEntry) -> KubeconfigCluster:
         entry.wrong("insecure-skip-tls-verify", f"{field} is set as well", hint="remove one of the two")
     cluster = replace(cluster, ca_pem=ca_pem)
     try:
-        tls.context_of(cluster)
+        connection.context_of(cluster)
     except (ssl.SSLError, ValueError) as exc:
         entry.wrong(field, f"this is no certificate in PEM form ({exc})")
     return cluster
@@ -198,7 +198,9 @@ def _with_certificate(entry: KubeconfigEntry, seen: _User, user: KubeconfigUser)
     certificate_pem = seen.client_certificate_data or entry.content("client-certificate", seen.client_certificate)
     key_pem = seen.client_key_data or entry.content("client-key", seen.client_key)
     try:
-        tls.context_of(KubeconfigCluster("", skip_tls_verify=True), tls.Certificate(certificate_pem, key_pem))
+        connection.context_of(
+            KubeconfigCluster("", skip_tls_verify=True), connection.Certificate(certificate_pem, key_pem)
+        )
     except (ssl.SSLError, ValueError) as exc:
         entry.wrong("client-certificate", f"this is no certificate with its key in PEM form ({exc})")
     if seen.client_certificate_data or seen.client_key_data:

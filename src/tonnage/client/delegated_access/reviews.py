@@ -4,15 +4,18 @@ Both are POSTs that change nothing, so that one without an answer may be asked a
 upstream's (DefaultAuthWebhookRetryBackoff, DefaultShouldRetry): five tries within ten seconds, pauses of half a second
 growing by half, and only after what is likely to pass: a connection that was cut, 429, 500, 504, or a server that says
 when to come back. A server that is away is not waited for.
+
+Answers that are true for a while: at most so many, the one that was asked for longest ago goes first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -145,3 +148,39 @@ def _told(response: HttpResponse) -> str:
     except (msgspec.DecodeError, ValueError, RecursionError, KeyError, TypeError):
         pass
     return f"the answer is {response.code}"
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class ExpiringCache(Generic[K, V]):
+    """Values by key, each with its own end; None is no value."""
+
+    def __init__(self, size: int, *, clock: Clock) -> None:
+        self._size = size
+        self._clock = clock
+        self._entries: OrderedDict[K, tuple[float, V]] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        until, value = entry
+        if self._clock.monotonic() >= until:
+            del self._entries[key]
+            return None
+        self._entries.move_to_end(key)
+        return value
+
+    def put(self, key: K, value: V, *, for_s: float) -> None:
+        """Keep a value; for no time at all, it is not kept."""
+        if for_s <= 0:
+            return
+        self._entries[key] = (self._clock.monotonic() + for_s, value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._size:
+            self._entries.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._entries)

@@ -4,12 +4,17 @@ Streams have connections to themselves, so that however many watches there are, 
 connection that has gone silent is found out by the kernel (keep-alive probes), since HTTP/1.1 has no pings. A 401 is
 tried once more with fresh credentials: it was refused before anything was done. Credentials are sent over TLS only, as
 upstream does, and never to where a redirect points: redirects are not followed.
+
+What sockets, TLS and aiohttp raise, in our words: what was tried, what happened, and whether it is in doubt.
+
+A request is in doubt when it may have reached the server: it may have been carried out, and who sent it has to look.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import socket
 import ssl
@@ -25,15 +30,51 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from tonnage.client.config.connection import Impersonation, ServerConnection
+from tonnage.client.config.connection import Impersonation, ServerConnection, context_of
 from tonnage.client.config.credentials import Credentials, ShownIdentity
-from tonnage.client.errors import NoCredentials
+from tonnage.client.errors import Disconnected, NoCredentials, Untrusted
 from tonnage.client.transport.answer_reader import NotHttp
 from tonnage.client.transport.connection_pool import CONNECT_S, Connections, HungUp, NotConnected, keep_alive
-from tonnage.client.transport.failures import failure_of
-from tonnage.client.transport.tls import context_of
 from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import Clock
+
+_LOOK = "is the API server running, and does the kubeconfig name its address?"
+
+
+def failure_of(request: Request, server: str, exc: Exception) -> Disconnected:
+    """The error for a request that got no whole answer."""
+    method, url = request.method, server + request.path.partition("?")[0]
+    was_sent = not isinstance(exc, NotConnected | aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    cause = exc.__cause__ if isinstance(exc, NotConnected) and exc.__cause__ is not None else exc
+    if isinstance(cause, aiohttp.ClientSSLError | ssl.SSLError):
+        return Untrusted(method, url, _words(cause))
+    if isinstance(cause, TimeoutError):
+        missed = f"no answer within {request.timeout_s:g} s" if was_sent else f"no connection within {CONNECT_S:g} s"
+        return Disconnected(method, url, missed, in_doubt=was_sent, hint=None if was_sent else _LOOK)
+    return Disconnected(method, url, _words(cause), in_doubt=was_sent, hint=None if was_sent else _LOOK)
+
+
+def _words(exc: BaseException) -> str:
+    if isinstance(exc, aiohttp.ClientConnectorCertificateError):
+        exc = exc.certificate_error
+    if isinstance(exc, aiohttp.ClientConnectorError):
+        exc = exc.os_error
+    if isinstance(exc, ssl.SSLCertVerificationError):
+        return f"the server's certificate is not accepted: {exc.verify_message}"
+    if isinstance(exc, ssl.SSLError):
+        return f"TLS failed: {exc.reason or exc}"
+    if isinstance(exc, socket.gaierror):
+        return f"the server's name is not known: {exc.strerror}"
+    if isinstance(exc, aiohttp.ClientPayloadError) or (isinstance(exc, HungUp) and exc.began):
+        return "the connection was cut in the middle of the answer"
+    if isinstance(exc, aiohttp.ServerDisconnectedError | HungUp):
+        return "the server hung up without an answer"
+    if isinstance(exc, OSError) and exc.errno:
+        return os.strerror(exc.errno).lower()
+    if isinstance(exc, ConnectionError):
+        return "the connection was lost"
+    return str(exc) or type(exc).__name__
+
 
 MAX_CONNECTIONS = 64
 """Requests under way at once; more wait their turn."""

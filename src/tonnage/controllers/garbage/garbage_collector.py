@@ -24,13 +24,12 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.client.cache import Cache
-from tonnage.client.discovered_kinds import DiscoveredKinds
-from tonnage.client.metadata_only import metadata_class, wait_for_served_resources
+from tonnage.client.discovered_kinds import DiscoveredKinds, metadata_class, wait_for_served_resources
 from tonnage.client.reconciler import Reconciler
+from tonnage.clock import within
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN, DependencyGraph, Item
 from tonnage.controllers.garbage.garbage_rules import DeleteObject, OwnerState, decide
-from tonnage.deadline import within
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.codec import convert

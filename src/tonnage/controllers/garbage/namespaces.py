@@ -16,8 +16,7 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.discovered_kinds import discovered_resources
-from tonnage.client.metadata_only import metadata_class, served_resources
+from tonnage.client.discovered_kinds import discovered_resources, metadata_class, served_resources
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, parse_rfc3339
 from tonnage.controllers.controller_context import ControllerContext

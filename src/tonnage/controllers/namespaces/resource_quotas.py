@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.metadata_only import metadata_class, wait_for_served_resources
+from tonnage.client.discovered_kinds import metadata_class, wait_for_served_resources
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.documents.quota import is_counted, is_same_status, names_for, recounted

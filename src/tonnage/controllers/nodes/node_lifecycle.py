@@ -31,7 +31,7 @@ from tonnage.behaviour.nodes.node_health import (
     with_no_schedule,
 )
 from tonnage.behaviour.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
-from tonnage.client.indexer import Indexer
+from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext

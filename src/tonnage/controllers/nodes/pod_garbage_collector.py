@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tonnage import logs
+from tonnage.clock import within
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.disruption_condition import mark_disrupted
-from tonnage.deadline import within
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
 

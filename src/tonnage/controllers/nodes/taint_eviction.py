@@ -10,7 +10,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.behaviour.nodes.taint_eviction_plan import Eviction, no_execute, plan
-from tonnage.client.indexer import Indexer
+from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import node_of_pod

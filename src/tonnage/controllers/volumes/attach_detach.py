@@ -21,7 +21,7 @@ from typing import Final
 from tonnage import logs
 from tonnage.backoff import jittered
 from tonnage.behaviour.volumes.attach_detach_plan import MAX_WAIT_FOR_UNMOUNT_S, Detachment, NodeState, plan
-from tonnage.client.indexer import Indexer
+from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import volume_of_attachment

@@ -26,10 +26,9 @@ from typing import Any, Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff
-from tonnage.client.finalizers import add_finalizer, remove_finalizer
-from tonnage.client.indexer import Indexer
+from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
-from tonnage.client.written_objects import MutationCache
+from tonnage.client.written_objects import MutationCache, add_finalizer, remove_finalizer
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import node_of_attachment, volume_of_attachment
 from tonnage.controllers.volumes.attacher_requests import (

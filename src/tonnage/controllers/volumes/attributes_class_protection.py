@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tonnage.client.finalizers import add_finalizer, remove_finalizer
-from tonnage.client.indexer import Indexer
+from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
+from tonnage.client.written_objects import add_finalizer, remove_finalizer
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim

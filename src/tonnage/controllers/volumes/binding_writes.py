@@ -21,7 +21,7 @@ from typing import Final
 from tonnage import logs
 from tonnage.behaviour.volumes import binding_patches as patches
 from tonnage.behaviour.volumes.binding_plan import Note
-from tonnage.client.indexer import Indexer
+from tonnage.client.cache import Indexer
 from tonnage.client.written_objects import MutationCache
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.event_deduplication import DeduplicatingRecorder

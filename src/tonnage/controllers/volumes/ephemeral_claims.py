@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tonnage import logs
 from tonnage.behaviour.workloads.templates import claim_for
-from tonnage.client.indexer import Indexer
+from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.event_deduplication import DeduplicatingRecorder

@@ -32,7 +32,7 @@ from tonnage.behaviour.volumes.binding_plan import (
     claim_step,
     provisioning_note,
 )
-from tonnage.client.indexer import Indexer
+from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import claims_of_pod

@@ -20,9 +20,9 @@ from __future__ import annotations
 import asyncio
 
 from tonnage import logs
-from tonnage.client.finalizers import add_finalizer, remove_finalizer
-from tonnage.client.indexer import Indexer
+from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
+from tonnage.client.written_objects import add_finalizer, remove_finalizer
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import claims_of_pod
 from tonnage.errors import Conflict, NotFound

@@ -22,7 +22,7 @@ from tonnage.behaviour.volumes.binding_plan import (
     reclaim_step,
     volume_step,
 )
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock
 from tonnage.controllers.volumes.binding_writes import WORKERS, BindingWriter

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tonnage.behaviour.volumes.attach_detach_plan import needs_attaching
-from tonnage.client.indexer import Indexer
-from tonnage.client.informer_scope import InformerFactory
+from tonnage.client.cache import Indexer
+from tonnage.client.informers import InformerFactory
 from tonnage.controllers.index_functions import claims_of_pod, node_of_pod
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIDriver

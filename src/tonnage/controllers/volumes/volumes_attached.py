@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from tonnage.client.cache import Indexer
 from tonnage.client.http import Client
-from tonnage.client.indexer import Indexer
-from tonnage.client.informer_scope import InformerFactory
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.informers import InformerFactory
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock

@@ -14,9 +14,8 @@ from typing import Generic, TypeVar
 
 from tonnage import logs
 from tonnage.behaviour.workloads.templates import controller_ref
-from tonnage.client.cache import Cache
+from tonnage.client.cache import Cache, Indexer
 from tonnage.client.http import Client
-from tonnage.client.indexer import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.index_functions import namespace_of
 from tonnage.errors import Conflict, Invalid, NotFound, RequestEntityTooLarge

@@ -21,8 +21,7 @@ from tonnage.behaviour.workloads.disruption_plan import (
     status_of,
     workload_size,
 )
-from tonnage.client.cache import Cache
-from tonnage.client.indexer import Indexer
+from tonnage.client.cache import Cache, Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext

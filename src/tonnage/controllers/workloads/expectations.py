@@ -26,8 +26,7 @@ from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, NotFound, TonnageError
-from tonnage.objects.meta import Key, Object
-from tonnage.objects.resource_versions import revision_of
+from tonnage.objects.meta import Key, Object, revision_of
 
 TIMEOUT_S: Final = 300.0
 

@@ -41,8 +41,8 @@ from tonnage.behaviour.workloads.job_pods import (
     match_policy,
 )
 from tonnage.behaviour.workloads.job_status import account, finished, has_uncounted, settle, with_condition
-from tonnage.client.finalizers import remove_finalizer
 from tonnage.client.reconciler import Reconciler
+from tonnage.client.written_objects import remove_finalizer
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.pod_control import PodControl, slow_start

@@ -28,8 +28,7 @@ from tonnage.driver.names import DRIVER_NAME
 from tonnage.driver.per_node import parse_node_pools, pools_by_node
 from tonnage.driver.state.intents import FOLDER_NAME as INTENTS
 from tonnage.driver.state.intents import Intents
-from tonnage.driver.state.record_files import SNAPSHOTS, VOLUMES
-from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
+from tonnage.driver.state.records import SNAPSHOTS, VOLUMES, SnapshotRecord, VolumeRecord
 from tonnage.driver.state.unknown import unknown_contents
 from tonnage.errors import TonnageError
 from tonnage.plane.command_lines import STATE_DIR

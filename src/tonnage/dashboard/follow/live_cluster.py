@@ -30,10 +30,10 @@ from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
 from tonnage.client.program_pages import NotLetIn
+from tonnage.clock import within
 from tonnage.dashboard.follow.reading_notices import KindReading, is_refused, notices, reading_of
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.wire.rows import NoticeRow
-from tonnage.deadline import within
 from tonnage.endpoints import Endpoint
 from tonnage.errors import ApiError, NotFound, TonnageError
 from tonnage.objects import codec

@@ -9,7 +9,7 @@ from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.model.volume_rows import key_of_volume, volume_of
 from tonnage.dashboard.wire.rows import AttachSlots, NodeRow, PoolRow
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.topology_labels import BETA_ZONE, ZONE
+from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key
 from tonnage.objects.taints import HARD_EFFECTS, NOT_READY, UNREACHABLE, UNSCHEDULABLE, Taint
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.objects.core_v1.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
+from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.node_selectors import NodeSelectorTerm
 from tonnage.objects.selectors import LabelSelector, Requirement
 from tonnage.scheduling.volumes.volume_reach import affinity_of

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.model.selected_labels import names_a_node, node_requirements
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.objects.core_v1.topology_labels import BETA_ZONE, ZONE
+from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
 from tonnage.scheduling.volumes.volume_reach import affinity_of
 
 MOST_NODES: Final = 16

@@ -27,8 +27,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from tonnage.errors import TonnageError
-from tonnage.suggestions import closest
+from tonnage.errors import TonnageError, closest
 from tonnage.whatif.manifest_text import GivenText
 from tonnage.whatif.simulate.scenario import KIND
 

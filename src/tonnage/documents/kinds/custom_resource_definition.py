@@ -1,7 +1,7 @@
 """CustomResourceDefinition: defaults, what may be written, what may change, what is warned about.
 
 What a definition says about its objects is `documents/custom`'s. A definition is deleted in two steps: it is marked and
-stays, with a finalizer, until its objects are gone (`apiserver/custom/lifecycle.py`). Conversion by webhook is refused:
+stays, with a finalizer, until its objects are gone (`apiserver/custom_lifecycle.py`). Conversion by webhook is refused:
 nothing here calls one.
 
 Two things of upstream's show in the paths of errors. What all versions have in common (their schema, subresources,

@@ -26,8 +26,8 @@ from tonnage.client.informers import Informers
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock
+from tonnage.driver.core import RebuildHooks
 from tonnage.driver.driver import Driver
-from tonnage.driver.rebuild_hooks import RebuildHooks
 from tonnage.driver.rebuilding.affinity import AffinityChange, change_for, pod_elsewhere
 from tonnage.errors import Invalid, NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use

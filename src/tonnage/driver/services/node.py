@@ -11,13 +11,17 @@ from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
 from tonnage.driver.errors import StatusError
-from tonnage.driver.services.request_fields import absolute, read_capability, required, required_capability
-from tonnage.driver.services.responses import condition_response
+from tonnage.driver.services.messages import (
+    absolute,
+    condition_response,
+    read_capability,
+    required,
+    required_capability,
+)
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import Target
+from tonnage.driver.volumes.parameters import in_words, topology_of
 from tonnage.driver.volumes.publish import require_access
-from tonnage.driver.volumes.sizes import in_words
-from tonnage.driver.volumes.topology import topology_of
 
 _Rpc = csi.NodeServiceCapability.RPC
 CAPABILITIES: Final = (

@@ -25,17 +25,18 @@ from tonnage.driver.state import contents
 from tonnage.driver.state.contents import ForeignContents
 from tonnage.driver.state.intents import FOLDER_NAME as INTENTS
 from tonnage.driver.state.intents import Intent, Intents, intent_of
-from tonnage.driver.state.record_files import (
+from tonnage.driver.state.records import (
     SNAPSHOTS,
     VOLUMES,
+    SnapshotRecord,
     StateFolderError,
+    VolumeRecord,
     forget_record,
     prepare_records,
     read_records,
     record_path,
     save_record,
 )
-from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
 from tonnage.private_files import NotOurs, open_lock, own_folder, require_own_folder
 
 _log = logs.logger(__name__)

@@ -20,10 +20,16 @@ from tonnage.driver.errors import StatusError
 from tonnage.driver.pool_choice import PoolId, choose, largest_bytes
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import AccessType, VolumeOrigin, VolumeRecord, volume_id_of
-from tonnage.driver.volumes.parameters import driver_parameters, read_parameters
+from tonnage.driver.volumes.parameters import (
+    admits,
+    driver_parameters,
+    groups_within,
+    in_words,
+    lies_within,
+    read_parameters,
+    volume_bytes,
+)
 from tonnage.driver.volumes.rebuild import Rebuilder
-from tonnage.driver.volumes.sizes import in_words, lies_within, volume_bytes
-from tonnage.driver.volumes.topology import admits, groups_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,18 +8,30 @@
     throughput: "125"      that, for folders are as fast as they are
 
 What begins with `csi.storage.k8s.io/` belongs to the sidecars and is passed over.
+
+Where a volume may be: from CSI's topologies to nodes of this driver.
+
+Every node has one label, `topology.tonnage.dev/node`, and its value is the node's id.
+
+How large a volume becomes: from CSI's range of required and limit to whole blocks.
+
+A size is a multiple of `BLOCK_BYTES`, at least what is required and at most the limit. The block is small so that the
+figures of `GetCapacity` stay true: claims written in Mi or Gi cost exactly what they ask for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.errors import StatusError
+from tonnage.driver.names import TOPOLOGY_KEY
 from tonnage.driver.pool_choice import POLICIES, Policy
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
+from tonnage.quantity import Quantity
 
 _SIDECARS: Final = "csi.storage.k8s.io/"
 _POOLS: Final = "pools"
@@ -91,3 +103,98 @@ def _matching(text: str, among: frozenset[int] | None) -> frozenset[int]:
         raise StatusError(Code.INVALID_ARGUMENT, f"parameter {_PATTERN}: {exc.message}") from exc
     numbers = range(_MOST_POOLS) if among is None else sorted(among)
     return frozenset(number for number in numbers if pattern.search(group_name(number)))
+
+
+def topology_of(node: str) -> csi.Topology:
+    """The topology that a node is, and the only one its volumes can be reached from."""
+    return csi.Topology(segments={TOPOLOGY_KEY: node})
+
+
+def nodes_within(topology: csi.Topology, nodes: Iterable[str]) -> tuple[str, ...]:
+    """The nodes that a topology takes in. One without segments takes in all, one with a foreign label none."""
+    if any(key != TOPOLOGY_KEY for key in topology.segments):
+        return ()
+    wanted = topology.segments.get(TOPOLOGY_KEY)
+    return tuple(node for node in nodes if wanted in (None, node))
+
+
+def groups_within(requirement: csi.TopologyRequirement, nodes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Nodes to try, group after group: each preferred topology in its turn, then the rest of what is allowed.
+
+    What is allowed is what `requisite` says, or every node if it says nothing. No node appears twice.
+    """
+    allowed: tuple[str, ...] = tuple(nodes)
+    if requirement.requisite:
+        within = {node for topology in requirement.requisite for node in nodes_within(topology, nodes)}
+        allowed = tuple(node for node in nodes if node in within)
+    groups: list[tuple[str, ...]] = []
+    left = dict.fromkeys(allowed)
+    for topology in requirement.preferred:
+        group = nodes_within(topology, tuple(left))
+        if group:
+            groups.append(group)
+        for node in group:
+            del left[node]
+    if left:
+        groups.append(tuple(left))
+    return tuple(groups)
+
+
+def admits(requirement: csi.TopologyRequirement, node: str) -> bool:
+    """Whether a volume on this node is where the requirement says that it must be; preferences are only wishes."""
+    return not requirement.requisite or any(nodes_within(topology, (node,)) for topology in requirement.requisite)
+
+
+BLOCK_BYTES: Final = 4096
+"""Volumes are made in these units, as a filesystem makes files."""
+DEFAULT_BYTES: Final = 1 << 30
+"""The size of a volume that is asked for without one."""
+
+
+def volume_bytes(required_bytes: int, limit_bytes: int, *, at_least_bytes: int = 0) -> int:
+    """The size to make: required, rounded up to whole blocks. 0 is unset, as in CSI.
+
+    `at_least_bytes` is the size of the contents that go in. Raises StatusError: INVALID_ARGUMENT for a range that is
+    none, OUT_OF_RANGE when no whole number of blocks lies within it, or it is too small for the contents.
+    """
+    if required_bytes < 0 or limit_bytes < 0:
+        raise StatusError(
+            Code.INVALID_ARGUMENT,
+            f"capacity_range from {required_bytes} to {limit_bytes} bytes: a size is not negative",
+        )
+    if limit_bytes and required_bytes > limit_bytes:
+        raise StatusError(
+            Code.INVALID_ARGUMENT,
+            f"capacity_range requires {in_words(required_bytes)} and limits to {in_words(limit_bytes)}, which is less",
+        )
+    if limit_bytes and limit_bytes < at_least_bytes:
+        raise StatusError(
+            Code.OUT_OF_RANGE,
+            f"capacity_range limits to {in_words(limit_bytes)}, and the contents need {in_words(at_least_bytes)}",
+        )
+    if required_bytes and required_bytes < at_least_bytes:
+        raise StatusError(
+            Code.OUT_OF_RANGE,
+            f"capacity_range requires {in_words(required_bytes)}, and the contents need {in_words(at_least_bytes)}",
+        )
+    highest = limit_bytes // BLOCK_BYTES * BLOCK_BYTES
+    wanted = required_bytes or at_least_bytes
+    if not wanted:
+        wanted = min(DEFAULT_BYTES, highest) if limit_bytes else DEFAULT_BYTES
+    size = max(-(-wanted // BLOCK_BYTES), 1) * BLOCK_BYTES
+    if limit_bytes and size > highest:
+        raise StatusError(
+            Code.OUT_OF_RANGE,
+            f"no multiple of {BLOCK_BYTES} bytes lies between {required_bytes} bytes and the limit of {limit_bytes}",
+        )
+    return size
+
+
+def lies_within(capacity_bytes: int, required_bytes: int, limit_bytes: int) -> bool:
+    """Whether a volume of this size is what the range asks for."""
+    return capacity_bytes >= required_bytes and (not limit_bytes or capacity_bytes <= limit_bytes)
+
+
+def in_words(number_bytes: int) -> str:
+    """`10Gi`, as Kubernetes writes it."""
+    return str(Quantity.from_bytes(number_bytes))

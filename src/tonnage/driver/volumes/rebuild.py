@@ -18,8 +18,7 @@ from tonnage.driver.core import Core
 from tonnage.driver.errors import StatusError
 from tonnage.driver.pool_choice import choose, largest_bytes
 from tonnage.driver.state.records import VolumeRecord
-from tonnage.driver.volumes.parameters import read_parameters
-from tonnage.driver.volumes.sizes import in_words
+from tonnage.driver.volumes.parameters import in_words, read_parameters
 
 _log = logs.logger(__name__)
 

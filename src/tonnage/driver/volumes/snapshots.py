@@ -10,7 +10,7 @@ from tonnage.driver.core import Core
 from tonnage.driver.errors import StatusError
 from tonnage.driver.pool_choice import choose, largest_bytes
 from tonnage.driver.state.records import SnapshotRecord, snapshot_id_of
-from tonnage.driver.volumes.sizes import in_words
+from tonnage.driver.volumes.parameters import in_words
 
 
 class Snapshots:

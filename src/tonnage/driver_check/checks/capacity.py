@@ -6,8 +6,7 @@ from tonnage.driver_check.answers import Capacity
 from tonnage.driver_check.contracts import capacity as contract
 from tonnage.driver_check.contracts.volumes import segments_told
 from tonnage.driver_check.conversation import Conversation
-from tonnage.driver_check.results import Results
-from tonnage.driver_check.verdicts import skipped
+from tonnage.driver_check.results import Results, skipped
 
 STANDING = (
     "capacity-answers",

@@ -8,8 +8,7 @@ from tonnage.driver_check.contracts import limits as contract
 from tonnage.driver_check.contracts import volumes as publishing
 from tonnage.driver_check.controller_calls import CheckedNode, tried
 from tonnage.driver_check.conversation import Conversation
-from tonnage.driver_check.results import Results
-from tonnage.driver_check.verdicts import CheckVerdict, failed, skipped
+from tonnage.driver_check.results import CheckVerdict, Results, failed, skipped
 
 _USED = ("limit-is-a-total", "publish-idempotent", "publish-unknown", "limit-enforced")
 _ALL = ("limit-sane", "limit-stable", *_USED)

@@ -10,8 +10,7 @@ from tonnage.driver_check.contracts import capacity as figures
 from tonnage.driver_check.contracts import rebuilding as contract
 from tonnage.driver_check.controller_calls import CheckedNode
 from tonnage.driver_check.conversation import Conversation
-from tonnage.driver_check.results import Results
-from tonnage.driver_check.verdicts import CheckOutcome, CheckVerdict, failed, skipped
+from tonnage.driver_check.results import CheckOutcome, CheckVerdict, Results, failed, skipped
 
 _MOVED = ("rebuild-topology", "rebuild-contents", "rebuild-capacity")
 _ALL = ("publish-elsewhere", "rebuild-moves", *_MOVED, "rebuild-without-room")

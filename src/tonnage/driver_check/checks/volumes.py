@@ -8,8 +8,7 @@ from tonnage.driver_check.contracts import capacity as figures
 from tonnage.driver_check.contracts import volumes as contract
 from tonnage.driver_check.contracts.capacity import amount
 from tonnage.driver_check.conversation import Conversation
-from tonnage.driver_check.results import Results
-from tonnage.driver_check.verdicts import CheckVerdict, failed, skipped
+from tonnage.driver_check.results import CheckVerdict, Results, failed, skipped
 
 _MADE = (
     "create-idempotent",

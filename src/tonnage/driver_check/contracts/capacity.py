@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tonnage.driver_check.answers import CallRefused, Capacity
-from tonnage.driver_check.verdicts import PASSED, CheckVerdict, failed, passed, skipped
+from tonnage.driver_check.results import PASSED, CheckVerdict, failed, passed, skipped
 from tonnage.quantity import Quantity
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tonnage.csi.errors import Code
 from tonnage.driver_check.answers import CallRefused, NodeInfo
-from tonnage.driver_check.verdicts import PASSED, CheckVerdict, failed, passed
+from tonnage.driver_check.results import PASSED, CheckVerdict, failed, passed
 
 
 def sane(found: NodeInfo | CallRefused, *, has_topology: bool) -> CheckVerdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tonnage.csi.errors import Code
 from tonnage.driver_check.answers import CallRefused, CheckedVolume, Segments
 from tonnage.driver_check.contracts.volumes import segments_told, topology_told
-from tonnage.driver_check.verdicts import PASSED, CheckVerdict, failed, passed, skipped
+from tonnage.driver_check.results import PASSED, CheckVerdict, failed, passed, skipped
 
 
 def refused_rightly(answer: CallRefused | None) -> CheckVerdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tonnage.csi.errors import Code
 from tonnage.driver_check.answers import CallRefused, CheckedVolume, Segments
 from tonnage.driver_check.contracts.capacity import amount
-from tonnage.driver_check.verdicts import PASSED, CheckVerdict, failed, passed, skipped
+from tonnage.driver_check.results import PASSED, CheckVerdict, failed, passed, skipped
 
 NO_ROOM = (Code.RESOURCE_EXHAUSTED, Code.OUT_OF_RANGE)
 """What CreateVolume says for want of room: the provisioner gives the node back to the scheduler."""

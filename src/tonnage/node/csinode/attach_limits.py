@@ -18,8 +18,7 @@ from typing import Final
 from tonnage import logs
 from tonnage.backoff import exponential_s, jittered
 from tonnage.client.cache import Cache
-from tonnage.clock import Clock
-from tonnage.deadline import within
+from tonnage.clock import Clock, within
 from tonnage.errors import Invalid, TonnageError
 from tonnage.node.csinode.attach_refusals import AttachRefusals
 from tonnage.node.csinode.update_period import update_period_s

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.resize_status import NODE_IN_PROGRESS, NODE_INFEASIBLE, NODE_PENDING, RESIZE_CONDITIONS
+from tonnage.objects.core_v1.persistent_volume import NODE_IN_PROGRESS, NODE_INFEASIBLE, NODE_PENDING, RESIZE_CONDITIONS
 from tonnage.objects.document import Doc
 from tonnage.quantity import Quantity
 

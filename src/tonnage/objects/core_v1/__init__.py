@@ -5,25 +5,6 @@ One file a family: `node`; `pod` with its `container`, `affinity` and `volume`; 
 that judge them (`objects.taints`, `objects.node_selectors`) and are offered here under their upstream home as well.
 """
 
-from tonnage.objects.core_v1.affinity import (
-    Affinity,
-    NodeAffinity,
-    PodAffinity,
-    PodAffinityTerm,
-    TopologySpreadConstraint,
-    WeightedPodAffinityTerm,
-)
-from tonnage.objects.core_v1.configuration import (
-    ConfigMap,
-    Namespace,
-    NamespaceSpec,
-    NamespaceStatus,
-    ResourceQuota,
-    ResourceQuotaSpec,
-    ResourceQuotaStatus,
-    Secret,
-    ServiceAccount,
-)
 from tonnage.objects.core_v1.container import (
     Container,
     ContainerPort,
@@ -37,11 +18,6 @@ from tonnage.objects.core_v1.container import (
     ResourceRequirements,
     VolumeDevice,
     VolumeMount,
-)
-from tonnage.objects.core_v1.event import (
-    Event,
-    EventSeries,
-    EventSource,
 )
 from tonnage.objects.core_v1.node import (
     AttachedVolume,
@@ -82,7 +58,11 @@ from tonnage.objects.core_v1.persistent_volume import (
 from tonnage.objects.core_v1.pod import (
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
     VOLUME_NODE_AFFINITY,
+    Affinity,
+    NodeAffinity,
     Pod,
+    PodAffinity,
+    PodAffinityTerm,
     PodCondition,
     PodIP,
     PodMeta,
@@ -94,12 +74,34 @@ from tonnage.objects.core_v1.pod import (
     PodSecurityContext,
     PodSpec,
     PodStatus,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
 )
 from tonnage.objects.core_v1.references import (
     ObjectReference,
     SecretReference,
     TypedLocalObjectReference,
     TypedObjectReference,
+)
+from tonnage.objects.core_v1.small_kinds import (
+    ConfigMap,
+    Event,
+    EventSeries,
+    EventSource,
+    Namespace,
+    NamespaceSpec,
+    NamespaceStatus,
+    ReplicationController,
+    ReplicationControllerSpec,
+    ReplicationControllerStatus,
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ResourceQuotaStatus,
+    Secret,
+    Service,
+    ServiceAccount,
+    ServicePort,
+    ServiceSpec,
 )
 from tonnage.objects.core_v1.volume import (
     AWSElasticBlockStoreVolumeSource,
@@ -117,14 +119,6 @@ from tonnage.objects.core_v1.volume import (
     RBDVolumeSource,
     Volume,
     VsphereVirtualDiskVolumeSource,
-)
-from tonnage.objects.core_v1.workload import (
-    ReplicationController,
-    ReplicationControllerSpec,
-    ReplicationControllerStatus,
-    Service,
-    ServicePort,
-    ServiceSpec,
 )
 from tonnage.objects.node_selectors import (
     NodeSelector,

@@ -1,8 +1,12 @@
-"""Node: what a machine offers, and what holds pods off it."""
+"""Node: what a machine offers, and what holds pods off it.
+
+The well-known labels that say where a node is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -92,3 +96,11 @@ class Node(Object):
 def is_out_of_use(node: Node | None) -> bool:
     """True if volumes may be rebuilt on other nodes (KEP-5925): the node is gone (None), cordoned or out of service."""
     return node is None or node.spec.unschedulable or node.is_out_of_service
+
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+"""Before Kubernetes 1.17; still on many volumes."""

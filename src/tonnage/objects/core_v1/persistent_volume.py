@@ -2,12 +2,16 @@
 
 A claim is bound when both name each other and the binder has said so by annotation; until then its `volume_name` is
 only a request. The scheduler and the provisioner talk to each other through the selected-node annotation.
+
+How far the expansion of a claim's volume is: the words of `status.allocatedResourceStatuses` and of its conditions.
+
+The controller side (external-resizer's work) and the node both write them, each its own part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from tonnage.objects.core_v1.references import (
     ObjectReference,
@@ -249,3 +253,23 @@ def class_name_in(doc: Mapping[str, Any]) -> str | None:
     annotated: str | None = doc.get("metadata", {}).get("annotations", {}).get(BETA_STORAGE_CLASS)
     named: str | None = doc.get("spec", {}).get("storageClassName")
     return named if annotated is None else annotated
+
+
+CONTROLLER_IN_PROGRESS: Final = "ControllerResizeInProgress"
+CONTROLLER_INFEASIBLE: Final = "ControllerResizeInfeasible"
+NODE_PENDING: Final = "NodeResizePending"
+NODE_IN_PROGRESS: Final = "NodeResizeInProgress"
+NODE_INFEASIBLE: Final = "NodeResizeInfeasible"
+RESIZE_STATUSES: Final = (
+    CONTROLLER_IN_PROGRESS,
+    CONTROLLER_INFEASIBLE,
+    NODE_PENDING,
+    NODE_IN_PROGRESS,
+    NODE_INFEASIBLE,
+)
+
+FS_PENDING: Final = "FileSystemResizePending"
+RESIZING: Final = "Resizing"
+CONTROLLER_ERROR: Final = "ControllerResizeError"
+NODE_ERROR: Final = "NodeResizeError"
+RESIZE_CONDITIONS: Final = (FS_PENDING, RESIZING, CONTROLLER_ERROR, NODE_ERROR)

@@ -33,7 +33,7 @@ from prometheus_client import CollectorRegistry
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
-from tonnage.client.metrics.workqueues import WorkQueueMetrics
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.throttle import TokenBucket
 from tonnage.clock import Clock
@@ -42,12 +42,10 @@ from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Key, OwnerReference
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.provisioner.capacity import objects
-from tonnage.provisioner.capacity.included_claims import KEPT_S, IncludedClaims
-from tonnage.provisioner.capacity.metrics import Ages, Counts, register_ages, register_counts
-from tonnage.provisioner.capacity.objects import ReportedCapacity, WorkItem, key_of
-from tonnage.provisioner.capacity.published import PublishedCapacities
+from tonnage.provisioner.capacity.objects import KEPT_S, IncludedClaims, ReportedCapacity, WorkItem, key_of
 from tonnage.provisioner.capacity.topology_segments import Segment, find_segments, segments_of_volume, topology_keys
-from tonnage.provisioner.capacity.writer import CapacityWriter
+from tonnage.provisioner.capacity.writer import CapacityWriter, PublishedCapacities
+from tonnage.provisioner.metrics import Ages, Counts, register_ages, register_counts
 
 _MOST_WRITES: Final = 2
 """For one report: the field of pools that turns out to be dropped, or kept, and the annotation put in or taken out."""

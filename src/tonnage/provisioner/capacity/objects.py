@@ -15,15 +15,27 @@ An unchanged report is not written, as upstream's is not: to the scheduler a wri
 the last volume was made. Pools in another order are the same pools. Which volumes a report includes is said beside it
 (`tonnage.dev/included-claims`), so that a scheduler need not guess when it may stop keeping their room back; a volume
 that is new is therefore always written. Pure; `controller` does what is said here.
+
+Which volumes were made lately: what the next figures of a driver are known to include.
+
+A scheduler keeps a volume's room back until the figures show it, and cannot see from a figure whether they do: it may
+have been measured before the volume was made, or written before the claim was seen bound. The provisioner knows. It
+notes each volume when the driver has made it, before it asks the driver for new figures, and says so with them
+(`tonnage.dev/included-claims`). What is older than any scheduler would wait for is not worth a word.
+
+An object names so many claims and no more. Where that is too few, it also says until when volumes are included
+(`tonnage.dev/included-until`): a PersistentVolume is created after its volume was made, and servers stamp them in
+order. So when the driver is asked, every volume was made whose object was created before the newest that is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
-from tonnage.clock import rfc3339
+from tonnage.clock import Clock, rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import TonnageError
 from tonnage.fnv import fnv1a
@@ -42,9 +54,67 @@ from tonnage.objects.storage_v1 import (
     CSIStorageCapacity,
     StorageClass,
 )
-from tonnage.provisioner.capacity.included_claims import NOTHING, Included
 from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.quantity import Quantity
+
+KEPT_S: Final = 120.0
+"""Twice a scheduler's `reservationTimeoutSeconds`, after which it stops keeping room back anyway."""
+MOST: Final = 64
+"""Claims that one object names; the newest of them."""
+
+
+class Included(NamedTuple):
+    """Which volumes a report includes."""
+
+    claims: tuple[str, ...] = ()
+    """Uids of claims whose volumes were made lately."""
+    until: datetime | None = None
+    """Where there may be more: every volume whose PersistentVolume was created before this, by the server's clock."""
+
+
+NOTHING: Final = Included()
+
+
+class IncludedClaims:
+    """Uids of claims, by the work item whose capacity includes their volumes, the newest last."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._made_at_s: dict[Key, dict[str, float]] = {}
+        self.newest_at: datetime | None = None
+        """When the newest PersistentVolume was created."""
+
+    def created(self, at: datetime | None) -> Iterable[Key]:
+        """A PersistentVolume was created at this time, by the server's clock. Tells for which work items a new report
+        says more than the last: they have more claims than are named."""
+        if at is None or (self.newest_at is not None and at <= self.newest_at):
+            return ()
+        self.newest_at = at.replace(microsecond=0)  # as it is going to be written
+        return [key for key, made in self._made_at_s.items() if len(made) >= MOST]
+
+    def note(self, key: Key, claim_uid: str) -> None:
+        """A volume was made: what the driver reports for this item from now on includes it."""
+        made = self._made_at_s.setdefault(key, {})
+        made.pop(claim_uid, None)
+        made[claim_uid] = self._clock.monotonic()
+        if len(made) > MOST:
+            del made[next(iter(made))]
+
+    def moved(self, claim_uid: str) -> None:
+        """A volume left for elsewhere: should it come back, figures from before do not include it."""
+        for made in self._made_at_s.values():
+            made.pop(claim_uid, None)
+
+    def about(self, key: Key) -> Included:
+        """What a report for this item includes, if the driver is asked now."""
+        made = self._made_at_s.get(key)
+        if made is None:
+            return NOTHING
+        oldest_s = self._clock.monotonic() - KEPT_S
+        for uid in [uid for uid, at_s in made.items() if at_s < oldest_s]:
+            del made[uid]
+        return Included(tuple(made), self.newest_at if len(made) >= MOST else None)
+
 
 DRIVER_NAME: Final = "csi.storage.k8s.io/drivername"
 MANAGED_BY: Final = "csi.storage.k8s.io/managed-by"

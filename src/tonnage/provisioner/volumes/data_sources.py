@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tonnage.client.cache import Cache
-from tonnage.client.finalizers import add_finalizer
 from tonnage.client.http import Client
+from tonnage.client.written_objects import add_finalizer
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec
@@ -18,7 +18,7 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.options import ProvisionerOptions
-from tonnage.provisioner.volumes.provisioning_state import NotProvisioned, ProvisioningState
+from tonnage.provisioner.volumes.create_volume import NotProvisioned, ProvisioningState
 from tonnage.quantity import Quantity
 
 CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"

@@ -9,11 +9,10 @@ from tonnage.csi.errors import Code, CsiError, error_text
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
-from tonnage.provisioner.context import ProvisionerContext
+from tonnage.provisioner.context import ProvisionerContext, SecretUnavailable, read_secret
 from tonnage.provisioner.volumes import expansion_steps as steps
 from tonnage.provisioner.volumes.bound_claims import BoundClaims
 from tonnage.provisioner.volumes.requests import InvalidClaim, capability
-from tonnage.provisioner.volumes.secrets import SecretUnavailable, read_secret
 from tonnage.quantity import Quantity
 
 _log = logs.logger("tonnage.provisioner")

@@ -23,7 +23,7 @@ from tonnage.clock import rfc3339
 from tonnage.csi.errors import Code, is_in_doubt
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.resize_status import (
+from tonnage.objects.core_v1.persistent_volume import (
     CONTROLLER_ERROR,
     CONTROLLER_IN_PROGRESS,
     CONTROLLER_INFEASIBLE,

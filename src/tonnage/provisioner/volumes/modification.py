@@ -30,11 +30,10 @@ from tonnage.objects.core_v1.references import SecretReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttributesClass
-from tonnage.provisioner.context import ProvisionerContext
+from tonnage.provisioner.context import ProvisionerContext, SecretUnavailable, read_secret
 from tonnage.provisioner.volumes.bound_claims import BoundClaims
 from tonnage.provisioner.volumes.expansion_steps import is_infeasible
 from tonnage.provisioner.volumes.requests import MODIFY_SECRET_NAME, MODIFY_SECRET_NAMESPACE
-from tonnage.provisioner.volumes.secrets import SecretUnavailable, read_secret
 
 MODIFYING, MODIFY_ERROR = "ModifyingVolume", "ModifyVolumeError"
 PENDING, IN_PROGRESS, INFEASIBLE = "Pending", "InProgress", "Infeasible"

@@ -21,8 +21,8 @@ from tonnage.objects.core_v1 import SELECTED_NODE, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import ProvisionerContext
 from tonnage.provisioner.options import NodeDeployment
+from tonnage.provisioner.volumes.create_volume import NotProvisioned
 from tonnage.provisioner.volumes.preparation import Preparation
-from tonnage.provisioner.volumes.provisioning_state import NotProvisioned
 
 _log = logs.logger("tonnage.provisioner")
 

@@ -15,14 +15,13 @@ from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
-from tonnage.provisioner.context import ProvisionerContext
+from tonnage.provisioner.context import ProvisionerContext, SecretUnavailable, read_secret
 from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.volumes import topology
+from tonnage.provisioner.volumes.create_volume import NotProvisioned, ProvisioningState
 from tonnage.provisioner.volumes.data_sources import CLAIM, SNAPSHOT, DataSources, check_kind, source_of
 from tonnage.provisioner.volumes.parameters import InvalidParameters
-from tonnage.provisioner.volumes.provisioning_state import NotProvisioned, ProvisioningState
 from tonnage.provisioner.volumes.requests import InvalidClaim, Prepared, prepared
-from tonnage.provisioner.volumes.secrets import SecretUnavailable, read_secret
 
 
 class Preparation:

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, did_you_mean
 from tonnage.scheduling.configuration.errors import Problem
 from tonnage.scheduling.configuration.text import document_of
-from tonnage.suggestions import did_you_mean
 
 KIND: Final = "TracingConfiguration"
 VERSIONS: Final = tuple(f"apiserver.config.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))

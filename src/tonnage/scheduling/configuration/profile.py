@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from tonnage.errors import did_you_mean
 from tonnage.gates import Gates
 from tonnage.objects.field_errors import Errors, duplicate, invalid, required
 from tonnage.objects.meta import Record
@@ -38,7 +39,6 @@ from tonnage.scheduling.configuration.profile_plugins import (
 )
 from tonnage.scheduling.configuration.storage_capacity_args import StorageCapacityArgs
 from tonnage.scheduling.configuration.strict_decoding import Section, read
-from tonnage.suggestions import did_you_mean
 
 A = TypeVar("A", bound=PluginArgs)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from tonnage.errors import did_you_mean
 from tonnage.scheduling.configuration.errors import Problem, Problems
 from tonnage.scheduling.configuration.plugin_catalogue import (
     DEFAULT_PLUGINS,
@@ -29,7 +30,6 @@ from tonnage.scheduling.configuration.plugin_catalogue import (
 )
 from tonnage.scheduling.configuration.strict_decoding import Section
 from tonnage.scheduling.framework import MAX_SCORE
-from tonnage.suggestions import did_you_mean
 
 EVERY = "*"
 _MAX_TOTAL = 2**63 - 1

@@ -22,11 +22,11 @@ from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origi
 import msgspec
 
 from tonnage.durations import parse_duration
+from tonnage.errors import did_you_mean
 from tonnage.objects.field_errors import go_value
 from tonnage.objects.field_rules import unsupported
 from tonnage.objects.meta import Record
 from tonnage.scheduling.configuration.errors import Problem, Problems
-from tonnage.suggestions import did_you_mean
 
 R = TypeVar("R", bound=Record)
 

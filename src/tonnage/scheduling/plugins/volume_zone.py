@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
+from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tonnage.objects.core_v1 import TopologySpreadConstraint
-from tonnage.objects.core_v1.topology_labels import HOSTNAME, ZONE
+from tonnage.objects.core_v1.node import HOSTNAME, ZONE
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.taints import find_untolerated

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from tonnage.objects.core_v1.topology_labels import HOSTNAME
+from tonnage.objects.core_v1.node import HOSTNAME
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
 from tonnage.scheduling.cluster.row_counts import Floats, RowNumbers

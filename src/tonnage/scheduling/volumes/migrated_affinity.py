@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume
-from tonnage.objects.core_v1.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
+from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
 from tonnage.objects.requirements import Requirement
 from tonnage.scheduling.cluster.cluster import Cluster

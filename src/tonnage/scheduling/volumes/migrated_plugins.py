@@ -14,8 +14,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from tonnage.objects.core_v1 import PersistentVolume, Volume
+from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
 from tonnage.objects.core_v1.persistent_volume import PersistentVolumeSpec
-from tonnage.objects.core_v1.topology_labels import BETA_ZONE, ZONE
 
 AWS_EBS: Final = "ebs.csi.aws.com"
 AZURE_DISK: Final = "disk.csi.azure.com"

@@ -21,9 +21,9 @@ from tonnage.client.config.connection import ServerConnection
 from tonnage.client.http import Client
 from tonnage.errors import TonnageError
 from tonnage.gates import Gate, Gates
-from tonnage.objects.api_verbs import ACCESS_REVIEWS
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
+from tonnage.objects.resources import ACCESS_REVIEWS
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
 from tonnage.whatif.doctor.facts import FactAnswer, GateSign, GrantedAccess, ServerFacts
 from tonnage.whatif.doctor.permissions import Permission, home_of, scheduler_permissions

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, closest
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.meta import Object
-from tonnage.suggestions import closest
 from tonnage.whatif.drain import one_more, orders
 from tonnage.whatif.drain.one_more import OneMore
 from tonnage.whatif.drain.orders import OrderSearch

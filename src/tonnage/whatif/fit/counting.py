@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.topology_labels import ZONE
+from tonnage.objects.core_v1.node import ZONE
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation

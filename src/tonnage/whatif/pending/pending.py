@@ -21,7 +21,7 @@ from typing import Any
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.core_v1.topology_labels import BETA_ZONE, ZONE
+from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation

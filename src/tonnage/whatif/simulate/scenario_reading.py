@@ -15,10 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.durations import parse_duration
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.names import dns_subdomain
 from tonnage.quantity import InvalidQuantity, Quantity
-from tonnage.suggestions import did_you_mean
 from tonnage.whatif.manifest_text import GivenText, documents_of
 from tonnage.whatif.simulate.scenario import (
     API_VERSION,

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tonnage.apiserver.authentication.access_metrics import AccessMetrics
+from tonnage.apiserver.metrics import AccessMetrics
 from tonnage.documents.access.attributes import AccessDecision
 from tonnage.errors import Unauthorized
 from tonnage.metrics import exposition

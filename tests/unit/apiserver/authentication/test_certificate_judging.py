@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from tonnage.apiserver.authentication.client_certificates import MAX_REMEMBERED, ClientCertificates
-from tonnage.serving import any_certificate
+from tonnage.serving import server_tls
 from tonnage.serving.certificate_judging import InvalidCertificate, judged
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -153,7 +153,7 @@ def test_so_many_are_remembered_and_no_more() -> None:
 
 
 def test_where_openssl_cannot_be_told_tls_judges_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(any_certificate, "take_any_certificate", lambda context: False)
+    monkeypatch.setattr(server_tls, "take_any_certificate", lambda context: False)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     judge().ask_for(context)
     assert context.verify_mode == ssl.CERT_OPTIONAL

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.apiserver.authentication.client_ca_file import ClientCaFile
-from tonnage.apiserver.authentication.client_certificates import ClientCertificates
+from tonnage.apiserver.authentication.client_certificates import ClientCaFile, ClientCertificates
 from tonnage.certificates import ensure_identity
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

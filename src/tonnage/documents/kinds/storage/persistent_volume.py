@@ -23,7 +23,7 @@ from tonnage.documents.validation.selectors import (
 from tonnage.documents.validation.volume_sources import SOURCE_DEFAULTS, SOURCES, validate_source
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
-from tonnage.objects.core_v1.topology_labels import BETA_REGION, BETA_ZONE, REGION, ZONE
+from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required
 

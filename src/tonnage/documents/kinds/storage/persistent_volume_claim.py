@@ -26,7 +26,7 @@ from tonnage.documents.validation.resources import (
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
-from tonnage.objects.core_v1.resize_status import RESIZE_STATUSES
+from tonnage.objects.core_v1.persistent_volume import RESIZE_STATUSES
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
 from tonnage.quantity import Quantity

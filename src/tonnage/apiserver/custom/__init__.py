@@ -1,1 +1,0 @@
-"""Custom resources on the server: which are served at this moment, and what becomes of their definitions."""

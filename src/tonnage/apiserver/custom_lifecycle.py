@@ -1,0 +1,224 @@
+"""From a definition that somebody wrote to resources that are served, and back: what upstream's controllers do.
+
+    written ──► names accepted, established ──► served          (`settle`, before the writer has its answer)
+    deleted ──► no new objects ──► objects deleted ──► none left: finalizer gone, definition gone, watches ended
+
+The deletion of objects takes as long as their finalizers do. Nothing is kept between two looks: after a restart it
+begins again from what the store has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from tonnage.apiserver import event_loop
+from tonnage.apiserver.custom_definitions import CRDS
+from tonnage.apiserver.options import WriteOptions
+from tonnage.apiserver.registry import Registry
+from tonnage.background import in_background
+from tonnage.backoff import Backoff
+from tonnage.clock import rfc3339
+from tonnage.documents.custom.custom_resource import CustomResource, custom_resources
+from tonnage.documents.custom.definition_status import accept_names, establish, is_established, terminate
+from tonnage.documents.kinds.custom_resource_definition import CLEANUP_FINALIZER
+from tonnage.errors import ApiError, NotFound
+from tonnage.objects.document import Doc, decode
+from tonnage.objects.resources import BY_PLURAL
+from tonnage.store import StoreClosed, StoreError, StoreRecord
+
+_OPTIONS = WriteOptions(manager="kube-apiserver")
+_ANYTHING: Doc = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+_LOOK_AGAIN_S = 5.0
+"""How long a deletion waits for the objects that are left before it looks again, though nothing was seen to change."""
+
+_log = logging.getLogger(__name__)
+
+
+class DefinitionLifecycle:
+    """Looks after the definitions of one server. `changed` is called when resources may be others than they were."""
+
+    def __init__(self, registry: Registry, changed: Callable[[], None], rng: random.Random) -> None:
+        self._registry = registry
+        self._rng = rng
+        self._changed = changed
+        self._lock = asyncio.Lock()
+        self._deletions: dict[str, asyncio.Task[None]] = {}
+
+    # -- names and conditions -----------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Bring the status of every definition to what its spec asks for; then their resources are served."""
+        refused: ApiError | None = None
+        async with self._lock:
+            known = list(self._registry.definitions.heads())
+            for definition in known:
+                meta = definition["metadata"]
+                if "deletionTimestamp" in meta:
+                    self._delete_objects_of(meta["name"])
+                    continue
+                try:
+                    for step in (self._accepted, self._established):
+                        if step(definition, known):
+                            await self._write(meta["name"], step, known)
+                except ApiError as exc:  # with its status it is too large, say: the others are served all the same
+                    refused = exc
+        self._changed()
+        if refused is not None:
+            raise refused
+
+    async def try_to_settle(self) -> bool:
+        """The same, without failing: it is tried again with the next change. Did it work?"""
+        try:
+            await self.settle()
+        except (ApiError, StoreError) as exc:
+            _log.error("Definitions of custom resources cannot be settled: %s", exc.message)
+            return False
+        return True
+
+    def _accepted(self, definition: Doc, known: list[Doc]) -> bool:
+        name = definition["metadata"]["name"]
+        others = [each for each in known if each["metadata"]["name"] != name]
+        return accept_names(definition, others, self._registry.now())
+
+    def _established(self, definition: Doc, known: list[Doc]) -> bool:
+        return establish(definition, self._registry.now())
+
+    async def _write(self, name: str, step: Callable[[Doc, list[Doc]], bool], known: list[Doc]) -> None:
+        def change(doc: Doc) -> Doc:
+            step(doc, known)
+            return doc
+
+        with suppress(NotFound):
+            await self._registry.change(CRDS, "", name, change, _OPTIONS, subresource="status")
+            await self._prepare(self._registry.read(CRDS, "", name))
+
+    async def _prepare(self, record: StoreRecord) -> None:
+        """A large definition is compiled beside the loop; another is compiled by whoever asks first."""
+        if event_loop.is_large(record.document):
+            await self._registry.work(True, lambda: self._registry.definitions.prepare(record))
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _delete_objects_of(self, name: str) -> None:
+        task = self._deletions.get(name)
+        if task is None or task.done():
+            self._deletions[name] = asyncio.create_task(self._finalized(name), name=f"delete objects of {name}")
+
+    async def _finalized(self, name: str) -> None:
+        backoff = Backoff(clock=self._registry.clock, rng=self._rng)
+        while True:
+            try:
+                await self._finalize(name)
+            except (NotFound, StoreClosed):
+                break  # it is gone, or the server is
+            except (ApiError, StoreError) as exc:
+                _log.error("The objects of CustomResourceDefinition %s cannot be deleted: %s", name, exc.message)
+                await self._registry.clock.sleep(backoff.next_s())
+            else:
+                break
+        self._deletions.pop(name, None)
+        self._changed()
+
+    async def _finalize(self, name: str) -> None:
+        """Delete the objects of a definition that is being deleted, wait until they are gone, let it go."""
+        definition: Doc = decode(self._registry.read(CRDS, "", name).document)
+        if CLEANUP_FINALIZER not in definition["metadata"].get("finalizers", ()):
+            return
+        in_progress = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        await self._note(name, *in_progress)
+        if (definition["spec"]["group"], definition["spec"]["names"]["plural"]) in BY_PLURAL:
+            done = ("OverlappingBuiltInResource", "instances overlap with built-in resources in storage")
+        elif is_established(definition):
+            await self._delete_objects(definition)
+            done = ("InstanceDeletionCompleted", "removed all instances")
+        else:
+            done = ("NeverEstablished", "resource was never established")
+        await self._note(name, "False", *done, lets_go=True)
+
+    async def _delete_objects(self, definition: Doc) -> None:
+        # One that is not served any more had objects all the same. What they look like no longer matters.
+        spec = {
+            **definition["spec"],
+            "versions": [
+                {**version, "served": True, "schema": _ANYTHING} for version in definition["spec"]["versions"]
+            ],
+        }
+        resource = next(iter(custom_resources({**definition, "spec": spec}).values()))
+        while True:
+            watch = self._registry.store.watch(resource.store_prefix, after=self._registry.store.revision)
+            try:
+                if not await self._ask_all_to_go(resource):
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_AGAIN_S):
+                        await watch.next_batch()
+            finally:
+                watch.close()
+
+    async def _ask_all_to_go(self, resource: CustomResource) -> int:
+        """How many objects are left."""
+        for record in self._registry.store.list(resource.store_prefix):
+            meta = decode(record.document)["metadata"]
+            if "deletionTimestamp" not in meta:
+                with suppress(NotFound):
+                    await self._registry.remove(resource, meta.get("namespace", ""), meta["name"])
+        return self._registry.store.count(resource.store_prefix)
+
+    async def _note(self, name: str, status: str, reason: str, message: str, *, lets_go: bool = False) -> None:
+        now = rfc3339(self._registry.clock.now())
+
+        def change(doc: Doc) -> Doc:
+            terminate(doc, status, reason, message, now)
+            if lets_go:
+                meta = doc["metadata"]
+                meta["finalizers"] = [each for each in meta.get("finalizers", ()) if each != CLEANUP_FINALIZER]
+                if not meta["finalizers"]:
+                    del meta["finalizers"]
+            return doc
+
+        await self._registry.change(CRDS, "", name, change, _OPTIONS, subresource="status")
+
+    async def close(self) -> None:
+        """Leave off; what is not done is begun again by the next start."""
+        tasks = list(self._deletions.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def definitions_followed(
+    lifecycle: DefinitionLifecycle, registry: Registry, rng: random.Random
+) -> AsyncIterator[None]:
+    """Settle what is there before the block begins, and inside it whatever changes."""
+    after = registry.store.revision
+    await lifecycle.try_to_settle()
+    try:
+        async with in_background(_follow(lifecycle, registry, after, rng), "definitions of custom resources"):
+            yield
+    finally:
+        await lifecycle.close()
+
+
+async def _follow(lifecycle: DefinitionLifecycle, registry: Registry, after: int, rng: random.Random) -> None:
+    backoff = Backoff(clock=registry.clock, rng=rng)
+    while True:
+        watch = registry.store.watch(CRDS.store_prefix, after=after)
+        try:
+            while True:
+                await watch.next_batch()
+                while not await lifecycle.try_to_settle():
+                    await registry.clock.sleep(backoff.next_s())
+                backoff.reset()
+        except StoreClosed:
+            return
+        except StoreError as exc:  # it fell behind; what it missed is looked at now
+            _log.warning("Definitions of custom resources are followed anew: %s", exc.message)
+        finally:
+            watch.close()
+        after = registry.store.revision
+        await lifecycle.try_to_settle()

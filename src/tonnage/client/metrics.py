@@ -1,0 +1,282 @@
+"""How a program's use of the API server is counted: requests, watches, work queues and leases, under client-go's names
+where it has them.
+
+    requests = RestClientMetrics(registry)
+    Clients.connect(connection, on_request=requests.of(connection.cluster.server), …)
+
+What a program decides is only as fresh as what its watches told it. A server that has nothing to tell still sends a
+bookmark about every minute. So a watch that has been silent for several minutes, or that could not be opened again for
+one, is a program that acts on yesterday's news.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import urlsplit
+from weakref import WeakSet
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tonnage.client.calls import OnRequest
+from tonnage.client.informer import Informer
+from tonnage.client.leader import LeaderElector
+from tonnage.objects.meta import split_key
+
+_BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_METHODS: Final = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
+_NO_ANSWER: Final = "<error>"
+"""client-go's word for a request that was not answered."""
+
+
+class RestClientMetrics:
+    """The metrics of one program, whatever number of servers it talks to."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "rest_client_requests",
+            "Requests to an API server, tries included, by the code of the answer; <error> where none came.",
+            ("code", "method", "host"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "rest_client_request_duration_seconds",
+            "From a request to an API server to its answer; of a watch, to its first byte. What a limit of our own "
+            "holds back is not counted.",
+            ("verb", "host"),
+            buckets=_BUCKETS_S,
+            registry=registry,
+        )
+
+    def of(self, server: str) -> OnRequest:
+        """What a client of this server is to be given as `on_request`."""
+        host = urlsplit(server).netloc or server
+
+        @lru_cache(maxsize=256)
+        def children(method: str, code: int) -> tuple[Counter, Histogram]:
+            told = str(code) if code else _NO_ANSWER
+            return self._requests.labels(told, method, host), self._seconds.labels(method, host)
+
+        def count(verb: str, resource: str, code: int, seconds: float) -> None:
+            counter, histogram = children(_METHODS.get(verb, "GET"), code)
+            counter.inc()
+            histogram.observe(seconds)
+
+        return count
+
+
+def show_leadership(registry: CollectorRegistry, electors: Callable[[], Iterable[LeaderElector]]) -> None:
+    """Show, whenever the metrics are read, which of these leases the program holds."""
+    registry.register(_Leases(electors))
+
+
+class _Leases(Collector):
+    def __init__(self, electors: Callable[[], Iterable[LeaderElector]]) -> None:
+        self._electors = electors
+
+    def collect(self) -> Iterable[Metric]:
+        family = GaugeMetricFamily(
+            "leader_election_master_status",
+            "1 while this copy holds the lease of this name and does the work, 0 while it waits for it. Of all copies "
+            "together there should be one.",
+            labels=("name",),
+        )
+        for each in self._electors():
+            family.add_metric((split_key(each.lease)[1],), float(each.leadership.is_leading))
+        return (family,)
+
+
+_LABELS: Final = ("resource",)
+
+
+def show_watches(registry: CollectorRegistry, informers: Callable[[], Iterable[Informer[Any]]]) -> None:
+    """Show how these informers stand whenever the metrics are read."""
+    registry.register(_Watches(informers))
+
+
+class _Watches(Collector):
+    """Informers of the same resource, of other selections of it, are told as one: the worst times, and sums."""
+
+    def __init__(self, informers: Callable[[], Iterable[Informer[Any]]]) -> None:
+        self._informers = informers
+
+    def collect(self) -> Iterable[Metric]:
+        silent: dict[str, float] = {}
+        behind: dict[str, float] = {}
+        synced: dict[str, float] = {}
+        objects: dict[str, float] = {}
+        fetched: dict[str, float] = {}
+        failed: dict[str, float] = {}
+        for each in self._informers():
+            name, now_s = each.name, each.now_s
+            told_s, out_of_step_s = each.last_told_s, each.out_of_step_since_s
+            silent[name] = max(silent.get(name, 0.0), now_s - told_s if told_s is not None else 0.0)
+            behind[name] = max(behind.get(name, 0.0), now_s - out_of_step_s if out_of_step_s is not None else 0.0)
+            synced[name] = min(synced.get(name, 1.0), float(each.is_synced))
+            objects[name] = objects.get(name, 0.0) + len(each)
+            fetched[name] = fetched.get(name, 0.0) + each.fetches
+            failed[name] = failed.get(name, 0.0) + each.failures
+        yield _gauge(
+            "tonnage_watch_silent_seconds",
+            "How long ago the API server last said anything on this watch, a bookmark included; it sends one a minute.",
+            silent,
+        )
+        yield _gauge(
+            "tonnage_watch_out_of_step_seconds",
+            "For how long this watch could not be followed, because the API server is away or refuses it; 0 while it "
+            "can be.",
+            behind,
+        )
+        yield _gauge("tonnage_watch_synced", "1 once all objects of this resource are known, 0 until then.", synced)
+        yield _gauge("tonnage_watch_objects", "Objects of this resource that the program knows of.", objects)
+        yield _counter(
+            "tonnage_watch_fetches",
+            "How often all objects of this resource were fetched: once at the start, and after each watch that could "
+            "not be resumed.",
+            fetched,
+        )
+        yield _counter("tonnage_watch_failures", "Watches and lists of this resource that failed.", failed)
+
+
+def _gauge(name: str, told: str, values: dict[str, float], *, labels: tuple[str] = _LABELS) -> Metric:
+    family = GaugeMetricFamily(name, told, labels=labels)
+    for label, value in sorted(values.items()):
+        family.add_metric((label,), value)
+    return family
+
+
+def _counter(name: str, told: str, values: dict[str, float]) -> Metric:
+    family = CounterMetricFamily(name, told, labels=_LABELS)
+    for resource, value in sorted(values.items()):
+        family.add_metric((resource,), value)
+    return family
+
+
+_QUEUE_BUCKETS_S: Final = tuple(10e-9 * 10.0**power for power in range(10))
+"""Upstream's: from ten nanoseconds to ten seconds."""
+_QUEUE_LABELS: Final = ("name",)
+
+
+class WorkQueueMetrics:
+    """The metrics of one program; `queue` gives what a queue of this name tells its life to."""
+
+    def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._queues: WeakSet[QueueMetrics] = WeakSet()
+        """Those that are: a controller that broke is made anew, with another queue."""
+        self._adds = Counter("workqueue_adds", "Keys added to a work queue.", _QUEUE_LABELS, registry=registry)
+        self._retries = Counter(
+            "workqueue_retries", "Keys whose work failed and that are tried again.", _QUEUE_LABELS, registry=registry
+        )
+        self._waited_s = Histogram(
+            "workqueue_queue_duration_seconds",
+            "How long a key waited in a work queue before somebody took it.",
+            _QUEUE_LABELS,
+            buckets=_QUEUE_BUCKETS_S,
+            registry=registry,
+        )
+        self._worked_s = Histogram(
+            "workqueue_work_duration_seconds",
+            "How long the work on a key took.",
+            _QUEUE_LABELS,
+            buckets=_QUEUE_BUCKETS_S,
+            registry=registry,
+        )
+        registry.register(_States(lambda: list(self._queues)))
+
+    def queue(self, name: str) -> QueueMetrics:
+        """For one more queue. Queues of one name are counted together."""
+        made = QueueMetrics(
+            name,
+            self._now,
+            self._adds.labels(name),
+            self._retries.labels(name),
+            self._waited_s.labels(name),
+            self._worked_s.labels(name),
+        )
+        self._queues.add(made)
+        return made
+
+
+class QueueMetrics:
+    """What a `WorkQueue` tells about its keys."""
+
+    def __init__(
+        self,
+        name: str,
+        now: Callable[[], float],
+        adds: Counter,
+        retries: Counter,
+        waited_s: Histogram,
+        worked_s: Histogram,
+    ) -> None:
+        self.name = name
+        self._now = now
+        self._adds = adds
+        self._retries = retries
+        self._waited_s = waited_s
+        self._worked_s = worked_s
+        self.waiting_since: dict[Hashable, float] = {}
+        self.working_since: dict[Hashable, float] = {}
+
+    def added(self, key: Hashable) -> None:
+        """It waits from now on, or will as soon as it is done."""
+        self._adds.inc()
+        self.waiting_since.setdefault(key, self._now())
+
+    def taken(self, key: Hashable) -> None:
+        now = self._now()
+        since = self.waiting_since.pop(key, None)
+        if since is not None:
+            self._waited_s.observe(now - since)
+        self.working_since[key] = now
+
+    def done(self, key: Hashable) -> None:
+        since = self.working_since.pop(key, None)
+        if since is not None:
+            self._worked_s.observe(self._now() - since)
+
+    def closed(self) -> None:
+        """Nothing is taken any more."""
+        self.waiting_since.clear()
+
+    def retried(self) -> None:
+        self._retries.inc()
+
+    def at_work_s(self) -> list[float]:
+        now = self._now()
+        return [now - since for since in self.working_since.values()]
+
+
+class _States(Collector):
+    """What is a state, read when somebody looks."""
+
+    def __init__(self, queues: Callable[[], Iterable[QueueMetrics]]) -> None:
+        self._queues = queues
+
+    def collect(self) -> Iterable[Metric]:
+        depth: dict[str, float] = {}
+        unfinished: dict[str, float] = {}
+        longest: dict[str, float] = {}
+        for each in self._queues():
+            at_work_s = each.at_work_s()
+            depth[each.name] = depth.get(each.name, 0.0) + len(each.waiting_since)
+            unfinished[each.name] = unfinished.get(each.name, 0.0) + sum(at_work_s)
+            longest[each.name] = max(longest.get(each.name, 0.0), *at_work_s, 0.0)
+        yield _gauge("workqueue_depth", "Keys that wait in a work queue now.", depth, labels=_QUEUE_LABELS)
+        yield _gauge(
+            "workqueue_unfinished_work_seconds",
+            "How long all work that is under way has taken so far. Large values mean that workers hang.",
+            unfinished,
+            labels=_QUEUE_LABELS,
+        )
+        yield _gauge(
+            "workqueue_longest_running_processor_seconds",
+            "How long the work that has been under way for longest has taken so far.",
+            longest,
+            labels=_QUEUE_LABELS,
+        )

@@ -1,0 +1,152 @@
+"""How the fields of a request are read: a missing one is refused by name, and so is what the driver cannot do.
+
+Records as CSI shows them, and lists page by page.
+
+A list goes by the order in which things were made, and a token is the number of the last one shown. So a page goes on
+where the one before it ended, whatever was deleted meanwhile, and what was made meanwhile comes at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.errors import Code
+from tonnage.driver.errors import StatusError
+from tonnage.driver.state.records import AccessType, Capability, SnapshotRecord, VolumeOrigin, VolumeRecord
+from tonnage.driver.volumes.parameters import topology_of
+
+T = TypeVar("T")
+
+Mode = csi.VolumeCapability.AccessMode
+MODES: Final = frozenset(
+    {
+        Mode.SINGLE_NODE_WRITER,
+        Mode.SINGLE_NODE_READER_ONLY,
+        Mode.SINGLE_NODE_SINGLE_WRITER,
+        Mode.SINGLE_NODE_MULTI_WRITER,
+    }
+)
+"""A volume lives on one node, and can be used there only."""
+
+
+def required(value: T, field: str) -> T:
+    """The value of a field that must be set. Raises StatusError with INVALID_ARGUMENT."""
+    if not value:
+        raise StatusError(Code.INVALID_ARGUMENT, f"{field} is required")
+    return value
+
+
+def absolute(path: str, field: str) -> str:
+    """A path that must be set and absolute. Raises StatusError with INVALID_ARGUMENT."""
+    if not required(path, field).startswith("/"):
+        raise StatusError(Code.INVALID_ARGUMENT, f'{field}="{path}" is not an absolute path')
+    return path
+
+
+def read_capability(asked: csi.VolumeCapability) -> Capability:
+    """One capability. Raises StatusError with INVALID_ARGUMENT for one that is not complete or not supported."""
+    access_type: AccessType
+    if asked.HasField("block"):
+        access_type = "block"
+    elif asked.HasField("mount"):
+        access_type = "mount"
+    else:
+        raise StatusError(Code.INVALID_ARGUMENT, "volume_capability: access_type is required")
+    mode = asked.access_mode.mode
+    if mode not in MODES:
+        raise StatusError(
+            Code.INVALID_ARGUMENT,
+            f"volume_capability: access mode {_name(mode)} is not supported, a volume can be used on one node only",
+        )
+    return Capability(access_type, int(mode))
+
+
+def required_capability(asked: csi.VolumeCapability, is_set: bool) -> Capability:
+    """The capability of a request that has to have one. Raises StatusError with INVALID_ARGUMENT."""
+    required(is_set, "volume_capability")
+    return read_capability(asked)
+
+
+def common_access_type(asked: Iterable[csi.VolumeCapability]) -> AccessType:
+    """How a volume of these capabilities is made.
+
+    Raises StatusError with INVALID_ARGUMENT for none, or both at once.
+    """
+    types = {read_capability(capability).access_type for capability in asked}
+    if len(types) > 1:
+        raise StatusError(
+            Code.INVALID_ARGUMENT, "volume_capabilities: a volume is either mounted or used as blocks, not both"
+        )
+    required(types, "volume_capabilities")
+    return types.pop()
+
+
+def _name(mode: int) -> str:
+    return Mode.Mode.Name(mode) if mode in Mode.Mode.values() else str(mode)
+
+
+R = TypeVar("R", VolumeRecord, SnapshotRecord)
+
+
+def volume_response(record: VolumeRecord) -> csi.Volume:
+    """A volume, with the one place it can be used at."""
+    return csi.Volume(
+        volume_id=record.volume_id,
+        capacity_bytes=record.capacity_bytes,
+        content_source=_source_response(record.source),
+        accessible_topology=[topology_of(record.node)],
+    )
+
+
+def snapshot_response(record: SnapshotRecord) -> csi.Snapshot:
+    """A snapshot; it is ready as soon as it is there."""
+    created_at = Timestamp()
+    created_at.FromNanoseconds(record.created_at_ns)
+    return csi.Snapshot(
+        snapshot_id=record.snapshot_id,
+        source_volume_id=record.source_volume_id,
+        size_bytes=record.size_bytes,
+        creation_time=created_at,
+        ready_to_use=True,
+    )
+
+
+def condition_response(path: Path) -> csi.VolumeCondition:
+    """How a volume is: well, unless somebody has removed its contents."""
+    if path.exists():
+        return csi.VolumeCondition(abnormal=False, message="the volume is in its pool")
+    return csi.VolumeCondition(abnormal=True, message="the volume's contents are missing from its pool")
+
+
+_MAX_TOKEN = 64
+"""Ours are the digits of an order, which counts volumes."""
+
+
+def page(records: Iterable[R], max_entries: int, starting_token: str) -> tuple[Sequence[R], str]:
+    """The records of one page, and the token for the next.
+
+    Raises StatusError with ABORTED for a token that is none of ours.
+    """
+    if max_entries < 0:
+        raise StatusError(Code.INVALID_ARGUMENT, f"max_entries={max_entries} is negative")
+    is_ours = starting_token.isascii() and starting_token.isdecimal() and len(starting_token) <= _MAX_TOKEN
+    if starting_token and not is_ours:
+        shown_token = starting_token[:_MAX_TOKEN]
+        raise StatusError(Code.ABORTED, f'starting_token "{shown_token}" is not valid: start the list again')
+    after = int(starting_token or 0)
+    left = sorted((record for record in records if record.order > after), key=lambda record: record.order)
+    shown = left[:max_entries] if max_entries else left
+    return shown, str(shown[-1].order) if len(shown) < len(left) else ""
+
+
+def _source_response(source: VolumeOrigin | None) -> csi.VolumeContentSource | None:
+    if source is None:
+        return None
+    if source.kind == "snapshot":
+        return csi.VolumeContentSource(snapshot=csi.VolumeContentSource.SnapshotSource(snapshot_id=source.id))
+    return csi.VolumeContentSource(volume=csi.VolumeContentSource.VolumeSource(volume_id=source.id))

@@ -1,0 +1,157 @@
+"""The kinds that hold or name settings: Namespace, ConfigMap, Secret, ServiceAccount, ResourceQuota.
+
+The core kinds that select pods: Service and ReplicationController.
+
+Event in its older shape; `events_v1` has the newer one, and the server keeps both as one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.meta import Condition, MicroTime, Object, Record, StampedMeta, Time
+from tonnage.quantity import Quantity
+
+
+class NamespaceSpec(Record):
+    """While it has `finalizers`, a namespace that is being deleted still holds something."""
+
+    finalizers: tuple[str, ...] = ()
+
+
+class NamespaceStatus(Record):
+    phase: str = "Active"
+    conditions: tuple[Condition, ...] = ()
+
+
+class Namespace(Object):
+    """A scope for names; its labels are what namespace selectors look at."""
+
+    spec: NamespaceSpec = NamespaceSpec()
+    status: NamespaceStatus = NamespaceStatus()
+
+
+class ConfigMap(Object):
+    data: Mapping[str, str] = {}
+    binary_data: Mapping[str, bytes] = {}
+    immutable: bool = False
+
+
+class Secret(Object):
+    """`data` is what the wire carries in base64, decoded."""
+
+    type: str = "Opaque"
+    data: Mapping[str, bytes] = {}
+    immutable: bool = False
+
+
+class ServiceAccount(Object):
+    """An identity for pods; only that it exists is of interest here."""
+
+
+class ResourceQuotaSpec(Record):
+    """The most that the objects of a namespace may use, by resource."""
+
+    hard: Mapping[str, Quantity] = {}
+
+
+class ResourceQuotaStatus(Record):
+    """The limits that are enforced, and how much of each is in use."""
+
+    hard: Mapping[str, Quantity] = {}
+    used: Mapping[str, Quantity] = {}
+
+
+class ResourceQuota(Object):
+    """How much the objects of a namespace may use together."""
+
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether what it says is enforced, and everything it limits has been counted."""
+        return self.spec.hard == self.status.hard and self.spec.hard.keys() <= self.status.used.keys()
+
+
+class ServicePort(Record):
+    port: int
+    name: str = ""
+    protocol: str = "TCP"
+    target_port: int | str = 0
+
+
+class ServiceSpec(Record):
+    """An empty `selector` selects nothing, unlike other selectors: its endpoints are somebody else's affair."""
+
+    selector: Mapping[str, str] = {}
+    type: str = "ClusterIP"
+    cluster_ip: str = msgspec.field(name="clusterIP", default="")
+    ports: tuple[ServicePort, ...] = ()
+
+
+class Service(Object):
+    """Pods under one name; spreading counts the pods of a Service together."""
+
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ReplicationControllerSpec(Record):
+    """`template` is a document: pods are made by copying all of it."""
+
+    replicas: int = 1
+    selector: Mapping[str, str] = {}
+    template: Mapping[str, Any] = {}
+    min_ready_seconds: int = 0
+
+
+class ReplicationControllerStatus(Record):
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class ReplicationController(Object):
+    """The elder brother of the ReplicaSet."""
+
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+    status: ReplicationControllerStatus = ReplicationControllerStatus()
+
+
+class EventSource(Record):
+    component: str = ""
+    host: str = ""
+
+
+class EventSeries(Record):
+    """The same thing happening again and again."""
+
+    count: int = 0
+    last_observed_time: MicroTime | None = None
+
+
+class Event(Object):
+    """Something that happened to an object, told to people."""
+
+    metadata: StampedMeta = StampedMeta()
+    involved_object: ObjectReference = ObjectReference()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    action: str = ""
+    count: int = 0
+    first_timestamp: Time | None = None
+    last_timestamp: Time | None = None
+    event_time: MicroTime | None = None
+    series: EventSeries | None = None
+    related: ObjectReference | None = None
+    source: EventSource = EventSource()
+    reporting_component: str = ""
+    reporting_instance: str = ""
