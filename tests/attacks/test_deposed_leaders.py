@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from support.faulty_proxy import FaultyProxy
 from tonnage.testing.eventually import eventually
-from tonnage.testing.faulty_proxy import FaultyProxy
 from tonnage.testing.processes import start_cluster
 from tonnage.testing.programs import RunningProgram, spawn
 

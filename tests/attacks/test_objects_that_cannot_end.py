@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.workload_stage import stage_in, workload
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client import Client, Informers
 from tonnage.client.config import kubeconfig
@@ -39,7 +40,6 @@ from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.testing.eventually import eventually_async
-from tonnage.testing.workload_stage import stage_in, workload
 
 NOW = SystemClock().now()
 SHORT = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1}

@@ -13,6 +13,18 @@ from typing import Any
 
 import pytest
 
+from support.workload_builders import (
+    NOW,
+    a_pod,
+    cron_job,
+    deployment,
+    job,
+    job_pod,
+    member,
+    replica_set,
+    stateful_set,
+)
+from support.workload_stage import WorkloadStage, stage_in, workload
 from tonnage.behaviour.workloads import cron_plan, deployment_status, replica_set_plan, rollout
 from tonnage.behaviour.workloads.job_plan import counted, manage, verdict_of
 from tonnage.behaviour.workloads.job_status import account
@@ -24,18 +36,6 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.texts.cron_schedule import parse_schedule
-from tonnage.testing.workload_builders import (
-    NOW,
-    a_pod,
-    cron_job,
-    deployment,
-    job,
-    job_pod,
-    member,
-    replica_set,
-    stateful_set,
-)
-from tonnage.testing.workload_stage import WorkloadStage, stage_in, workload
 
 HUGE = 2**31 - 1
 A_ROUND = 500

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from scheduler_program import second
 
+from support.pki import Authority
 from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import unverified_tls
-from tonnage.testing.pki import Authority
 from tonnage_command import tonnage
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 from dashboard_window import TOKEN, Window
 from playwright.async_api import Locator, expect
 
+from support.faulty_proxy import FaultyProxy
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 from tonnage.testing.builders import node
-from tonnage.testing.faulty_proxy import FaultyProxy
 
 BACK_MS = 20_000
 

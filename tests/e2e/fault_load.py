@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from support.cluster_sight import Sight
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable, TooManyRequests
@@ -26,7 +27,6 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
 from tonnage.stories import objects
 from tonnage.stories.objects import claim_spec, deployment, pod_spec
-from tonnage.testing.cluster_sight import Sight
 
 T = TypeVar("T", bound=Object)
 

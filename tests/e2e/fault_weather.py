@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+from support.cluster_sight import Sight
 from tonnage.faults import KINDS, Fault, FaultFile
 from tonnage.objects.core_v1 import Pod
-from tonnage.testing.cluster_sight import Sight
 from tonnage.testing.processes import Up
 
 PROGRAMS: Final = ("apiserver", "csi-driver", "provisioner", "scheduler", "node", "controllers")

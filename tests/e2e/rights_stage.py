@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from support.refusing_proxy import RefusingProxy
 from tonnage.certificates import ensure_identity
 from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.http import Client
@@ -38,7 +39,6 @@ from tonnage.roles.audit import AuditedCall, calls_in
 from tonnage.testing.api_servers import ServerApi
 from tonnage.testing.eventually import eventually
 from tonnage.testing.programs import RunningProgram, spawn
-from tonnage.testing.refusing_proxy import RefusingProxy
 
 Doc = dict[str, Any]
 NAMESPACE = "rights"

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from fault_weather import Keepsakes
 
+from support.cluster_laws import SAFETY, Law, problems_of
+from support.cluster_sight import look
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
-from tonnage.testing.cluster_laws import SAFETY, Law, problems_of
-from tonnage.testing.cluster_sight import look
 from tonnage.testing.processes import Up
 
 GI: Final = 1 << 30

@@ -1,7 +1,7 @@
 """Random kills of every program of a cluster under load; afterwards all is as if nothing had happened.
 
 Every claim is bound once, every volume has one owner, no pool is overdrawn, nothing is left behind: the laws are in
-`tonnage.testing.cluster_laws`, the people who ask for things in `fault_load`, the storm in `fault_weather`.
+`support.cluster_laws`, the people who ask for things in `fault_load`, the storm in `fault_weather`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fault_load import Load
 from fault_weather import PROGRAMS, Faults, Keepsakes, Killer
 from storm import FLAGS, POOLS, problems_at_rest, until_over, watch
 
+from support.cluster_laws import EMPTY, LAWS
+from support.cluster_sight import look
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.faults import FaultFile
-from tonnage.testing.cluster_laws import EMPTY, LAWS
-from tonnage.testing.cluster_sight import look
 from tonnage.testing.processes import Up, start_up
 
 

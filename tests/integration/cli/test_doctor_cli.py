@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from support.recording_proxy import RecordingProxy
+from support.refusing_proxy import RefusingProxy
 from tonnage.testing.api_servers import ServerApi, kube_apiserver
 from tonnage.testing.http import free_port
-from tonnage.testing.recording_proxy import RecordingProxy
-from tonnage.testing.refusing_proxy import RefusingProxy
 from tonnage.whatif.doctor.permissions import scheduler_permissions
 from tonnage_command import tonnage
 

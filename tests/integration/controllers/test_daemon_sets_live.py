@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from support.workload_stage import WorkloadStage, stage_in, template
 from tonnage.behaviour.workloads.availability import is_active
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
-from tonnage.testing.workload_stage import WorkloadStage, stage_in, template
 
 
 def daemons(image: str = "app:1", **spec: Any) -> Doc:

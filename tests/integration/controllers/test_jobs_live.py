@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from support.workload_stage import WorkloadStage, stage_in
 from tonnage.errors import NotFound
 from tonnage.objects.batch_v1 import JOB_TRACKING, CronJob, Job
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
-from tonnage.testing.workload_stage import WorkloadStage, stage_in
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from support.hopeless_server import HopelessServer
 from tonnage.testing.eventually import eventually
-from tonnage.testing.hopeless_server import HopelessServer
 from tonnage.testing.programs import RunningProgram, spawn
 
 TEMPLATE = Path(__file__).parents[3] / "examples" / "13-fit" / "nodes" / "dense.yaml"

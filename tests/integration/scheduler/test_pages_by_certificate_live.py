@@ -11,9 +11,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from support.pki import Authority
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import free_port
-from tonnage.testing.pki import Authority
 from tonnage.testing.processes import ApiServerProcess
 from tonnage.testing.programs import spawn
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from support.workload_stage import CLAIM, WorkloadStage, stage_in, template, workload
 from tonnage.behaviour.workloads.availability import is_active
 from tonnage.behaviour.workloads.daemon_pods import target_node
 from tonnage.client.errors import Disconnected
@@ -23,7 +24,6 @@ from tonnage.client.transport.wire import HttpResponse, Request, Stream, Transpo
 from tonnage.errors import NotFound
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.testing.workload_stage import CLAIM, WorkloadStage, stage_in, template, workload
 
 REPLICAS, SURGE, SET_SIZE, STATEFUL_SIZE, OLD_SIZE = 5, 2, 6, 3, 4
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.definition_builders import definition, object_schema, widget
 from tonnage.documents.admit import Findings, Malformed, admit
 from tonnage.documents.apply.managed_fields import track_update
 from tonnage.documents.custom.custom_resource import CustomKind
@@ -19,7 +20,6 @@ from tonnage.documents.kinds.custom_resource_definition import definition_warnin
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
-from tonnage.testing.definition_builders import definition, object_schema, widget
 
 NAMES = st.sampled_from(["a", "b", "c", "kind", "metadata", "x-y", ""])
 SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text("ab\n1", max_size=3)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.pki import Authority
 from tonnage.client import InvalidKubeconfig
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import (
@@ -21,7 +22,6 @@ from tonnage.client.config.connection import (
 )
 from tonnage.client.config.kubeconfig import load
 from tonnage.errors import TonnageError
-from tonnage.testing.pki import Authority
 
 CA = Authority()
 ADMIN = CA.sign("admin")

@@ -18,6 +18,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from scripted_reviews import ScriptedServer
 
+from support.pki import Authority, KeyPair
 from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
 from tonnage.client.delegated_access.authorities import AuthoritySources, FrontProxies
@@ -25,7 +26,6 @@ from tonnage.clock import SystemClock, VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.health import served
 from tonnage.serving.server_tls import GivenCertificate, ServerTls, take_any_certificate
-from tonnage.testing.pki import Authority, KeyPair
 
 NEEDS_ANY_CERTIFICATE = pytest.mark.skipif(
     not take_any_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)),

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from support.pki import Authority, KeyPair
 from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
 from tonnage.serving.server_tls import GivenCertificate, ServerTls, TlsRules
-from tonnage.testing.pki import Authority, KeyPair
 
 CA, OTHER = Authority(), Authority("other")
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from support.workload_builders import NOW, ago
 from tonnage.controllers.volumes.attributes_class_protection import classes_of_claim
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.provisioner.volumes.modification import done, progress, target_class
-from tonnage.testing.workload_builders import NOW, ago
 
 OTHER = {"type": "Resizing", "status": "True"}
 

@@ -9,6 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.cluster_laws import EMPTY, LAWS, SAFETY, problems_of
+from support.cluster_sight import NodeFolder, Sight
+from support.workload_builders import deployment, owned_by, replica_set, stateful_set
 from tonnage.driver.names import TOPOLOGY_KEY
 from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.state.records import Capability, Publication, Staging, Target, VolumeRecord
@@ -18,10 +21,7 @@ from tonnage.objects.core_v1 import Node
 from tonnage.objects.meta import Object
 from tonnage.testing import storage_builders as storage
 from tonnage.testing.builders import Doc, node
-from tonnage.testing.cluster_laws import EMPTY, LAWS, SAFETY, problems_of
-from tonnage.testing.cluster_sight import NodeFolder, Sight
 from tonnage.testing.storage_builders import attachment, capacity, claim, csi_node, pod_with, volume
-from tonnage.testing.workload_builders import deployment, owned_by, replica_set, stateful_set
 
 GI = 1 << 30
 MOUNTED = Capability("mount", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.workload_builders import member, owned_by, stateful_set
 from tonnage.behaviour.workloads.stateful_identity import (
     has_unexpected_controller,
     is_stale,
@@ -14,7 +15,6 @@ from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import OwnerReference
 from tonnage.testing.builders import Doc
-from tonnage.testing.workload_builders import member, owned_by, stateful_set
 
 RETAIN, DELETE = "Retain", "Delete"
 OTHER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "uid-other"}

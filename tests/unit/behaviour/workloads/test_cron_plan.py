@@ -6,6 +6,7 @@ from datetime import UTC, timedelta
 
 import pytest
 
+from support.workload_builders import NOW, ago, cron_job, job
 from tonnage.behaviour.workloads.cron_plan import (
     Due,
     due_time,
@@ -18,7 +19,6 @@ from tonnage.behaviour.workloads.cron_plan import (
 from tonnage.controllers.workloads.ttl_after_finished import expires_at
 from tonnage.objects.batch_v1 import CronJob
 from tonnage.objects.texts.cron_schedule import parse_schedule
-from tonnage.testing.workload_builders import NOW, ago, cron_job, job
 
 
 def due(found: CronJob) -> Due:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from support.workload_builders import LABELS, NOW, a_pod, daemon_set
 from tonnage.behaviour.workloads.daemon_pods import daemon_pod, is_updated, target_node, tolerations
 from tonnage.behaviour.workloads.daemon_set_plan import (
     DaemonPlan,
@@ -18,7 +19,6 @@ from tonnage.objects.apps_v1 import DaemonSet
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.testing.builders import node
-from tonnage.testing.workload_builders import LABELS, NOW, a_pod, daemon_set
 
 NEW, OLD = "new", "old"
 THREE = (node("a"), node("b"), node("c"))

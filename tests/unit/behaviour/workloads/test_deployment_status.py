@@ -7,6 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from support.workload_builders import NOW, ago, deployment, replica_set
 from tonnage.behaviour.workloads.deployment_status import (
     calculate_status,
     check_after_s,
@@ -17,7 +18,6 @@ from tonnage.behaviour.workloads.deployment_status import (
 )
 from tonnage.objects.apps_v1 import Deployment
 from tonnage.testing.builders import Doc
-from tonnage.testing.workload_builders import NOW, ago, deployment, replica_set
 
 
 def progressing(reason: str, *, status: str = "True", age_s: float = 0.0) -> Doc:

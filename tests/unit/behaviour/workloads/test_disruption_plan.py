@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from support.workload_builders import NOW, a_pod, ago, budget, replica_set
 from tonnage.behaviour.workloads.disruption_plan import (
     ExpectedCounts,
     NoController,
@@ -18,7 +19,6 @@ from tonnage.behaviour.workloads.disruption_plan import (
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.policy_v1 import PodDisruptionBudget
-from tonnage.testing.workload_builders import NOW, a_pod, ago, budget, replica_set
 
 SIZES = {"uid-a": 5, "uid-b": 3}
 

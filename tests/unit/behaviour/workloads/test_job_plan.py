@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.workload_builders import NOW, ago, job, job_pod
 from tonnage.behaviour.workloads.job_plan import (
     MAX_PAUSE_S,
     JobVerdict,
@@ -20,7 +21,6 @@ from tonnage.behaviour.workloads.job_plan import (
 )
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Pod
-from tonnage.testing.workload_builders import NOW, ago, job, job_pod
 
 INDEXED: dict[str, Any] = {"completionMode": "Indexed", "completions": 4, "parallelism": 2}
 LIMITED: dict[str, Any] = {**INDEXED, "backoffLimitPerIndex": 1}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from support.workload_builders import NOW, cron_job, job
 from tonnage.behaviour.workloads.job_pods import job_of, job_pod
-from tonnage.testing.workload_builders import NOW, cron_job, job
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 

@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.workload_builders import NOW, job, job_pod
 from tonnage.behaviour.workloads.job_plan import JobVerdict, counted
 from tonnage.behaviour.workloads.job_status import account, finished, has_uncounted, settle, with_condition
 from tonnage.objects.batch_v1 import Job, JobStatus
 from tonnage.objects.core_v1 import Pod
-from tonnage.testing.workload_builders import NOW, job, job_pod
 
 
 def entered(found: Job, *pods: Pod, is_ending: bool = False) -> tuple[JobStatus, list[str]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from support.workload_builders import replica_set, stateful_set
 from tonnage.behaviour.workloads.templates import controller_ref, owner_ref, refers_to
 from tonnage.objects.codec import to_doc
-from tonnage.testing.workload_builders import replica_set, stateful_set
 
 WEB = replica_set("web")
 NAMED = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": WEB.uid}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from support.workload_builders import LABELS, NOW, a_pod, replica_set
 from tonnage.behaviour.workloads.replica_set_plan import deletion_cost, missing_replicas, pods_to_delete, status_of
 from tonnage.objects.core_v1 import Pod
-from tonnage.testing.workload_builders import LABELS, NOW, a_pod, replica_set
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.workload_builders import deployment, replica_set, template
 from tonnage.behaviour.workloads.rollout import (
     fenceposts,
     is_scaling,
@@ -15,7 +16,6 @@ from tonnage.behaviour.workloads.rollout import (
     shrink_old,
     split,
 )
-from tonnage.testing.workload_builders import deployment, replica_set, template
 
 NEW_AGE_S, OLD_AGE_S, OLDER_AGE_S = 0.0, 3600.0, 7200.0
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from support.workload_builders import deployment, replica_set
 from tonnage.behaviour.workloads.rollout import annotations_for, new_set, next_revision, outdated
-from tonnage.testing.workload_builders import deployment, replica_set
 
 REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"

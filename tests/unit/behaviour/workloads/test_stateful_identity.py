@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from support.workload_builders import a_pod, ago, stateful_set, template
 from tonnage.behaviour.workloads.controller_history import (
     data_of,
     in_order,
@@ -16,7 +17,6 @@ from tonnage.behaviour.workloads.controller_history import (
 from tonnage.behaviour.workloads.stateful_identity import claims_for, is_member, ordinal_of, pod_for
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.codec import convert
-from tonnage.testing.workload_builders import a_pod, ago, stateful_set, template
 
 
 def revision(owner: StatefulSet, number: int, **more: Any) -> ControllerRevision:

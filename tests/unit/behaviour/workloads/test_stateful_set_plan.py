@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support.workload_builders import NOW, ago, member, stateful_set
 from tonnage.behaviour.workloads.stateful_set_plan import (
     Create,
     CreateClaims,
@@ -18,7 +19,6 @@ from tonnage.behaviour.workloads.stateful_set_plan import (
 )
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Pod
-from tonnage.testing.workload_builders import NOW, ago, member, stateful_set
 
 
 def word(step: Step) -> str:

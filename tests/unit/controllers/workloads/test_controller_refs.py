@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from support.workload_builders import LABELS, a_pod, ago, replica_set, stateful_set
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.transport.wire import HttpResponse, Request, Stream
@@ -14,7 +15,6 @@ from tonnage.errors import Conflict
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.codec import encode
 from tonnage.objects.core_v1 import Pod
-from tonnage.testing.workload_builders import LABELS, a_pod, ago, replica_set, stateful_set
 
 WEB, OTHER = replica_set("web"), replica_set("other")
 

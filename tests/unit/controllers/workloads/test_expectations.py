@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 import pytest
 
+from support.workload_builders import NOW, a_pod
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
@@ -19,7 +20,6 @@ from tonnage.errors import Conflict, InternalError
 from tonnage.objects.codec import encode
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.policy_v1 import PodDisruptionBudgetStatus
-from tonnage.testing.workload_builders import NOW, a_pod
 
 OWNER = "default/web"
 

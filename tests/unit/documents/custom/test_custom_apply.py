@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from support.definition_builders import object_schema, widget, widget_kind
 from tonnage.documents.apply.managed_fields import track_update
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.patches.json_patch import PatchFailed
 from tonnage.errors import Conflict
 from tonnage.objects.document import Doc
-from tonnage.testing.definition_builders import object_schema, widget, widget_kind
 
 T1 = "2026-01-01T00:00:01Z"
 TEXT: Doc = {"type": "string"}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from support.definition_builders import definition, object_schema, widget_kind
 from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.objects.document import Doc
-from tonnage.testing.definition_builders import definition, object_schema, widget_kind
 
 TEXT: Doc = {"type": "string"}
 PRESERVE = "x-kubernetes-preserve-unknown-fields"

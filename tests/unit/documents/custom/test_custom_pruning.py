@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from support.definition_builders import definition, object_schema, widget, widget_kind
 from tonnage.documents.admit import Malformed
 from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.objects.document import Doc
-from tonnage.testing.definition_builders import definition, object_schema, widget, widget_kind
 
 TEXT: Doc = {"type": "string"}
 PRESERVE = "x-kubernetes-preserve-unknown-fields"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from support.definition_builders import definition, object_schema, widget, widget_kind
 from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.objects.document import Doc
-from tonnage.testing.definition_builders import definition, object_schema, widget, widget_kind
 
 
 def told(schema: Doc, value: Any, old: Any = None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from support.definition_builders import definition
 from tonnage.documents.custom.definition_status import (
     accept_names,
     condition,
@@ -12,7 +13,6 @@ from tonnage.documents.custom.definition_status import (
     record_stored_version,
 )
 from tonnage.objects.document import Doc
-from tonnage.testing.definition_builders import definition
 
 T1, T2 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support.definition_builders import admitted, definition, object_schema
 from tonnage.documents.custom.definition_status import accept_names, establish
 from tonnage.documents.kinds.custom_resource_definition import (
     default_definition,
@@ -14,7 +15,6 @@ from tonnage.documents.kinds.custom_resource_definition import (
     validate_definition_update,
 )
 from tonnage.objects.document import Doc, copy
-from tonnage.testing.definition_builders import admitted, definition, object_schema
 
 NOW = "2026-01-01T00:00:00Z"
 TEXT: Doc = {"type": "string"}

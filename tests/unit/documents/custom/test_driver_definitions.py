@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from support.definition_builders import read_definition
 from tonnage.documents.custom.custom_resource import CustomKind, custom_kinds
 from tonnage.documents.custom.definition_status import accept_names, establish, is_established
 from tonnage.documents.kinds.custom_resource_definition import definition_warnings, validate_definition
 from tonnage.objects.document import Doc
-from tonnage.testing.definition_builders import read_definition
 
 FOLDER = Path(__file__).parent / "definitions"
 FILES = sorted(FOLDER.glob("*.yaml"))

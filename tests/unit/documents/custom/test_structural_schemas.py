@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from support.definition_builders import object_schema
 from tonnage.documents.custom.schema_rules import openapi_schema_errors
 from tonnage.objects.document import Doc
-from tonnage.testing.definition_builders import object_schema
 
 TEXT: Doc = {"type": "string"}
 PRESERVE, EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"

@@ -14,11 +14,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from support.cluster_sight import Sight
 from tonnage.driver.names import TOPOLOGY_KEY
 from tonnage.driver.pool_choice import PoolId
 from tonnage.objects.core_v1 import PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.meta import Object
-from tonnage.testing.cluster_sight import Sight
 
 Law = Callable[[Sight], Iterator[str]]
 

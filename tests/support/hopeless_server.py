@@ -19,9 +19,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Self
 
+from support.pki import Authority
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import free_port
-from tonnage.testing.pki import Authority
 
 _STATUS = {
     401: ("Unauthorized", "Unauthorized"),
