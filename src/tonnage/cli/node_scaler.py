@@ -90,8 +90,7 @@ def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
 
     Raises BrokenManifest, InvalidPool.
     """
-    from tonnage.nodescaler.node_pool import InvalidPool
-    from tonnage.nodescaler.pool_storage import KINDS
+    from tonnage.nodescaler.node_pool import KINDS, InvalidPool
     from tonnage.objects.document import copy
     from tonnage.whatif.creation import created
     from tonnage.whatif.manifests import read

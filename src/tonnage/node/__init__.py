@@ -8,7 +8,7 @@
     mounts/           what a pod's volumes need (`mount_plan`), staged and published over CSI (`mounter`), and undone
     pods/             `PodWorker` syncs pods: volumes, status, termination
 
-Rules stand apart from what acts on them: `update_period`, `driver_entry`, `attachments`, `expansion_rules`,
+Rules stand apart from what acts on them: `driver_entry`, `attachments`,
 `mount_paths`, `mount_plan`, `csi_requests`, `node_objects` and `pods.status` are functions of objects. Nothing runs
 in a container here: a pod whose volumes are there is Running until it is deleted, whatever its restart policy.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.node.mounts.confined_volumes import is_confined_elsewhere, rejection
+from tonnage.node.mounts.pod_volumes import is_confined_elsewhere, rejection
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.storage_v1 import CSINode

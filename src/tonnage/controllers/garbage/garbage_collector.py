@@ -14,7 +14,7 @@ has nothing of that name, or something with another uid. Every write carries the
 read. An owner whose kind we do not know is taken to exist, and a cluster-scoped object that names a namespaced owner
 (which cannot be looked up) is left alone. Events have no part in this, as upstream.
 
-The rules are in `garbage_rules`, the graph in `dependency_graph`.
+The graph and the rules are in `dependency_graph`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,15 @@ from tonnage.client.discovered_kinds import DiscoveredKinds, metadata_class, wai
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import within
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.garbage.dependency_graph import FOREGROUND, ORPHAN, DependencyGraph, Item
-from tonnage.controllers.garbage.garbage_rules import DeleteObject, OwnerState, decide
+from tonnage.controllers.garbage.dependency_graph import (
+    FOREGROUND,
+    ORPHAN,
+    DeleteObject,
+    DependencyGraph,
+    Item,
+    OwnerState,
+    decide,
+)
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.codec import convert

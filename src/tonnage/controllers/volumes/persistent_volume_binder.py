@@ -14,6 +14,7 @@ does. And every fifteen seconds while it is pending, as upstream does.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -37,14 +38,23 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.index_functions import claims_of_pod
 from tonnage.controllers.volumes.binding_writes import WORKERS, BindingWriter
-from tonnage.controllers.volumes.default_classes import default_class
 from tonnage.controllers.volumes.volume_reconciler import VolumeReconciler
 from tonnage.controllers.volumes.volume_users import is_pod_terminated
+from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.errors import TonnageError
+from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.volume_matching import AVAILABLE
+
+
+def default_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass]) -> str | None:
+    """The class that a claim without one gets, also long after it was made; None when it has or is to have none."""
+    if claim.spec.storage_class_name is not None:
+        return None
+    return default_class_for(to_doc(claim), [to_doc(each) for each in classes])
+
 
 SYNC_PERIOD_S: Final = 15.0
 """kube-controller-manager's --pvclaimbinder-sync-period."""

@@ -1,11 +1,22 @@
 """KEP-4876 on one node: attach limits in CSINode follow their drivers, at intervals and when an attach found no slot.
 
-One ticker a driver, by the period that its CSIDriver asks for (`update_period` is the rule). `sync` is called
+One ticker a driver, by the period that its CSIDriver asks for (`update_period_s` below). `sync` is called
 when a driver came or went and when its CSIDriver changed; it starts, stops or replaces the ticker. The first tick comes
 one period later. What fails is logged and counted, the last value stays, and the next tick comes all the same.
 
 `update_now` updates at once, with a few tries; those who ask while one is under way and began after they noticed share
 its outcome, so that ten pods turned away together cost the driver one question.
+
+Whether a limit is kept up to date depends on the gate and on the period:
+
+    gate       nodeAllocatableUpdatePeriodSeconds    behaviour
+    enabled    set                                   periodic updates, and one when an attach finds no slot
+    enabled    not set, or 0                         no updates; the count stays as it was registered
+    disabled   set                                   the period is ignored; the count stays
+    disabled   not set                               no updates; the count stays
+
+Both halves of the first row hang on the period: without one, a failed attach changes nothing either. And there must be
+somebody to ask: a driver that is not installed on the node, or that the cluster does not know, is not updated.
 """
 
 from __future__ import annotations
@@ -21,10 +32,18 @@ from tonnage.client.cache import Cache
 from tonnage.clock import Clock, within
 from tonnage.errors import Invalid, TonnageError
 from tonnage.node.csinode.attach_refusals import AttachRefusals
-from tonnage.node.csinode.update_period import update_period_s
 from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.metrics import NodeMetrics, Trigger
 from tonnage.objects.storage_v1 import CSIDriver
+
+
+def update_period_s(driver: CSIDriver | None, *, gate_on: bool, is_installed: bool) -> int:
+    """Seconds between two periodic updates; 0 is no updates at all, also none when an attach fails."""
+    if not gate_on or not is_installed or driver is None:
+        return 0
+    period_s = driver.spec.node_allocatable_update_period_seconds
+    return max(period_s or 0, 0)
+
 
 _ASK_S: Final = 120.0
 """How long NodeGetInfo may take at a tick, as upstream has it."""

@@ -1,4 +1,9 @@
-"""The node's half of making a volume larger: see `expansion_rules` for when and what is written afterwards."""
+"""The node's half of making a volume larger: when the node must be told, and what the claim says afterwards.
+
+The controller side has grown the volume (its PersistentVolume says so) and left the rest to the node: the claim's
+status still has the old capacity, and usually the condition FileSystemResizePending. The node expands what is mounted
+and then writes the new capacity; only then is the claim as large as its volume.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,39 @@ from tonnage.errors import TonnageError
 from tonnage.node.context import NodeContext
 from tonnage.node.drivers import Drivers
 from tonnage.node.mounts.csi_requests import expand_request
-from tonnage.node.mounts.expansion_rules import finished_patch, pending_size
 from tonnage.node.mounts.mount_paths import MountPaths
 from tonnage.node.mounts.mount_plan import VolumeToMount
 from tonnage.node.mounts.mounter import Secrets
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1.persistent_volume import NODE_IN_PROGRESS, NODE_INFEASIBLE, NODE_PENDING, RESIZE_CONDITIONS
+from tonnage.objects.document import Doc
+from tonnage.quantity import Quantity
+
+_ON_NODE: Final = ("", NODE_PENDING, NODE_IN_PROGRESS, NODE_INFEASIBLE)
+
+
+def pending_size(claim: PersistentVolumeClaim, volume: PersistentVolume) -> Quantity | None:
+    """The size that the node shall expand to; None when there is nothing to do, or not yet."""
+    size, before = volume.spec.capacity.get("storage"), claim.status.capacity.get("storage")
+    if size is None or before is None or not before < size:
+        return None
+    if claim.status.allocated_resource_statuses.get("storage", "") not in _ON_NODE:
+        return None  # the controller side is still at it
+    return size
+
+
+def finished_patch(claim: PersistentVolumeClaim, size: Quantity) -> Doc:
+    """The claim's status once its volume has this size everywhere: a strategic patch. Mirrors MarkFSResizeFinished."""
+    present = {condition.type for condition in claim.status.conditions}
+    return {
+        "metadata": {"uid": claim.uid},
+        "status": {
+            "capacity": {"storage": str(size)},
+            "allocatedResourceStatuses": None,
+            "conditions": [{"$patch": "delete", "type": each} for each in RESIZE_CONDITIONS if each in present],
+        },
+    }
+
 
 _SUCCESS: Final = "FileSystemResizeSuccessful"
 _FAILURE: Final = "VolumeResizeFailed"

@@ -2,7 +2,7 @@
 
     for each volume:  waiting for its attachment ──► attached ──► mounted
                               ├─► no slot left (KEP-4876)  ◄── a driver without attaching says so when it stages
-                              └─► confined to other nodes (KEP-5381, `confined_volumes`)
+                              └─► confined to other nodes (KEP-5381)
     of the pod:       MOUNTED · WAITING (look again then) · REJECTED (it cannot be here)
 
 No slot left, and the driver's CSIDriver asks for updates: the limit in CSINode is corrected at once, so that the next
@@ -14,6 +14,14 @@ Without a period nothing of this happens: the pod waits until a slot is free.
 Before a volume is first mounted for a pod, the API server is asked for its claim and the volume: informers may still
 show a claim that is being deleted or gone, and a pod would write to a volume that is nobody's any more. Once the server
 has shown a claim that is not being deleted, the pod has its node, and claim protection keeps the claim for it.
+
+A volume's node affinity may be set anew while a pod is on its way by the old one: the scheduler had not seen it, or the
+volume was free to move then and has gone elsewhere. Such a pod waits for ever, and its volume may be in use where it
+is. So its node turns it away, and whoever made it makes another, which goes where the volume is.
+
+    confined elsewhere, neither attached here nor mounted ──for a while──► read from the server, still so ──► rejected
+
+The while is for a driver that has the volume on its way here and has not said so yet. A pod that runs is left alone.
 """
 
 from __future__ import annotations
@@ -28,20 +36,42 @@ from tonnage.node.context import NodeContext, VolumeLookup
 from tonnage.node.csinode.attach_limits import AttachLimitUpdater
 from tonnage.node.injected_faults import NodeIdle
 from tonnage.node.mounts.attachments import AttachState, attach_state
-from tonnage.node.mounts.confined_volumes import is_confined_elsewhere, rejection
 from tonnage.node.mounts.mount_plan import MountPlan, NotProcessed, VolumeToMount, plan_volume, waiting_note
 from tonnage.node.mounts.mounter import Mounter, PublishFailed, StageFailed
 from tonnage.node.mounts.volumes_in_use import VolumesInUse
 from tonnage.objects.core_v1 import (
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
     VOLUME_NODE_AFFINITY,
+    Node,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
     VolumeNodeAffinity,
 )
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
+from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
+
+
+def is_confined_elsewhere(volume: PersistentVolume, node: Node, csi_node: CSINode | None) -> bool:
+    """Whether a volume of a CSI driver cannot be reached from a node, as far as the node's labels tell.
+
+    A node has its topology once the driver has registered: without, nothing can be told.
+    """
+    source = volume.spec.csi
+    driver = csi_node.driver(source.driver) if source is not None and csi_node is not None else None
+    labels = node.metadata.labels
+    if driver is None or not all(key in labels for key in driver.topology_keys):
+        return False
+    return not volume.spec.node_affinity.admits(node.name, labels)
+
+
+def rejection(volume: PersistentVolume, claim: str) -> str:
+    """What people are told of the pod."""
+    return (
+        f'Node does not match the node affinity of volume "{volume.name}", rejecting pod: '
+        f"claim {claim} can be used on other nodes only"
+    )
+
 
 T = TypeVar("T", bound=Object)
 

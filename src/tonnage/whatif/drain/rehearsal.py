@@ -20,8 +20,7 @@ from tonnage.whatif.disk_documents import disk_documents
 from tonnage.whatif.drain.adoption import as_in_a_cluster
 from tonnage.whatif.drain.lineages import Lineages
 from tonnage.whatif.drain.outcome import BlockingBudget, DrainOutcome, LostPod, Move, Stuck, VolumeMove
-from tonnage.whatif.drain.places import Places, PodPlace, places_of, workload_of
-from tonnage.whatif.drain.tied_data import left_behind
+from tonnage.whatif.drain.places import Places, PodPlace, left_behind, places_of, workload_of
 from tonnage.whatif.evictions import guards
 from tonnage.whatif.simulate.node_events import NodeEvents, stays
 from tonnage.whatif.simulate.successors import is_managed

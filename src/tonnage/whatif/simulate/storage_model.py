@@ -6,12 +6,14 @@
 
 Everything it does to the cluster it does by writing objects, as the real parts do; the scheduler sees nothing else.
 `disks.py` is what is really there, `figures.py` what is told of it, `rebuilds.py` how volumes move.
+
+Nearly all node affinities name values of a label. `Reach` finds nodes by such a value first, and asks only those.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -20,13 +22,13 @@ import msgspec
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.node_selectors import NodeSelectorTerm
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.pool_policy import pool_policy_of
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
 from tonnage.whatif.simulate.agenda import Agenda
 from tonnage.whatif.simulate.disks import Disk, Disks
 from tonnage.whatif.simulate.figures import affinity_of, bound_claim, figures, made_volume
-from tonnage.whatif.simulate.reach import Reach
 from tonnage.whatif.simulate.storage_settings import (
     DEFAULT_PICK,
     PICK_POLICIES,
@@ -34,6 +36,33 @@ from tonnage.whatif.simulate.storage_settings import (
     PickPolicy,
     StorageSettings,
 )
+
+
+class Reach:
+    """The nodes of a moment, by their labels."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._nodes = list(nodes)
+        self._by_label: dict[tuple[str, str], list[Node]] = {}
+        for node in self._nodes:
+            for item in node.metadata.labels.items():
+                self._by_label.setdefault(item, []).append(node)
+
+    def of(self, volume: PersistentVolume) -> list[Node]:
+        """The nodes that the affinity of a volume admits; all of them for one without any."""
+        required = volume.spec.node_affinity.required
+        if required is None:
+            return self._nodes
+        found = {node.name: node for term in required.node_selector_terms for node in self._asked(term)}
+        return [node for node in found.values() if required.matches(node.name, node.metadata.labels)]
+
+    def _asked(self, term: NodeSelectorTerm) -> Iterable[Node]:
+        """Those among which all that the term admits are."""
+        named = next((each for each in term.match_expressions if each.operator == "In"), None)
+        if named is None:
+            return self._nodes
+        return [node for value in named.values for node in self._by_label.get((named.key, value), ())]
+
 
 T = TypeVar("T", bound=Object)
 

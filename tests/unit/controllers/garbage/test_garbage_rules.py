@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.garbage.dependency_graph import DependencyGraph, Item
-from tonnage.controllers.garbage.garbage_rules import DeleteObject, Keep, OwnerState, decide
+from tonnage.controllers.garbage.dependency_graph import DeleteObject, DependencyGraph, Item, Keep, OwnerState, decide
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.resources import BY_PLURAL
 
