@@ -105,7 +105,7 @@ async def test_a_stream_that_fails_breaks_off_and_is_not_answered_twice(
     def broken(self: object) -> bytes:
         raise RuntimeError("broken for the test")
 
-    monkeypatch.setattr("tonnage.dashboard.wire.collections.Follower.take", broken)
+    monkeypatch.setattr("tonnage.dashboard.wire.collections.CollectionFollower.take", broken)
     reader = await door.connect("/api/v1/changes", BEARER)
     came = await asyncio.wait_for(reader.read(), 20)
     door.writer.close()

@@ -216,7 +216,7 @@ class Judge:
             labels = node["metadata"].get("labels", {})
             zone = next((labels[each] for each in ZONES if each in labels), "")
             told = (row.get("zone", ""), row.get("cordoned", False), row.get("gone", False))
-            if told != (zone, node["spec"].get("unschedulable", False), False):
+            if told != (zone, node.get("spec", {}).get("unschedulable", False), False):
                 yield f"{name} is told as {told}"
             pods = [
                 pod
@@ -228,7 +228,7 @@ class Judge:
             used = self.slots(name, pods)
             csi_node = self.all("CSINode").get(name, {"spec": {}})
             limits = {
-                each["name"]: each.get("allocatable", {}).get("count") for each in csi_node["spec"].get("drivers", [])
+                each["name"]: each.get("allocatable", {}).get("count") for each in csi_node.get("spec", {}).get("drivers", [])
             }
             expected = {each: (used.get(each, 0), limits.get(each)) for each in used.keys() | limits.keys()}
             slots = {each["driver"]: (each.get("used", 0), each.get("limit")) for each in row.get("slots", [])}
