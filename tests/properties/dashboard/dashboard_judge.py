@@ -228,7 +228,8 @@ class Judge:
             used = self.slots(name, pods)
             csi_node = self.all("CSINode").get(name, {"spec": {}})
             limits = {
-                each["name"]: each.get("allocatable", {}).get("count") for each in csi_node.get("spec", {}).get("drivers", [])
+                each["name"]: each.get("allocatable", {}).get("count")
+                for each in csi_node.get("spec", {}).get("drivers", [])
             }
             expected = {each: (used.get(each, 0), limits.get(each)) for each in used.keys() | limits.keys()}
             slots = {each["driver"]: (each.get("used", 0), each.get("limit")) for each in row.get("slots", [])}
