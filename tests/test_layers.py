@@ -157,6 +157,32 @@ INNER_ROWS: dict[str, Rows] = {
         ("registry",),
         ("program",),
     ),
+    "whatif": (
+        (
+            "interruptions",
+            "manifest_errors",
+            "page",
+            "scheduler_memory",
+            "workloads",
+            "evictions",
+            "node_copies",
+            "html",
+        ),
+        ("manifests", "explain_report", "shadow"),
+        ("creation", "recording"),
+        ("sources", "replay_steps"),
+        ("expansion", "explain", "replay"),
+        ("decision_sequence", "replay_report"),
+        ("pending", "workload_report", "simulate"),
+        ("doctor", "drain", "fit"),
+    ),
+    "cli": (
+        ("help", "completion", "options", "output", "forkserver"),
+        ("cluster_options", "flags", "apiserver", "demo", "fault", "shadow", "status", "version"),
+        ("running", "doctor", "drain_preview", "explain", "fit", "replay", "simulate"),
+        ("controllers", "dashboard", "driver", "node", "node_scaler", "provisioning", "scheduler"),
+        ("pools", "up"),
+    ),
 }
 """Packages with rooms: their rows, the lowest first."""
 

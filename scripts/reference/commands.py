@@ -9,8 +9,7 @@ import click
 
 from reference import cell, code, table
 from tonnage.cli import cli
-from tonnage.cli.help.commands import GROUPS
-from tonnage.cli.help.examples import EXAMPLES
+from tonnage.cli.help.commands import EXAMPLES, GROUPS
 
 HEAD = """\
 # Commands and flags

@@ -12,7 +12,7 @@ from reference import code, table
 from tonnage.durations import format_duration
 from tonnage.gates import Gates
 from tonnage.objects.codec import encode
-from tonnage.scheduling.configuration.file import ConfigurationFile, RequestLimits
+from tonnage.scheduling.configuration.configuration import ConfigurationFile, RequestLimits
 from tonnage.scheduling.configuration.plugin_args import PluginArgs
 from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from tonnage.scheduling.configuration.profile import ARGS_OF, Profile

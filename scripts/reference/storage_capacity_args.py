@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from reference import table
 from reference.configuration import arguments
-from tonnage.scheduling.configuration.storage_capacity_args import (
-    LegacyPools,
-    PoolFit,
-    Reservation,
-    StorageCapacityArgs,
-)
+from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, Reservation, StorageCapacityArgs
 
 HEAD = """\
 # StorageCapacityArgs

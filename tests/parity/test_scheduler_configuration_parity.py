@@ -18,8 +18,7 @@ import pytest
 import yaml
 
 from tonnage.gates import Gates
-from tonnage.scheduling.configuration.configuration import Configuration, ConfigurationError, parse
-from tonnage.scheduling.configuration.file import ConfigurationFile
+from tonnage.scheduling.configuration.configuration import Configuration, ConfigurationError, ConfigurationFile, parse
 from tonnage.scheduling.configuration.plugin_args import PluginArgs
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.configuration.strict_decoding import read

@@ -13,8 +13,7 @@ import click
 
 from tonnage.apiserver.audit.audit_log_file import MAX_BACKUPS, MAX_MEGABYTES
 from tonnage.apiserver.flag_values import DEFAULT_ISSUER, RBAC_MODE
-from tonnage.cli.durations import DURATION
-from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.options import DURATION, feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError

@@ -84,7 +84,7 @@ class ClusterQuestion:
 
     @cached_property
     def foreign(self) -> ForeignPlugins:
-        from tonnage.scheduler.installed_plugins import foreign_plugins
+        from tonnage.scheduler.configuration_file import foreign_plugins
 
         return foreign_plugins()
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from tonnage.cli.durations import DURATION
 from tonnage.cli.flags.access_flags import access_options
 from tonnage.cli.flags.election_flags import (
     ElectionFlags,
@@ -25,7 +24,7 @@ from tonnage.cli.flags.go_flags import GoCommand, switch
 from tonnage.cli.flags.metric_flags import metric_options
 from tonnage.cli.flags.secure_endpoint import EndpointFlags, checked, secure_endpoint
 from tonnage.cli.flags.serving_flags import serving_options
-from tonnage.cli.options import feature_gates, logging_options, start_logging
+from tonnage.cli.options import DURATION, feature_gates, logging_options, start_logging
 from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.clock import SystemClock

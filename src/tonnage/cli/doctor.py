@@ -11,8 +11,7 @@ import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion.values import files
-from tonnage.cli.output import written, written_html, written_json
-from tonnage.cli.progress import INTERRUPTED, progress
+from tonnage.cli.output import INTERRUPTED, progress, written, written_html, written_json
 
 if TYPE_CHECKING:
     from tonnage.whatif.doctor.facts import GrantedAccess, ServerFacts
@@ -34,7 +33,7 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
     Exit 0 when nothing is worse than good to know, 4 when there are warnings, 5 when there are errors; 1 when it could
     not look, 2 when it was asked wrongly.
     """
-    from tonnage.whatif.doctor import doctor_report
+    from tonnage.whatif.doctor import examination
     from tonnage.whatif.doctor.examination import examine, work_of
     from tonnage.whatif.doctor.facts import Facts
     from tonnage.whatif.doctor.reading import read_server
@@ -55,5 +54,5 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
 
         written_html(doctor_page(found.document()))
     else:
-        written(partial(doctor_report.show, found, sys.stdout))
+        written(partial(examination.show, found, sys.stdout))
     sys.exit(INTERRUPTED if found.is_partial else found.exit_code)

@@ -9,8 +9,7 @@ import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion.values import nodes as node_values
-from tonnage.cli.output import written, written_html, written_json
-from tonnage.cli.progress import INTERRUPTED, progress
+from tonnage.cli.output import INTERRUPTED, progress, written, written_html, written_json
 
 if TYPE_CHECKING:
     from tonnage.whatif.drain.preview import Preview

@@ -20,8 +20,7 @@ import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion.values import files, pods, workloads
-from tonnage.cli.output import say, written, written_json
-from tonnage.cli.progress import INTERRUPTED, progress
+from tonnage.cli.output import INTERRUPTED, progress, say, written, written_json
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:

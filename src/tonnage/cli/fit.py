@@ -10,9 +10,8 @@ import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
 from tonnage.cli.completion.values import workloads
-from tonnage.cli.output import say, written, written_html, written_json
-from tonnage.cli.progress import INTERRUPTED, progress
-from tonnage.whatif.fit.limits import MOST
+from tonnage.cli.output import INTERRUPTED, progress, say, written, written_html, written_json
+from tonnage.whatif.fit import MOST
 
 if TYPE_CHECKING:
     from tonnage.whatif.fit.counting import FitCluster
@@ -60,9 +59,8 @@ def fit(
     counted by reason, and the least that would let it in is found by trying. Nothing is written to any cluster.
     """
     from tonnage.whatif.fit import report
-    from tonnage.whatif.fit.asking import asked_template, asked_workload, node_template
     from tonnage.whatif.fit.counting import FitCluster
-    from tonnage.whatif.fit.fitting import fitted
+    from tonnage.whatif.fit.fitting import asked_template, asked_workload, fitted, node_template
 
     if (workload is None) == (template_file is None):
         raise click.UsageError("give --workload KIND/NS/NAME or --template FILE, one of the two")

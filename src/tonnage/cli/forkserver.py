@@ -14,21 +14,18 @@ from tonnage.plane.forkserver import ROOM_FLAG, Forkserver
 from tonnage.serving.process_memory import import_aiohttp
 
 PROGRAMS: Final = {
-    "apiserver": ("apiserver.server", "apiserver.health.stored_problems"),
+    "apiserver": ("apiserver.server", "apiserver.stored_documents"),
     "csi-driver": (
         *("driver.serving", "driver.lvm_nodes", "driver.rebuilding.controller"),
-        *("client.clients", "client.config.kubeconfig", "client.config.in_cluster"),
+        *("client.clients", "client.config.kubeconfig"),
     ),
-    "node": ("node.program", "client.metrics.rest_client", "health"),
-    "provisioner": ("provisioner.program", "client.metrics.leader_election"),
+    "node": ("node.program", "client.metrics", "health"),
+    "provisioner": ("provisioner.program", "client.metrics"),
     "controllers": (
-        *("controllers.program", "client.delegated_access.access", "serving.chosen_metrics", "serving.profiling"),
+        *("controllers.program", "client.delegated_access.access", "serving.profiling"),
         *("serving.server_tls", "serving.serving_certificate", "csi.metrics"),
     ),
-    "scheduler": (
-        *("scheduler.program", "scheduler.configuration_file", "scheduler.installed_plugins", "scheduler.lease_choice"),
-        "scheduling.configuration.written",
-    ),
+    "scheduler": (*("scheduler.program", "scheduler.configuration_file", "scheduling.configuration.written"),),
 }
 """Commands, in the order in which they are wanted: nodes need most round trips, the scheduler loads longest. Of each,
 the modules that it imports when it runs; with them comes whatever those import."""

@@ -1,4 +1,7 @@
-"""Options that several commands share, so that each is spelled, defaulted and explained once."""
+"""Options that several commands share, so that each is spelled, defaulted and explained once.
+
+Durations have Go's form: `50s`, `1m30s`, `1.5h`, `0`; the program gets seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tonnage import logs
+from tonnage.durations import parse_duration
 from tonnage.gates import GateError, Gates
 from tonnage.quantity import InvalidQuantity, Quantity
 
@@ -96,3 +100,22 @@ def logging_options(command: F) -> F:
 
 def start_logging(logging_format: str, verbosity: int) -> None:
     logs.configure(format="json" if logging_format == "json" else "text", verbosity=verbosity)
+
+
+class DurationType(click.ParamType[float]):
+    """A duration as kube-controller-manager's flags take it; not less than nothing. Gives seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        seconds = parse_duration(str(value))
+        if seconds is None:
+            self.fail(f'"{value}" is not a duration; write it like "50s", "1m30s" or "500ms"', param, ctx)
+        if seconds < 0:
+            self.fail(f'"{value}" is less than nothing', param, ctx)
+        return seconds
+
+
+DURATION = DurationType()

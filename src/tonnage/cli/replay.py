@@ -50,8 +50,7 @@ def replay(
     `apply: [objects]`, `delete: [{kind, namespace, name}]`, `fail_binding: ns/pod`, `advance: seconds` and
     `restart: true` (memory is lost, objects are kept). Exit 0 when there are answers, whatever they are.
     """
-    from tonnage.scheduler.configuration_file import load_configuration
-    from tonnage.scheduler.installed_plugins import foreign_plugins
+    from tonnage.scheduler.configuration_file import foreign_plugins, load_configuration
     from tonnage.whatif.creation import Creation
     from tonnage.whatif.replay import Replay
     from tonnage.whatif.replay_report import show, taken

@@ -19,8 +19,7 @@ from tonnage.cli.flags.access_flags import access_options
 from tonnage.cli.flags.election_flags import leader_elect_option, lease_place_options, lease_time_options
 from tonnage.cli.flags.go_flags import FILE, GoCommand, version_flag
 from tonnage.cli.flags.metric_flags import metric_options
-from tonnage.cli.flags.removed_flags import removed_options
-from tonnage.cli.flags.scheduler_flags import SchedulerFlags, configured, kube_scheduler_options
+from tonnage.cli.flags.scheduler_flags import SchedulerFlags, configured, kube_scheduler_options, removed_options
 from tonnage.cli.flags.secure_endpoint import checked, secure_endpoint
 from tonnage.cli.flags.serving_flags import serving_options
 from tonnage.cli.options import BYTES, feature_gates, logging_options, start_logging
@@ -32,7 +31,7 @@ from tonnage.errors import TonnageError
 if TYPE_CHECKING:
     from tonnage.client.leader import LeaderElector
     from tonnage.client.leadership import Leadership
-    from tonnage.scheduler.tracing.tracer import Tracer
+    from tonnage.scheduler.tracing.pod_traces import Tracer
     from tonnage.scheduling.configuration.configuration import Configuration
     from tonnage.scheduling.engine.engine import Engine
     from tonnage.scheduling.plugins.registry import ForeignPlugins
@@ -85,9 +84,7 @@ def scheduler(**flags: Unpack[SchedulerFlags]) -> None:
     --kubeconfig the configuration's, $KUBECONFIG, or the pod's own service account is used. Flags have kube-scheduler's
     names and forms; docs/guides/beside-kube-scheduler.md tells the few that differ.
     """
-    from tonnage.scheduler.configuration_file import load_configuration
-    from tonnage.scheduler.installed_plugins import foreign_plugins
-    from tonnage.scheduler.lease_choice import check_lease
+    from tonnage.scheduler.configuration_file import check_lease, foreign_plugins, load_configuration
     from tonnage.scheduling.configuration.written import text_of
 
     start_logging(flags["logging_format"], flags["verbosity"])
@@ -233,8 +230,7 @@ def _tracer_of(file: Path | None) -> Tracer | None:
 
     if file is None:
         return None
-    from tonnage.scheduler.tracing.configuration import load
-    from tonnage.scheduler.tracing.open_telemetry import open_tracer
+    from tonnage.scheduler.tracing.open_telemetry import load, open_tracer
 
     return open_tracer(load(file), service=_USER_AGENT, version=__version__)
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.durations import DURATION
-from tonnage.cli.options import feature_gates
+from tonnage.cli.options import DURATION, feature_gates
 from tonnage.cli.output import say, written, written_json
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
-from tonnage.whatif.shadow.limits import STUCK_AFTER_S
+from tonnage.whatif.shadow import STUCK_AFTER_S
 
 if TYPE_CHECKING:
     from tonnage.client.http import Client
@@ -69,12 +68,10 @@ def shadow(
     """
     from tonnage.client.config import kubeconfig
     from tonnage.client.http import Client
-    from tonnage.scheduler.configuration_file import load_configuration
-    from tonnage.scheduler.installed_plugins import foreign_plugins
-    from tonnage.whatif.shadow import report
+    from tonnage.scheduler.configuration_file import foreign_plugins, load_configuration
     from tonnage.whatif.shadow.judging import Judge
     from tonnage.whatif.shadow.signs import Shadow
-    from tonnage.whatif.shadow.tally import Tally
+    from tonnage.whatif.shadow.tally import Tally, show
 
     for warning in gates.warnings:
         say("warning", warning)
@@ -97,13 +94,13 @@ def shadow(
     if output == "json":
         written_json(tally.document(until))
     else:
-        written(lambda: report.show(tally, until, sys.stdout))
+        written(lambda: show(tally, until, sys.stdout))
 
 
 def _say_difference(found: ShadowVerdict) -> None:
-    from tonnage.whatif.shadow import report
+    from tonnage.whatif.shadow.tally import NOWHERE
 
-    ours = found.ours or report.NOWHERE
+    ours = found.ours or NOWHERE
     say("differs", f"{found.pod} went to {found.theirs}, Tonnage would send it to {ours}: {found.why}")
 
 
@@ -133,13 +130,13 @@ async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None
 
 
 async def _follow(client: Client, following: Following, for_s: float | None, shadow: Shadow) -> None:
-    from tonnage.whatif.shadow import report
+    from tonnage.whatif.shadow.tally import counts
 
     async with following:
         await following.wait_synced()
         say("following", f"{client.server}; Ctrl-C ends it")
         with _progress() as show:
-            await following.run(for_s, lambda: show(report.counts(shadow.tally)))
+            await following.run(for_s, lambda: show(counts(shadow.tally)))
 
 
 @contextmanager

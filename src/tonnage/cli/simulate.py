@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
-from tonnage.cli.output import say, written, written_html, written_json
-from tonnage.cli.progress import INTERRUPTED, interruptible, progress
+from tonnage.cli.output import INTERRUPTED, interruptible, progress, say, written, written_html, written_json
 from tonnage.whatif.simulate.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -99,9 +98,8 @@ def simulate(
 
 def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], output: str) -> None:
     """Repeat a recording, and ask the other policies about each of its decisions."""
-    from tonnage.whatif.recording import report as recording_report
-    from tonnage.whatif.recording.reading import open_recording
-    from tonnage.whatif.recording.repeating import answered
+    from tonnage.whatif.recording import repeating as recording_report
+    from tonnage.whatif.recording.repeating import answered, open_recording
 
     others = {"config": cluster.configuration} if cluster.config_file is not None else {}
     others = _compared(cluster, compared, others)

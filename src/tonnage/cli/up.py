@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tonnage.cli.driver.pool_options import COUNT, POOLS, by_node, pools_by_node
-from tonnage.cli.durations import DURATION
-from tonnage.cli.options import BYTES, feature_gates, logging_options, start_logging
-from tonnage.cli.output import echo, say
-from tonnage.cli.progress import status
+from tonnage.cli.options import BYTES, DURATION, feature_gates, logging_options, start_logging
+from tonnage.cli.output import echo, say, status
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.driver.per_node import PerNode

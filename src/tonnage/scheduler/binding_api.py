@@ -20,8 +20,8 @@ from tonnage.client.http import Client
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
+from tonnage.scheduler.bindings_under_way import Check, PreBindWaits, Topic
 from tonnage.scheduler.pod_status import Events
-from tonnage.scheduler.pre_bind_waits import Check, PreBindWaits, Topic
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Api, Status
 from tonnage.scheduling.queue.queued_pod import is_over

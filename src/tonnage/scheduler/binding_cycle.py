@@ -6,8 +6,8 @@
 Bindings run concurrently with decisions and with one another. A pod is assumed before its binding starts and stays so
 until the informer confirms it, so a decision made meanwhile counts it. A failed binding gives back everything that was
 kept for it, in reverse order. While its pod waits, for a Permit plugin or for its volumes, a binding rests
-(binding_slots.py), and others are told where it goes (nominations.py); a pod with nothing to wait for costs one call,
-the binding's.
+(bindings_under_way.py), and others are told where it goes (nominations.py); a pod with nothing to wait for costs one
+call, the binding's.
 
 Errors say who ran into them, in upstream's words: `running PreBind plugin "VolumeBinding": …`.
 """
@@ -22,8 +22,8 @@ from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduler.binding_api import PodIsOver
+from tonnage.scheduler.bindings_under_way import Check, Topic
 from tonnage.scheduler.context import SchedulerContext
-from tonnage.scheduler.pre_bind_waits import Check, Topic
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Placement, broken
 from tonnage.scheduling.engine.reserve_and_permit import note_failure, plugin_status

@@ -1,23 +1,37 @@
-"""The scheduler's configuration as a program is given it: a file, or nothing.
+"""What a person configured and installed: the configuration file, the plugins of other packages, and the lease.
 
-What a file may say is in `configuration`; opening it touches the disk, and that happens here alone.
+What a file may say is in `scheduling/configuration/`; opening it touches the disk, and that happens here alone. Plugins
+are found by the Python entry-point group `tonnage.plugins`: the name of an entry point is the plugin's, its object the
+class (`scheduling/plugins/registry.py` says what it is made with).
+
+Two schedulers must not wait for each other's lease by accident. kube-scheduler holds the lease
+kube-system/kube-scheduler for as long as it lives. A second scheduler that asks for the same lease waits for ever, says
+nothing, and its pods stay pending. So that lease is for who serves the same pods: those of `default-scheduler`. The
+other way round, two schedulers with leases of their own that both serve `default-scheduler` work at the same time on
+the same pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Final
 
+from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import (
     Configuration,
     ConfigurationError,
+    LeaderElection,
     default_configuration,
     parse,
 )
-from tonnage.scheduling.configuration.errors import Problem
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
+from tonnage.scheduling.configuration.profile import DEFAULT_SCHEDULER_NAME
+from tonnage.scheduling.configuration.strict_decoding import Problem
 from tonnage.scheduling.framework import Plugin
+from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 
 def load_configuration(path: Path | None, gates: Gates, foreign: Mapping[str, type[Plugin]]) -> Configuration:
@@ -36,3 +50,50 @@ def load_configuration(path: Path | None, gates: Gates, foreign: Mapping[str, ty
         )
         raise ConfigurationError(str(path), [problem]) from exc
     return parse(text, source=str(path), known_plugins=known, gates=gates)
+
+
+GROUP: Final = "tonnage.plugins"
+
+
+def foreign_plugins() -> ForeignPlugins:
+    """Plugins that other packages bring, by name. Raises TonnageError for an entry point that is none."""
+    found: dict[str, type[Plugin]] = {}
+    for entry in entry_points(group=GROUP):
+        plugin = entry.load()
+        if not (isinstance(plugin, type) and issubclass(plugin, Plugin) and plugin.name == entry.name):
+            raise TonnageError(
+                f"the entry point {entry.name} = {entry.value} of group {GROUP} is not a plugin of that name",
+                hint="point it at a subclass of tonnage.scheduling.framework.Plugin whose `name` is the entry's",
+            )
+        found[entry.name] = plugin
+    return found
+
+
+_KUBE_SCHEDULERS = (LeaderElection().resource_namespace, LeaderElection().resource_name)
+
+
+class WaitsForKubeScheduler(TonnageError):
+    """The lease is kube-scheduler's, and the pods are not."""
+
+
+def check_lease(configuration: Configuration) -> str:
+    """A warning about the lease, empty for none. Raises WaitsForKubeScheduler."""
+    election = configuration.leader_election
+    if not election.leader_elect:
+        return ""
+    names = [profile.scheduler_name for profile in configuration.profiles]
+    lease = (election.resource_namespace, election.resource_name)
+    serves_default = DEFAULT_SCHEDULER_NAME in names
+    if lease == _KUBE_SCHEDULERS and not serves_default:
+        raise WaitsForKubeScheduler(
+            f"the lease kube-system/kube-scheduler is kube-scheduler's, and no profile here serves "
+            f"{DEFAULT_SCHEDULER_NAME}: this scheduler ({', '.join(names)}) would wait for it for ever",
+            hint=f"give it a lease of its own: --leader-elect-resource-name={names[0]}, or "
+            f"leaderElection.resourceName: {names[0]} in the configuration",
+        )
+    if lease != _KUBE_SCHEDULERS and serves_default:
+        return (
+            f"{DEFAULT_SCHEDULER_NAME} is served under the lease {'/'.join(lease)}, not kube-system/kube-scheduler: a "
+            "kube-scheduler that runs too would place the same pods at the same time"
+        )
+    return ""

@@ -12,12 +12,10 @@ from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 from tonnage.scheduler.binding_api import BindingApi
-from tonnage.scheduler.binding_slots import BindingSlots
+from tonnage.scheduler.bindings_under_way import BindingSlots, PodsInPreBind, PreBindWaits
 from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.scheduler.nominations import StatusWrites
 from tonnage.scheduler.pod_status import Events
-from tonnage.scheduler.pods_in_pre_bind import PodsInPreBind
-from tonnage.scheduler.pre_bind_waits import PreBindWaits
 from tonnage.scheduler.tracing.pod_traces import PodTraces
 from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.cluster.pod_info import PodInfo

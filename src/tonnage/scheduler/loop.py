@@ -8,8 +8,8 @@
 What an attempt is stands in `scheduling/engine`; here is what follows from it in the cluster. One loop, one thread:
 decisions see a cluster that does not change under them, and none waits for the network. The loop gives way to the event
 loop after every few attempts, so that informers and bindings keep up, and pops nothing while too many bindings call the
-API server (binding_slots.py): between pop and attempt nothing is awaited. Where others are preempted, that runs beside
-it too (preemption_executor.py).
+API server (bindings_under_way.py): between pop and attempt nothing is awaited. Where others are preempted, that runs
+beside it too (preemption_executor.py).
 
 Whatever raises in the work for one pod, the loop goes on: see `_broke`.
 

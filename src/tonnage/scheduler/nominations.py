@@ -39,7 +39,7 @@ from tonnage.client.leadership import NotLeading
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, Conflict, NotFound, Timeout, TonnageError, TooManyRequests, Unauthorized
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.binding_slots import BindingSlots
+from tonnage.scheduler.bindings_under_way import BindingSlots
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.queue.queued_pod import is_over, uid_of
 

@@ -6,14 +6,23 @@
 Nothing is placed before every informer is in step: a scheduler that does not know all pods would give room away twice.
 With leader election the informers follow from the start, and only the leader runs the loop. One that follows another
 leader fetches the state anew first, because its watches may lag behind what the other bound last.
+
+At raised verbosity (-v 4) the scheduler logs, pod by pod, what it considered for the pod's volumes.
+
+    I… tonnage.scheduler.volumes] "Considered for volumes" pod="shop/db" kind="dynamic" object="kube-system/n1-pools"
+       pools=["100Gi","60Gi"] claims=["shop/data"] fits=false reason="largest free pool 100Gi, needs 120Gi" …
+
+One line an object and outcome, so many at most an attempt. At normal verbosity nothing of it is computed. Whatever goes
+wrong in it is told, and changes nothing about the attempt.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -28,25 +37,46 @@ from tonnage.clock import Clock
 from tonnage.metrics import show_gates
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduler.assumed_state import AssumedState
 from tonnage.scheduler.binding_api import LiveBindingApi
-from tonnage.scheduler.capacity_reservations import CapacityReservations
-from tonnage.scheduler.considered_log import log_considered
+from tonnage.scheduler.bindings_under_way import PreBindWaits
 from tonnage.scheduler.context import SchedulerContext
-from tonnage.scheduler.held_nominations import NominationsReport
+from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics, counter, gauge
-from tonnage.scheduler.pre_bind_waits import PreBindWaits
 from tonnage.scheduler.storage_report import StorageReport
-from tonnage.scheduler.tracing.pod_traces import PodTraces
-from tonnage.scheduler.tracing.tracer import Tracer
+from tonnage.scheduler.tracing.pod_traces import PodTraces, Tracer
 from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.scheduling.decision.explain import accounts_of
+from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.kinds import LIVE_PODS, READ_KINDS
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.volumes.explain.considered_objects import considered_objects
+
+MAX_LINES: Final = 50
+
+_considered_log = logs.logger("tonnage.scheduler.volumes")
+
+
+def log_considered(decider: Decider, decision: Decision) -> None:
+    """Write what was considered, if somebody reads it; refusals first, for they are what one looks for."""
+    pod = decision.cycle.pod
+    if not _considered_log.isEnabledFor(logging.DEBUG) or not pod.pod.claim_names():
+        return
+    try:
+        found = considered_objects(accounts_of(decider, decision))
+    except Exception:  # on the scheduling loop, which must not end because of a log line
+        _considered_log.exception("What was considered cannot be told", pod=pod.key)
+        return
+    found.sort(key=lambda each: not each.reason)
+    for each in found[:MAX_LINES]:
+        _considered_log.debug("Considered for volumes", pod=pod.key, **each.fields())
+    if len(found) > MAX_LINES:
+        _considered_log.debug("More was considered for volumes", pod=pod.key, lines_left_out=len(found) - MAX_LINES)
+
 
 _SYNC_TIMEOUT_S = 120.0
 

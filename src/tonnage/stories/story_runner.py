@@ -32,8 +32,7 @@ from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.plane.cluster import Plane
 from tonnage.printable import assembled, text
-from tonnage.scheduler.configuration_file import load_configuration
-from tonnage.scheduler.installed_plugins import foreign_plugins
+from tonnage.scheduler.configuration_file import foreign_plugins, load_configuration
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.stories.objects import described, pod_of
 from tonnage.whatif.explain import explain_pod

@@ -7,12 +7,19 @@ a warning. Everything else that validation finds is an error.
 An object that came from a server (it has a uid or a resourceVersion) has all this behind it and is taken as it stands:
 what is stored would not always be taken a second time (label keys are merged into selectors, priorities computed). It
 only gets the defaults, in case the server was older.
+
+Uids are made from names, so that the same files give the same ones at every run. They are those of `uuid.uuid5`, byte
+for byte, written down at once: a simulation makes two a pod, and most of what a UUID object costs is made for questions
+that nobody asks of it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
+import uuid
 from collections.abc import Iterable
+from typing import Final
 
 from tonnage.clock import SystemClock
 from tonnage.documents.admission import Admission
@@ -29,7 +36,18 @@ from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.scheme import resource_of
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import Manifest, Manifests
-from tonnage.whatif.stable_uids import stable_uid
+
+_NAMESPACE: Final = uuid.NAMESPACE_OID.bytes
+
+
+def stable_uid(name: str) -> str:
+    """RFC 9562, version 5, in the namespace of OIDs."""
+    found = bytearray(hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()[:16])
+    found[6] = found[6] & 0x0F | 0x50
+    found[8] = found[8] & 0x3F | 0x80
+    text = found.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
 
 _OPTIONS = CreationOptions(
     keep_status=True, keep_priority=True, keep_disabled_fields=True, allow_missing=True, is_limited=False

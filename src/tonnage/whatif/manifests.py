@@ -33,8 +33,15 @@ from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.scheduling_v1 import PriorityClass
 from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.engine.kinds import READ_KINDS
-from tonnage.whatif.manifest_errors import BrokenManifest, Origin, malformed, unknown_fields
-from tonnage.whatif.manifest_text import GivenText, Source, documents_of
+from tonnage.whatif.manifest_errors import (
+    BrokenManifest,
+    GivenText,
+    Origin,
+    Source,
+    documents_of,
+    malformed,
+    unknown_fields,
+)
 
 STDIN = "-"
 _SUFFIXES = (".json", ".yaml", ".yml")

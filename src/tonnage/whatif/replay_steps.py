@@ -26,8 +26,7 @@ from tonnage.documents.object_metadata import NameGenerator
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.meta import Key, Object
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.manifest_errors import Origin
-from tonnage.whatif.manifest_text import GivenText, documents_of
+from tonnage.whatif.manifest_errors import GivenText, Origin, documents_of
 from tonnage.whatif.manifests import READ, objects_at
 
 _SHOWN = 60

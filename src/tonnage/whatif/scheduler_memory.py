@@ -26,7 +26,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object, split_key
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.reservations.holds import Hold
 

@@ -26,8 +26,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.engine.kinds import READ_KINDS, ReadKind
 from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.manifest_errors import Origin
-from tonnage.whatif.manifest_text import Source
+from tonnage.whatif.manifest_errors import Origin, Source
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 

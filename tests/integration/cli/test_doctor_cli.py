@@ -14,7 +14,7 @@ from support.recording_proxy import RecordingProxy
 from support.refusing_proxy import RefusingProxy
 from tonnage.testing.api_servers import ServerApi, kube_apiserver
 from tonnage.testing.http import free_port
-from tonnage.whatif.doctor.permissions import scheduler_permissions
+from tonnage.whatif.doctor.facts import scheduler_permissions
 from tonnage_command import tonnage
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -31,8 +31,7 @@ from rendered import (
 
 from tonnage import __version__
 from tonnage.gates import Gates
-from tonnage.scheduler.configuration_file import load_configuration
-from tonnage.scheduler.installed_plugins import foreign_plugins
+from tonnage.scheduler.configuration_file import foreign_plugins, load_configuration
 
 SAME = ("second-scheduler", "only-scheduler", "pools", "pools-command")
 """Choices that both tools know by one name."""

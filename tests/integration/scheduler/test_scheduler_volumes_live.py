@@ -18,7 +18,7 @@ from tonnage.client.recorder import Recorder
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.scheduler.binding_api import LiveBindingApi
-from tonnage.scheduler.pre_bind_waits import PreBindWaits
+from tonnage.scheduler.bindings_under_way import PreBindWaits
 from tonnage.testing.eventually import eventually
 from tonnage.testing.http import free_port, unverified_tls
 from tonnage.testing.processes import ApiServerProcess, start_cluster

@@ -23,7 +23,7 @@ from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
 from tonnage.objects.meta import Object
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import (
     attachment,

@@ -18,7 +18,7 @@ from odd_configurations import odd_profiles
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding, assumed_in

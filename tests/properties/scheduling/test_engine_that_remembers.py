@@ -21,9 +21,7 @@ from told_decisions import comparable
 
 from examples_tried import tries
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.assumed_state import AssumedState
-from tonnage.scheduler.capacity_reservations import CapacityReservations
-from tonnage.scheduler.held_nominations import NominationsReport
+from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import explain
 from tonnage.scheduling.engine.engine import Engine

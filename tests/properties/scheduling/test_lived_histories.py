@@ -21,7 +21,7 @@ import pytest
 from lived_histories import History
 from told_decisions import comparable
 
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading
 from tonnage.scheduling.volumes.packing import Grade, PoolPolicy, Sizes

@@ -26,14 +26,14 @@ from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageCla
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.configuration.plugin_args import VolumeBindingArgs
-from tonnage.scheduling.configuration.plugin_args_rules import UtilizationShapePoint
-from tonnage.scheduling.configuration.storage_capacity_args import (
+from tonnage.scheduling.configuration.plugin_args import (
     LegacyPools,
     PoolFit,
     Reservation,
     StorageCapacityArgs,
+    VolumeBindingArgs,
 )
+from tonnage.scheduling.configuration.plugin_args_rules import UtilizationShapePoint
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import SKIP, Cycle, Judgement

@@ -13,9 +13,7 @@ from examples_tried import tries
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduler.assumed_state import AssumedState
-from tonnage.scheduler.capacity_reservations import CapacityReservations
-from tonnage.scheduler.held_nominations import NominationsReport
+from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineSettings

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli.controllers import controllers
-from tonnage.cli.durations import DURATION
+from tonnage.cli.options import DURATION
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import click
 import pytest
 
 from tonnage.cli import COMMANDS, cli, kubectl_main, main
-from tonnage.cli.help.commands import GROUPS
-from tonnage.cli.help.examples import EXAMPLES, examples_of
+from tonnage.cli.help.commands import EXAMPLES, GROUPS, examples_of
 
 
 def told(monkeypatch, capsys, *arguments: str, run=main) -> tuple[int, str, str]:

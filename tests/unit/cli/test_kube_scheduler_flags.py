@@ -11,8 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from tonnage.cli.flags.go_flags import GoCommand
-from tonnage.cli.flags.removed_flags import REMOVED
-from tonnage.cli.flags.scheduler_flags import SchedulerFlags
+from tonnage.cli.flags.scheduler_flags import REMOVED, SchedulerFlags
 from tonnage.cli.help.groups import HintedUsageError
 from tonnage.cli.scheduler import scheduler
 from tonnage.scheduler.configuration_file import load_configuration

@@ -14,7 +14,7 @@ from tonnage.dashboard.wire.rows import CapacityRow, VolumeRow
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Event
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import (
     attachment,

@@ -17,7 +17,7 @@ from tonnage.objects.storage_v1 import (
     POOLS_SOURCE,
     POOLS_STALE_SINCE,
 )
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, csi_node, storage_class, volume
 from tonnage.whatif.scheduler_memory import RememberedCapacity, SchedulerMemory

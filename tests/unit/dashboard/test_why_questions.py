@@ -23,7 +23,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects import codec
 from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.pending.pending import PendingQuestion

@@ -10,8 +10,7 @@ import pytest
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.meta import Object
-from tonnage.scheduler.binding_slots import BindingSlots
-from tonnage.scheduler.pre_bind_waits import PreBindWaits
+from tonnage.scheduler.bindings_under_way import BindingSlots, PreBindWaits
 from tonnage.scheduling.framework import SUCCESS, Code, Status
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import claim, volume

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scheduler_volume_rig import Rig
 
-from tonnage.scheduler import considered_log
+from tonnage.scheduler import program
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
@@ -120,12 +120,12 @@ async def test_an_object_that_reaches_many_nodes_is_one_line(lines):
 
 
 async def test_a_large_cluster_gets_so_many_lines_and_a_count_of_the_rest(lines):
-    count = considered_log.MAX_LINES + 7
+    count = program.MAX_LINES + 7
     names = [f"n{number:02}" for number in range(count)]
     room = [capacity(node=name, free="1Gi") for name in names]
     await attempted(*map(node, names), *room, claim("data", "2Gi"), pod_with("web", "data"))
     told = lines()
-    assert len(told) == considered_log.MAX_LINES + 1
+    assert len(told) == program.MAX_LINES + 1
     assert told[-1] == {"msg": "More was considered for volumes", "lines_left_out": 7}
 
 

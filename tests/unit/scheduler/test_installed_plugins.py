@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tonnage.errors import TonnageError
-from tonnage.scheduler.installed_plugins import foreign_plugins
+from tonnage.scheduler.configuration_file import foreign_plugins
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.engine.profiles import assemble

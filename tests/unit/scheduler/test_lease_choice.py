@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tonnage.scheduler.lease_choice import WaitsForKubeScheduler, check_lease
+from tonnage.scheduler.configuration_file import WaitsForKubeScheduler, check_lease
 from tonnage.scheduling.configuration.configuration import Configuration, parse
 
 

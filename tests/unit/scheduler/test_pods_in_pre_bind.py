@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tonnage.scheduler.pods_in_pre_bind import PodsInPreBind
+from tonnage.scheduler.bindings_under_way import PodsInPreBind
 from tonnage.scheduling.framework import SUCCESS, Code, Status
 
 

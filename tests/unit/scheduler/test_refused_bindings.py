@@ -12,7 +12,7 @@ from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.binding_api import LiveBindingApi, PodIsOver
-from tonnage.scheduler.pre_bind_waits import PreBindWaits
+from tonnage.scheduler.bindings_under_way import PreBindWaits
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.testing.builders import pod
 

@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduler.bindings_under_way import PreBindWaits
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics
-from tonnage.scheduler.pre_bind_waits import PreBindWaits
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin

@@ -14,10 +14,15 @@ from scheduler_volume_rig import Rig
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.tracing import pod_traces
-from tonnage.scheduler.tracing.configuration import InvalidTracingConfiguration, TracingConfiguration, load, parse
-from tonnage.scheduler.tracing.open_telemetry import TracingNotInstalled, open_tracer
-from tonnage.scheduler.tracing.pod_traces import PodTraces
-from tonnage.scheduler.tracing.tracer import Attributes
+from tonnage.scheduler.tracing.open_telemetry import (
+    InvalidTracingConfiguration,
+    TracingConfiguration,
+    TracingNotInstalled,
+    load,
+    open_tracer,
+    parse,
+)
+from tonnage.scheduler.tracing.pod_traces import Attributes, PodTraces
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 

@@ -18,14 +18,21 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.kinds import READ_KINDS
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
-from tonnage.whatif.doctor.access_checks import access_findings
-from tonnage.whatif.doctor.facts import FactAnswer, Facts, GateSign, GrantedAccess, ServerFacts
-from tonnage.whatif.doctor.figures import figures_of
+from tonnage.whatif.doctor.capacity_checks import figures_of
+from tonnage.whatif.doctor.facts import (
+    FactAnswer,
+    Facts,
+    GateSign,
+    GrantedAccess,
+    Permission,
+    ServerFacts,
+    home_of,
+    scheduler_permissions,
+)
 from tonnage.whatif.doctor.findings import CATALOGUE
-from tonnage.whatif.doctor.permissions import Permission, home_of, scheduler_permissions
 from tonnage.whatif.doctor.reading import gate_signs
 from tonnage.whatif.doctor.recommendation import Recommendation, recommendation_of
-from tonnage.whatif.doctor.server_checks import server_findings
+from tonnage.whatif.doctor.server_checks import access_findings, server_findings
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

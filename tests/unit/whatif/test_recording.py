@@ -21,9 +21,8 @@ from tonnage.testing.builders import node, pod
 from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity
 from tonnage.whatif.html.recording_page import recording_page
-from tonnage.whatif.recording import report
-from tonnage.whatif.recording.reading import open_recording
-from tonnage.whatif.recording.repeating import answered
+from tonnage.whatif.recording import repeating
+from tonnage.whatif.recording.repeating import answered, open_recording
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def test_it_is_repeated_equally(recording: Path) -> None:
     found = asked(recording)
     assert found.document()["repeated"] == {"decisions": 3, "equal": 3, "firstDifference": None}
     assert found.document()["ending"] is None
-    assert report.headline(found.repeated) == "3 decisions repeated, all equal"
+    assert repeating.headline(found.repeated) == "3 decisions repeated, all equal"
 
 
 def test_another_policy_is_asked_in_the_very_state_of_each_decision(recording: Path) -> None:
@@ -72,7 +71,7 @@ def test_a_decision_that_comes_out_otherwise_is_told_with_its_reason(recording: 
     )
     assert first["explanation"]["schedulable"] is False
     out = io.StringIO()
-    report.show(found, out)
+    repeating.show(found, out)
     assert "default/three went to a, and now nowhere" in out.getvalue()
     assert "a is refused by VolumeBinding" in out.getvalue()
 

@@ -11,8 +11,7 @@ from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.meta import Object
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.expansion import WorkloadExpander
-from tonnage.whatif.replica_copies import Replica, ReplicaCopies, copied
+from tonnage.whatif.expansion import Replica, ReplicaCopies, WorkloadExpander, copied
 from tonnage.whatif.sources import ClusterState, clock_of
 from tonnage.whatif.workloads import Workload
 

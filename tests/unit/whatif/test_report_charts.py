@@ -17,7 +17,7 @@ from tonnage.whatif.html.amounts import (
     time_ticks,
 )
 from tonnage.whatif.html.charts import COLOURS, WIDTH, Axis, Series, Table, bar_chart, line_chart
-from tonnage.whatif.html.markup import Html, element, text
+from tonnage.whatif.html.page import Html, element, text
 
 PODS, TIME = Axis("pods"), Axis("time", time_ticks, time_text)
 GI = 1024**3

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from tonnage.cli.driver.csi_driver import ENDPOINT
-from tonnage.cli.durations import DURATION
+from tonnage.cli.options import DURATION
 from tonnage.cli.output import say, written, written_json
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 import click
 
-from tonnage.cli.durations import DURATION
 from tonnage.cli.flags.go_flags import FILE, switch, texts
 from tonnage.cli.flags.serving_flags import ServingFlags, is_loopback
+from tonnage.cli.options import DURATION
 from tonnage.client.delegated_access.access import OPEN_PATHS
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError

@@ -7,8 +7,8 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from tonnage.cli.durations import DURATION
 from tonnage.cli.flags.go_flags import switch
+from tonnage.cli.options import DURATION
 
 F = TypeVar("F", bound=Callable[..., Any])
 

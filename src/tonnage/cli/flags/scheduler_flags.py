@@ -4,6 +4,8 @@ Every flag of kube-scheduler 1.36 is here by its name: with its meaning, or with
 beside --config is upstream's rule too (Options.ApplyTo): those of leader election do, and those that upstream calls
 deprecated do not, which is said in a warning. --kubeconfig is the exception: it always counts, because a configuration
 seldom knows where its cluster is.
+
+Flags that kube-scheduler once had are refused with what to write instead: manifests of older clusters still carry them.
 """
 
 from __future__ import annotations
@@ -14,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from tonnage.cli.durations import DURATION
 from tonnage.cli.flags import election_flags
 from tonnage.cli.flags.access_flags import AccessFlags
 from tonnage.cli.flags.election_flags import ElectionFlags
 from tonnage.cli.flags.go_flags import ignored, refused, switch
 from tonnage.cli.flags.metric_flags import MetricFlags
 from tonnage.cli.flags.serving_flags import ServingFlags
+from tonnage.cli.options import DURATION
 from tonnage.gates import Gates
 
 if TYPE_CHECKING:
-    from tonnage.scheduling.configuration.configuration import Configuration
-    from tonnage.scheduling.configuration.file import LeaderElection
+    from tonnage.scheduling.configuration.configuration import Configuration, LeaderElection
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -161,7 +163,7 @@ def configured(configuration: Configuration, flags: SchedulerFlags) -> tuple[Con
 def _with_deprecated(configuration: Configuration, flags: SchedulerFlags) -> Configuration:
     import msgspec
 
-    from tonnage.scheduling.configuration.file import RequestLimits
+    from tonnage.scheduling.configuration.configuration import RequestLimits
 
     connection, limits = configuration.client_connection, configuration.request_limits
     qps, burst = flags["kube_api_qps"], flags["kube_api_burst"]
@@ -191,3 +193,47 @@ def _elected(election: LeaderElection, flags: SchedulerFlags) -> LeaderElection:
         "resource_namespace": flags["leader_elect_resource_namespace"],
     }
     return msgspec.structs.replace(election, **{name: value for name, value in told.items() if value is not None})
+
+
+_PORT: Final = ("1.24", "leave it out: nothing is served without TLS, and --secure-port=0 serves nothing at all")
+_POLICY: Final = ("1.23", "write plugins and their weights into the profiles of --config (KubeSchedulerConfiguration)")
+_LOGS: Final = ("1.26", "leave it out: log lines go to stderr, --v says how many and --logging-format in which form")
+_LEASE: Final = "name the lease with --leader-elect-resource-{} or leaderElection in --config"
+
+REMOVED: Final[dict[str, tuple[str, str]]] = {
+    "--port": _PORT,
+    "--address": ("1.24", "use --bind-address"),
+    "--policy-config-file": _POLICY,
+    "--policy-configmap": _POLICY,
+    "--policy-configmap-namespace": _POLICY,
+    "--use-legacy-policy-config": _POLICY,
+    "--algorithm-provider": _POLICY,
+    "--hard-pod-affinity-symmetric-weight": ("1.23", "write hardPodAffinityWeight into InterPodAffinityArgs"),
+    "--scheduler-name": ("1.23", "write schedulerName into a profile of --config"),
+    "--lock-object-name": ("1.23", _LEASE.format("name")),
+    "--lock-object-namespace": ("1.23", _LEASE.format("namespace")),
+    **dict.fromkeys(
+        (
+            "--logtostderr",
+            "--alsologtostderr",
+            "--stderrthreshold",
+            "--log-dir",
+            "--log-file",
+            "--log-file-max-size",
+            "--log-backtrace-at",
+            "--add-dir-header",
+            "--skip-headers",
+            "--skip-log-headers",
+            "--one-output",
+        ),
+        _LOGS,
+    ),
+}
+"""Each with the release that no longer had it, and what to do."""
+
+
+def removed_options(command: F) -> F:
+    for name, (release, instead) in REMOVED.items():
+        told = f"kube-scheduler {release} and later do not have it either"
+        command = refused(name, because=told, instead=instead)(command)
+    return command

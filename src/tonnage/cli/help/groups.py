@@ -8,8 +8,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from tonnage.cli.help.commands import GROUPS, INTERNAL, CommandEntry
-from tonnage.cli.help.examples import examples_of
+from tonnage.cli.help.commands import GROUPS, INTERNAL, CommandEntry, examples_of
 from tonnage.errors import closest
 
 _ENTRIES: Final[dict[str, CommandEntry]] = {name: entry for group in GROUPS.values() for name, entry in group.items()}

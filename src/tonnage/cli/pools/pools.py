@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from tonnage.cli.completion.values import driver_names
-from tonnage.cli.durations import DURATION
 from tonnage.cli.flags.go_flags import GoCommand, switch
-from tonnage.cli.options import logging_options, start_logging
+from tonnage.cli.options import DURATION, logging_options, start_logging
 from tonnage.cli.output import echo
 from tonnage.cli.provisioning.provisioner_flags import endpoint_of
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready

@@ -1,1 +1,1 @@
-"""The command line of the provisioner: the command, its flags, and gates as external-provisioner spells them."""
+"""The command line of the provisioner: the command, and its flags."""

@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from tonnage.cli.durations import DURATION
 from tonnage.cli.flags.go_flags import GoCommand, switch
-from tonnage.cli.options import gates_option, logging_options, start_logging
+from tonnage.cli.options import DURATION, gates_option, logging_options, start_logging
 from tonnage.cli.output import echo, say
-from tonnage.cli.provisioning.provisioner_flags import ProvisionerFlags, capacity_of, endpoint_of, lease_of, options_of
-from tonnage.cli.provisioning.provisioner_gates import parse_gates
+from tonnage.cli.provisioning.provisioner_flags import (
+    ProvisionerFlags,
+    capacity_of,
+    endpoint_of,
+    lease_of,
+    options_of,
+    parse_gates,
+)
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.clock import Clock, SystemClock
 

@@ -1,19 +1,65 @@
-"""The flags of `tonnage provisioner`, typed, and what they say: options, capacity, lease, endpoint of metrics."""
+"""The flags of `tonnage provisioner`, typed, and what they say: options, capacity, lease, endpoint of metrics.
+
+`--feature-gates` knows our gates, and the few that external-provisioner alone has.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict
 
 import click
 
-from tonnage.cli.provisioning.provisioner_gates import ProvisionerGates
+from tonnage.gates import GateError, Gates
 
 if TYPE_CHECKING:
     from tonnage.provisioner.capacity.controller import CapacitySettings
     from tonnage.provisioner.options import ProvisionerOptions
+
+
+_OWN_GATES: Final = {
+    "Topology": True,
+    "VolumeAttributesClass": True,
+    "ReleaseLeaderElectionOnExit": True,
+    "CrossNamespaceVolumeDataSource": False,
+}
+"""Gates that external-provisioner has and Kubernetes has not, as they are here when nobody sets them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionerGates:
+    """The gates of --feature-gates: ours, and those of external-provisioner alone."""
+
+    ours: Gates
+    own: dict[str, bool]
+
+
+def parse_gates(text: str) -> ProvisionerGates:
+    """`A=true,B=false`. Raises GateError for a gate that is unknown, or cannot be had."""
+    own = dict(_OWN_GATES)
+    rest: list[str] = []
+    for pair in (each.strip() for each in text.split(",") if each.strip()):
+        name, equals, said = pair.partition("=")
+        if name not in _OWN_GATES or not equals:
+            rest.append(pair)
+            continue
+        own[name] = _switched(name, said)
+        if name == "CrossNamespaceVolumeDataSource" and own[name]:
+            raise GateError(f"{name} is not supported: data sources are in the claim's own namespace", gate=name)
+    return ProvisionerGates(Gates.parse(",".join(rest)), own)
+
+
+def _switched(name: str, said: str) -> bool:
+    try:
+        return click.BOOL.convert(said, None, None)
+    except click.BadParameter as exc:
+        raise GateError(
+            f"invalid value of {name}={said}", gate=name, hint=f"write {name}=true or {name}=false"
+        ) from exc
+
 
 _SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

@@ -33,7 +33,7 @@ from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.meta import Key
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
 from tonnage.objects.storage_v1 import POOLS_CHECKED_AT, POOLS_SOURCE, POOLS_STALE_SINCE, CSIStorageCapacity
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.volumes.capacity.pools import problem_with_annotated_pools, told_pools
 from tonnage.whatif.scheduler_memory import RememberedCapacity
 

@@ -26,8 +26,7 @@ from tonnage.dashboard.wire.collections import Collections
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Event, ObjectReference
-from tonnage.scheduler.configuration_file import load_configuration
-from tonnage.scheduler.installed_plugins import foreign_plugins
+from tonnage.scheduler.configuration_file import foreign_plugins, load_configuration
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.creation import Creation

@@ -24,7 +24,7 @@ from tonnage.errors import TonnageError
 from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.interruptions import OutOfTime
 from tonnage.whatif.pending.pending import PendingQuestion
-from tonnage.whatif.pending.pending_document import summary
+from tonnage.whatif.pending.pending_report import summary
 from tonnage.whatif.sources import ClusterState
 
 FIRST_S: Final = 1.0

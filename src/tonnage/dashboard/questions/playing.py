@@ -33,14 +33,13 @@ from tonnage.durations import format_duration
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodCondition
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduler.assumed_state import AssumedState
-from tonnage.scheduler.capacity_reservations import CapacityReservations
-from tonnage.scheduler.held_nominations import NominationsReport
+from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
 from tonnage.scheduling.configuration.configuration import Configuration, parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
+from tonnage.whatif.explain_report import claim_sentences
 from tonnage.whatif.interruptions import OutOfTime
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.replay_report import MAX_LINES, StepResult, misses, taken
@@ -51,7 +50,6 @@ from tonnage.whatif.simulate.play import Player, Run
 from tonnage.whatif.simulate.scenario import Apply, Arrive, Delete, Event, Join, NodeEvent, Scenario
 from tonnage.whatif.simulate.scenario_reading import scenario_of
 from tonnage.whatif.sources import from_files
-from tonnage.whatif.volume_report import claim_sentences
 
 MOST_FRAMES: Final = 2000
 MOST_BYTES: Final = 32 * 1024 * 1024

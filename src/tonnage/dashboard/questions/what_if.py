@@ -15,12 +15,11 @@ from tonnage.errors import TonnageError
 from tonnage.objects.meta import Object
 from tonnage.whatif.drain.preview import Preview, known_nodes
 from tonnage.whatif.drain.rehearsal import Scene
-from tonnage.whatif.fit.asking import asked_template, asked_workload
+from tonnage.whatif.fit import MOST
 from tonnage.whatif.fit.counting import FitCluster
-from tonnage.whatif.fit.fitting import Step, fitted
-from tonnage.whatif.fit.limits import MOST
+from tonnage.whatif.fit.fitting import Step, asked_template, asked_workload, fitted
 from tonnage.whatif.interruptions import OutOfTime
-from tonnage.whatif.manifest_text import GivenText
+from tonnage.whatif.manifest_errors import GivenText
 from tonnage.whatif.sources import ClusterState
 from tonnage.whatif.workloads import is_workload
 

@@ -7,20 +7,51 @@
 A trace begins when a pod that is new was first queued and ends when it is bound or gone. Attributes follow
 OpenTelemetry's conventions for Kubernetes; what is ours begins with `tonnage.`. Texts of a cluster are cut to what
 their kind may be long. For a pod that is not sampled nothing is worked out.
+
+`Tracer` is the seam to what brings spans to a collector. Times are seconds since 1970.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 import numpy as np
 
 from tonnage.clock import Clock
-from tonnage.scheduler.tracing.tracer import Attribute, Span, Tracer
-from tonnage.scheduling.decision.filter_results import NARROWED
+from tonnage.scheduling.decision.diagnosis import NARROWED
 from tonnage.scheduling.engine.attempt import Attempt, Placement
 from tonnage.scheduling.framework import Code, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
+
+Attribute = str | int | float | bool
+Attributes = Mapping[str, Attribute]
+
+
+class Span(Protocol):
+    """Something that took time."""
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether anybody will see it: most pods are not sampled, and nothing need be worked out for them."""
+        ...
+
+    def child(self, name: str, start_s: float, attributes: Attributes) -> Span: ...
+
+    def end(self, end_s: float, attributes: Attributes | None = None, error: str = "") -> None:
+        """It is over. With an `error` it failed."""
+        ...
+
+
+class Tracer(Protocol):
+    def start(self, name: str, start_s: float, attributes: Attributes) -> Span:
+        """Begin a trace of its own."""
+        ...
+
+    def close(self) -> None:
+        """Send what was not sent yet, within some seconds."""
+        ...
+
 
 MOST_PODS: Final = 10_000
 """Pods whose traces are open at a time; of more the oldest trace is ended where it stands."""

@@ -24,10 +24,11 @@ import numpy.typing as npt
 
 from tonnage.clock import Clock, VirtualClock
 from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 from tonnage.objects.taints import Taint
 from tonnage.scheduling.cluster.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts
 from tonnage.scheduling.cluster.changes import Changes
-from tonnage.scheduling.cluster.columns import LARGE, MOST, Ids, Interner, Ints, LabelColumns, Mask, grown
+from tonnage.scheduling.cluster.columns import LARGE, MOST, Ids, Interner, Ints, LabelColumns, Mask, Rows, grown
 from tonnage.scheduling.cluster.images import Images
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import Namespaces
@@ -353,3 +354,23 @@ def place(cluster: Cluster, pod: Pod) -> None:
         cluster.remove_pod(info.uid)
     else:
         cluster.put_pod(info, pod.spec.node_name)
+
+
+_NO_ROWS = slice(0, 0)
+
+
+def row_about(cluster: Cluster, changed: Any) -> Rows | None:
+    """The row of a node, its CSINode, an attachment to it, or a pod that is or was there or expected there.
+
+    No row when the node is not known; None for what is about no node.
+    """
+    if isinstance(changed, Node | CSINode):
+        name = changed.metadata.name
+    elif isinstance(changed, VolumeAttachment):
+        name = changed.spec.node_name
+    elif isinstance(changed, Pod):
+        name = changed.spec.node_name or changed.status.nominated_node_name
+    else:
+        return None
+    row = cluster.row_of.get(name, -1)
+    return slice(row, row + 1) if row >= 0 else _NO_ROWS

@@ -4,6 +4,16 @@
 that means). `node_constraints` is what it asks of a node as such: a name, labels, taints it tolerates. `signature` is
 that and how much of the node it takes. Pods with equal signatures get equal masks and scores on equal rows; pods with
 equal node constraints share what does not depend on how full a node is.
+
+Pods of one workload come one after another and ask for the same; what was derived for the first serves the others:
+
+    web-0 ── derived ──► requests, ports, images, signature …
+    web-1 ── asks for the same as web-0 ──► has them
+
+Pods are alike when all that the shared attributes are derived from is equal; names, labels, volumes and how containers
+mount them may differ, as they do in a StatefulSet. Comparing costs a third of deriving. One pod is kept to compare
+with, the last that was unlike the one before it. Pods that are bound come in between those that wait, and are alike but
+for their node: they have what does not tell of it, and do not take the place of one that waits.
 """
 
 from __future__ import annotations
@@ -25,8 +35,44 @@ from tonnage.scheduling.cluster.amounts import (
     scored_requests_of,
 )
 from tonnage.scheduling.cluster.images import canonical
-from tonnage.scheduling.cluster.pod_likeness import are_alike
 from tonnage.scheduling.cluster.ports import HostPort, host_ports_of
+
+
+def are_alike(one: Pod, other: Pod) -> bool:
+    """Whether two pods ask for the same, and nothing is known yet of what a node holds for either.
+
+    The nodes they are on may differ.
+    """
+    mine, theirs = one.spec, other.spec
+    return (
+        _all_alike(mine.containers, theirs.containers)
+        and mine.node_selector == theirs.node_selector
+        and mine.affinity == theirs.affinity
+        and mine.tolerations == theirs.tolerations
+        and mine.overhead == theirs.overhead
+        and mine.resources == theirs.resources
+        and _all_alike(mine.init_containers, theirs.init_containers)
+        and not _is_held(one)
+        and not _is_held(other)
+    )
+
+
+def _all_alike(mine: tuple[Container, ...], theirs: tuple[Container, ...]) -> bool:
+    if len(mine) != len(theirs):
+        return False
+    for one, other in zip(mine, theirs, strict=True) if mine else ():
+        if one.resources != other.resources or one.image != other.image or one.ports != other.ports:
+            return False
+        if one.restart_policy != other.restart_policy:
+            return False
+    return True
+
+
+def _is_held(pod: Pod) -> bool:
+    """A node has said what it holds for the pod, which may be more than the pod asks for (`amounts.py`)."""
+    status = pod.status
+    return bool(status.container_statuses or status.init_container_statuses or status.resources is not None)
+
 
 T = TypeVar("T")
 
@@ -64,7 +110,7 @@ class derived(Generic[T]):  # lower case, because it is used as a decorator, lik
 
 
 class shared(derived[T]):
-    """One that pods which ask for the same have in common (`pod_likeness.py`): derived for the first of them."""
+    """One that pods which ask for the same have in common (`are_alike`): derived for the first of them."""
 
     def __get__(self, owner: Any, kind: type) -> Any:
         if owner is None:

@@ -14,7 +14,6 @@ from tonnage.errors import did_you_mean
 from tonnage.gates import Gates
 from tonnage.objects.field_errors import Errors, duplicate, invalid, required
 from tonnage.objects.meta import Record
-from tonnage.scheduling.configuration.errors import Problem, Problems, broken_rules
 from tonnage.scheduling.configuration.plugin_args import (
     GROUP_VERSION,
     DefaultPreemptionArgs,
@@ -25,6 +24,7 @@ from tonnage.scheduling.configuration.plugin_args import (
     NodeResourcesFitArgs,
     PluginArgs,
     PodTopologySpreadArgs,
+    StorageCapacityArgs,
     VolumeBindingArgs,
 )
 from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, REMOVED_PLUGINS, ExtensionPoint, KnownPlugin
@@ -37,8 +37,7 @@ from tonnage.scheduling.configuration.profile_plugins import (
     expanded,
     merged,
 )
-from tonnage.scheduling.configuration.storage_capacity_args import StorageCapacityArgs
-from tonnage.scheduling.configuration.strict_decoding import Section, read
+from tonnage.scheduling.configuration.strict_decoding import Problem, Problems, Section, broken_rules, read
 
 A = TypeVar("A", bound=PluginArgs)
 

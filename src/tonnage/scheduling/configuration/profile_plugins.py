@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tonnage.errors import did_you_mean
-from tonnage.scheduling.configuration.errors import Problem, Problems
 from tonnage.scheduling.configuration.plugin_catalogue import (
     DEFAULT_PLUGINS,
     DEFAULT_WEIGHTS,
@@ -28,7 +27,7 @@ from tonnage.scheduling.configuration.plugin_catalogue import (
     ExtensionPoint,
     KnownPlugin,
 )
-from tonnage.scheduling.configuration.strict_decoding import Section
+from tonnage.scheduling.configuration.strict_decoding import Problem, Problems, Section
 from tonnage.scheduling.framework import MAX_SCORE
 
 EVERY = "*"

@@ -10,11 +10,15 @@ that kube-scheduler reads must be read here:
 
 Two annotations say more than Python's types: a plain `int` is 32 bits wide, `Int64` is wider; `Seconds` is a duration,
 written like `15s`.
+
+`refuse` turns all problems into one `ConfigurationError`, so that a person edits the file once. Sentences that people
+search for (unknown field, Invalid value, does not exist) are kube-scheduler's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
@@ -22,11 +26,53 @@ from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origi
 import msgspec
 
 from tonnage.durations import parse_duration
-from tonnage.errors import did_you_mean
-from tonnage.objects.field_errors import go_value
+from tonnage.errors import TonnageError, did_you_mean
+from tonnage.objects.field_errors import FieldError, go_value
 from tonnage.objects.field_rules import unsupported
 from tonnage.objects.meta import Record
-from tonnage.scheduling.configuration.errors import Problem, Problems
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake: where it is (`path`, empty for the file as a whole), what stands there, what to write instead."""
+
+    path: str
+    value: Any
+    message: str
+    remedy: str = ""
+
+
+Problems = list[Problem]
+
+
+class ConfigurationError(TonnageError):
+    """A configuration that cannot be used. `path`, `value` and `remedy` are those of the first of its `problems`."""
+
+    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+        first = problems[0]
+        self.file = file
+        self.problems = tuple(problems)
+        self.path = first.path
+        self.value = first.value
+        self.remedy = first.remedy
+        told = list(dict.fromkeys(problem.message for problem in problems))
+        remedies = (
+            [first.remedy] if len(told) == 1 else [f"{each.path}: {each.remedy}" for each in problems if each.remedy]
+        )
+        sentence = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+        super().__init__(f"{file}: {sentence}", hint="; ".join(dict.fromkeys(remedies)) or None)
+
+
+def refuse(file: str, problems: Sequence[Problem]) -> None:
+    """Raise ConfigurationError if there is any problem."""
+    if problems:
+        raise ConfigurationError(file, problems)
+
+
+def broken_rules(errors: Iterable[FieldError]) -> Problems:
+    """Field errors as problems; their sentence holds the rule, and with it the remedy."""
+    return [Problem(error.field, error.value, str(error)) for error in errors]
+
 
 R = TypeVar("R", bound=Record)
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from tonnage.objects.texts.decode_budget import MAX_DEPTH, Budget, BudgetExceeded, file_limits
 from tonnage.objects.texts.json_text import measure
 from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, YamlEntries, YamlEntry, first_document
-from tonnage.scheduling.configuration.errors import Problem, Problems
+from tonnage.scheduling.configuration.strict_decoding import Problem, Problems
 
 _MAX_DIGITS = 100
 """Of a number in JSON; those of any use have fewer than twenty."""

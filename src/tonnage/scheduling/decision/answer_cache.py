@@ -20,8 +20,7 @@ import numpy as np
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, few_rows, grown
 from tonnage.scheduling.decision.best_rows import BestRows
-from tonnage.scheduling.decision.diagnosis import Diagnosis
-from tonnage.scheduling.decision.filter_results import NOBODY, FilterResults
+from tonnage.scheduling.decision.diagnosis import NOBODY, Diagnosis, FilterResults
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugin
 
 REMEMBERED = 128

@@ -5,21 +5,107 @@
 The first plugin in order to object to a node is the one that counts. A node with two reasons counts in both. Items are
 sorted as text. A refusal by PreFilter speaks for all nodes at once, without numbers. What plugins have to add for
 people (`FilterPlugin.refusal_note`) follows as a sentence of its own, before what preemption adds.
+
+Pods that are nominated to a node, and so hold the room that a pod was refused, are named beside the reason:
+
+    0/2 nodes are available: 2 Insufficient cpu. Room on a is held for default/job (nominated by kueue since …).
+
+A node is told of only where a nomination is what refused it: without the pods that are expected there it would do.
+
+Filters write a table of filter results, decisions read it. For every row it holds the first plugin, in the profile's
+order, that objects to it, that plugin's reasons as bits, and whether preemption could help. Plugins may be entered in
+any order: the one that comes first in the profile wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.clock import rfc3339
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.columns import Mask, Rows, grown, only_row
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY, FilterResults
-from tonnage.scheduling.framework import Code, Status
-from tonnage.scheduling.reason_bits import SEARCH_ENDED
+from tonnage.scheduling.framework import Bits, Code, Judgement, Status
+from tonnage.scheduling.reason_bits import SEARCH_ENDED, reason_place, with_reasons
+
+NOBODY = 127
+"""In `first`: no plugin objects. More than any position, so that the smaller of two is the first to object."""
+NARROWED = 126
+"""In `first`: a PreFilter plugin left the node out."""
+
+
+class FilterResults:
+    """By row: `first`, a position in the profile's filters; `bits`, one for each of its `reasons`; and `final`."""
+
+    __slots__ = ("bits", "final", "first", "reasons")
+
+    def __init__(self, first: npt.NDArray[np.int8], bits: Bits, final: Mask, reasons: list[tuple[str, ...]]) -> None:
+        self.first = first
+        self.bits = bits
+        self.final = final
+        self.reasons = reasons
+
+    @classmethod
+    def none(cls, rows: int, filters: int) -> Self:
+        """Nobody objects to any of so many rows."""
+        return cls(
+            np.full(rows, NOBODY, dtype=np.int8),
+            np.zeros(rows, dtype=np.int64),
+            np.zeros(rows, dtype=np.bool_),
+            [()] * filters,
+        )
+
+    def copy(self) -> FilterResults:
+        return FilterResults(self.first.copy(), self.bits.copy(), self.final.copy(), list(self.reasons))
+
+    def grow(self, rows: int) -> None:
+        """Make room for more rows. What the new ones hold means nothing until they are written."""
+        self.first, self.bits, self.final = grown(self.first, rows), grown(self.bits, rows), grown(self.final, rows)
+
+    def clear(self, rows: Rows) -> None:
+        self.first[rows] = NOBODY
+
+    def take(self, other: FilterResults, rows: Rows) -> None:
+        """Hold against these rows what another table does, whose plugins are others than those entered here."""
+        row = only_row(rows)
+        at = rows if row < 0 else row  # a plain index is cheaper than a range of one
+        self.first[at] = other.first[at]
+        self.bits[at] = other.bits[at]
+        self.final[at] = other.final[at]
+
+    def add(self, position: int, judgement: Judgement, rows: Rows) -> None:
+        """Enter what a plugin holds against rows that no earlier plugin refuses."""
+        bits = self._in_our_words(position, judgement)
+        places = np.flatnonzero((bits != 0) & (self.first[rows] > position))
+        if not len(places):
+            return
+        # Most plugins object to few rows: writing those alone costs a third of three selections over all of them.
+        objected = places + rows.start if isinstance(rows, slice) else rows[places]
+        final = judgement.unresolvable
+        self.first[objected] = position
+        self.bits[objected] = bits[places]
+        self.final[objected] = final if isinstance(final, bool) else final[places]
+
+    def _in_our_words(self, position: int, judgement: Judgement) -> Bits:
+        """The judgement's bits under the reasons this table knows; reasons that are new are appended."""
+        known = self.reasons[position]
+        if judgement.reasons == known:
+            return judgement.bits
+        if not known:
+            self.reasons[position] = judgement.reasons
+            return judgement.bits
+        merged = self.reasons[position] = with_reasons(known, judgement.reasons)
+        bits = np.zeros_like(judgement.bits)
+        for i, reason in enumerate(judgement.reasons):
+            bits |= ((judgement.bits >> i) & 1) << reason_place(merged, reason)
+        return bits
+
 
 __all__ = ["NARROWED", "NOBODY", "Diagnosis"]
 
@@ -181,3 +267,58 @@ class Diagnosis(FilterResults):
     @property
     def code(self) -> Code:
         return self.refusal.code if self.refusal is not None else Code.UNSCHEDULABLE
+
+
+_MAX_NODES: Final = 3
+_MAX_PODS: Final = 3
+"""Of more than so many only these are named: an event has little room, and a condition is to stay the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A pod that is expected on a node. `since` and `by` are empty where nobody knows."""
+
+    pod: str
+    since: datetime | None = None
+    by: str = ""
+
+    @property
+    def told(self) -> str:
+        by = f" by {self.by}" if self.by else ""
+        since = f" since {rfc3339(self.since)}" if self.since is not None else ""
+        return f"{self.pod} (nominated{by}{since})"
+
+    def document(self) -> dict[str, Any]:
+        return {"pod": self.pod, "since": rfc3339(self.since) if self.since is not None else "", "by": self.by}
+
+
+HolderOf: TypeAlias = Callable[[PodInfo], Holder]
+
+
+def by_name_alone(pod: PodInfo) -> Holder:
+    """All that is known of a holder where nobody keeps nominations."""
+    return Holder(pod.key)
+
+
+def holders_by_node(diagnosis: Diagnosis | None, holder_of: HolderOf) -> dict[str, tuple[Holder, ...]]:
+    """By name of the node, who holds the room that was missing there."""
+    if diagnosis is None:
+        return {}
+    name = diagnosis.cluster.name
+    found = {name(row): tuple(map(holder_of, pods)) for row, pods in diagnosis.held_by.items()}
+    return dict(sorted(found.items()))
+
+
+def held_sentence(holders: Mapping[str, Sequence[Holder]]) -> str:
+    """One sentence; empty when nothing is held."""
+    if not holders:
+        return ""
+    parts = [f"on {node_name} is held for {_listed(pods)}" for node_name, pods in list(holders.items())[:_MAX_NODES]]
+    more = len(holders) - len(parts)
+    return f"Room {', '.join(parts)}{f', and on {more} more' if more else ''}."
+
+
+def _listed(pods: Sequence[Holder]) -> str:
+    named = " and ".join(each.told for each in pods[:_MAX_PODS])
+    more = len(pods) - _MAX_PODS
+    return f"{named} and {more} more" if more > 0 else named

@@ -22,8 +22,14 @@ import numpy as np
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.diagnosis import NOBODY
-from tonnage.scheduling.decision.held_room import Holder, HolderOf, by_name_alone, held_sentence, holders_by_node
+from tonnage.scheduling.decision.diagnosis import (
+    NOBODY,
+    Holder,
+    HolderOf,
+    by_name_alone,
+    held_sentence,
+    holders_by_node,
+)
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.framework import Code, Plugin, PreEnqueuePlugin, RowAccount
 

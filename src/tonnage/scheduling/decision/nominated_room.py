@@ -22,8 +22,7 @@ from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import LARGE, Ints, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.diagnosis import Diagnosis
-from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
+from tonnage.scheduling.decision.diagnosis import NARROWED, NOBODY, Diagnosis
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Judgement
 
 _NATIVE = ((CPU, 0), (MEMORY, 1))

@@ -25,8 +25,7 @@ from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answer_cache import UNFIT, AnswerCache, RowAnswers
 from tonnage.scheduling.decision.best_rows import Preference, Prefers
-from tonnage.scheduling.decision.diagnosis import Diagnosis
-from tonnage.scheduling.decision.filter_results import NARROWED, NOBODY
+from tonnage.scheduling.decision.diagnosis import NARROWED, NOBODY, Diagnosis
 from tonnage.scheduling.decision.nominated_room import SumsFilter, judge_by_sums, not_yet_counted
 from tonnage.scheduling.framework import (
     SKIP,

@@ -23,7 +23,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.configuration.storage_capacity_args import Reservation
+from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
 from tonnage.scheduling.volumes.reservations.holds import Hold

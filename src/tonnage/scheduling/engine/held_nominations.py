@@ -26,8 +26,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.diagnosis import Diagnosis
-from tonnage.scheduling.decision.held_room import Holder, held_sentence, holders_by_node
+from tonnage.scheduling.decision.diagnosis import Diagnosis, Holder, held_sentence, holders_by_node
 from tonnage.scheduling.decision.nominated_room import not_yet_counted
 from tonnage.scheduling.engine.attempt import Attempt, broken
 from tonnage.scheduling.engine.failed_nodes import FailedNodes

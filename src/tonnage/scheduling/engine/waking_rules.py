@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from tonnage import logs
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Mask, Rows, only_row, row_count
-from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource

@@ -32,8 +32,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
 from tonnage.scheduling.cluster.pod_matching import Labels
-from tonnage.scheduling.cluster.residents import Residents
-from tonnage.scheduling.cluster.row_counts import Floats, RowCounts, RowNumbers
+from tonnage.scheduling.cluster.residents import Floats, Residents, RowCounts, RowNumbers
 from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as QUEUE_SKIP

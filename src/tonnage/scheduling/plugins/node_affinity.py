@@ -15,9 +15,8 @@ from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1 import NodeAffinity as Affinity
 from tonnage.objects.node_selectors import NODE_NAME_FIELD, NodeSelectorTerm
 from tonnage.objects.requirements import Requirement
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count
-from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.node_matching import matching, term_matching
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint

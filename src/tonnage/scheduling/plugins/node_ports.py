@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Rows, among, only_row
-from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.ports import HostPorts
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint

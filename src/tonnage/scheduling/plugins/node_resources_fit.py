@@ -20,9 +20,8 @@ import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS, amounts, is_extended, requests_of
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, few_rows, only_row, row_count
-from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.shapes import Shape, along
 from tonnage.scheduling.decision.nominated_room import SumsAsked, SumsFilter

@@ -7,9 +7,8 @@ from typing import Any
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.taints import NO_SCHEDULE, UNSCHEDULABLE, Taint, tolerates
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Rows
-from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.framework import Cycle, EventHint, FilterPlugin, Judgement, refuse

@@ -23,9 +23,8 @@ import numpy as np
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, only_row, row_count
-from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims

@@ -1,8 +1,8 @@
 """PodTopologySpread: pods of a kind lie evenly over hostnames, zones, or whatever the nodes are labelled with.
 
-The nodes that share a value of a constraint's topology key are a domain. `spread/constraints.py` knows what a pod is
-held to, `residents.py` counts the pods to spread among, and `spread/domains.py` makes a table by label value of both,
-which is looked up here for all nodes at once.
+The nodes that share a value of a constraint's topology key are a domain. `residents.py` counts the pods to spread
+among; `spread/constraints.py` knows what a pod is held to, and makes a table by label value of both, which is looked up
+here for all nodes at once.
 
 Filter (DoNotSchedule): a node passes if, in its domain, matching pods + 1 if the pod matches itself - the fewest in any
 domain <= maxSkew. Domains are those of the nodes that have the keys of all hard constraints and count by the inclusion
@@ -46,8 +46,18 @@ from tonnage.scheduling.framework import (
     unresolvable,
 )
 from tonnage.scheduling.spread.affinity_terms import MAX_TERMS
-from tonnage.scheduling.spread.constraints import Constraint, Constraints, SpreadRules
-from tonnage.scheduling.spread.domains import UNLABELLED, CostsOf, Topology, costs, having, lacking, refusals
+from tonnage.scheduling.spread.constraints import (
+    UNLABELLED,
+    Constraint,
+    Constraints,
+    CostsOf,
+    SpreadRules,
+    Topology,
+    costs,
+    having,
+    lacking,
+    refusals,
+)
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):

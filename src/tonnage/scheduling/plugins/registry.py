@@ -16,11 +16,11 @@ from tonnage.scheduling.configuration.plugin_args import (
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
     PodTopologySpreadArgs,
+    StorageCapacityArgs,
     VolumeBindingArgs,
 )
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.configuration.shapes import shape_of
-from tonnage.scheduling.configuration.storage_capacity_args import StorageCapacityArgs
 from tonnage.scheduling.framework import Plugin
 from tonnage.scheduling.plugins.default_binder import DefaultBinder
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption

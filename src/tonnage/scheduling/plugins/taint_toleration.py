@@ -12,9 +12,8 @@ import numpy as np
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.taints import PREFER_NO_SCHEDULE, Taint, find_untolerated, tolerates
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Rows
-from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP

@@ -26,13 +26,11 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, only_row
-from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.configuration.plugin_args import VolumeBindingArgs
+from tonnage.scheduling.configuration.plugin_args import PoolFit, Reservation, StorageCapacityArgs, VolumeBindingArgs
 from tonnage.scheduling.configuration.shapes import shape_of
-from tonnage.scheduling.configuration.storage_capacity_args import PoolFit, Reservation, StorageCapacityArgs
 from tonnage.scheduling.decision.best_rows import Prefers
 from tonnage.scheduling.events import NODE_ADD, ClusterEvent
 from tonnage.scheduling.framework import (

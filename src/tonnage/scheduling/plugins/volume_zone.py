@@ -19,9 +19,8 @@ import numpy as np
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Mask, Rows, row_count
-from tonnage.scheduling.cluster.event_rows import row_about
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims

@@ -25,10 +25,9 @@ from tonnage.scheduling.cluster.columns import Ints, Mask
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.nominated_room import SumsAsked
 from tonnage.scheduling.preemption.budgets_by_kind import BudgetsByKind
-from tonnage.scheduling.preemption.candidates import PRIORITY_OFFSET, Candidate
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
-from tonnage.scheduling.preemption.victims import NO_VICTIMS
+from tonnage.scheduling.preemption.victims import NO_VICTIMS, PRIORITY_OFFSET, Candidate
 
 RowNumbers = npt.NDArray[np.intp]
 

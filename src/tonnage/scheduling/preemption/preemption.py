@@ -3,7 +3,7 @@
     may the pod preempt? ─► rows that were refused for reasons pods can remove
                                ├─ NodeResourcesFit alone is in the way: all of them at once   (candidates_by_sums.py)
                                └─ anything else: one by one, by trying                        (victims.py)
-                            ─► the cheapest                                                   (candidates.py)
+                            ─► the cheapest                                                   (victims.py)
 
 Mirrors the Evaluator of kube-scheduler 1.36 with its DefaultPreemption, messages included. Nothing is done here: the
 answer names a node and its victims, and the cluster is afterwards as it was before.
@@ -29,11 +29,11 @@ from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.nominated_room import SumsFilter, looks_across_rows, takes_only_resources
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.framework import SUCCESS, Code, Cycle, PostFilterResult, Status
-from tonnage.scheduling.preemption.candidates import Candidate
 from tonnage.scheduling.preemption.candidates_by_sums import CandidatesBySums, RowNumbers
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.preemption.victims import (
     NO_VICTIMS,
+    Candidate,
     expected_on,
     fits_without,
     passes_with_fewer_pods_but_for,

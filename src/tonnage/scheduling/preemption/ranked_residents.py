@@ -8,21 +8,198 @@
 The pods below some priority are the last ones of each column, so that one pass over the slots meets them in order of
 importance. `NOBODY` in a slot has a priority that nothing is above.
 
-What pods say lies in columns by pod already (`resident_columns.py`); `catch_up` puts the rows that changed in order,
+What pods say lies in columns by pod already (`ResidentColumns`); `catch_up` puts the rows that changed in order,
 all of them at once. Amounts are kept for the resources that were asked for. Pods that no selector can tell apart are
-`kin`, so that a selector is asked about each kind once (`budgets_by_kind.py`).
+`kin`, so that a selector is asked about each kind once (`BudgetsByKind`).
+
+`ResidentColumns` has every pod that is on a node as a line of numbers:
+
+    number   row   priority   start   cpu    memory          a pod keeps its number while it stays;
+    0        17    1000       …       500    …               the number of one that went is given to the next
+    1        -1                                              (free)
+
+Written when a pod comes or goes, for a microsecond each, so that a preemption reads arrays and never the pods
+themselves. Amounts of CPU and memory are there from the beginning, those of
+other resources from when somebody first asks.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Scalar
+from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Scalar, grown
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.preemption.candidates import NOT_STARTED
-from tonnage.scheduling.preemption.resident_columns import NOBODY, Floats, Kind, ResidentColumns
+from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+from tonnage.scheduling.preemption.victims import NOT_STARTED, started_at
+
+Floats = npt.NDArray[np.float64]
+Kind = tuple[str, tuple[tuple[str, str], ...]]
+"""Pods that no selector can tell apart: their namespace and labels."""
+
+NOBODY: Final = int(np.iinfo(np.int64).max)
+"""The priority where there is no pod: lower than no pod's."""
+NOWHERE = -1
+"""The row of a number that no pod has."""
+UNKNOWN = -1
+"""The kind of a pod that nobody has asked about."""
+_FIRST_PODS = 64
+_LEAST_KINDS = 4096
+"""So many kinds of pods are kept in any case; more, while there are half as many pods."""
+
+
+class ResidentColumns:
+    """The pods on the nodes of one cluster, by number. An observer of it from the beginning."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.numbers: dict[str, int] = {}
+        """By uid."""
+        self.pods: list[PodInfo | None] = []
+        """By number. How they stand to a decision is kept up to date, not what they say of themselves otherwise."""
+        self.rows: Ids = np.full(_FIRST_PODS, NOWHERE, dtype=np.int32)
+        self.priorities: Ints = np.zeros(_FIRST_PODS, dtype=np.int64)
+        self.starts: Floats = np.zeros(_FIRST_PODS)
+        self.kin: Ids = np.full(_FIRST_PODS, UNKNOWN, dtype=np.int32)
+        """The kind of a pod by its number in `kinds`, where somebody has asked."""
+        self._amounts: dict[str, Ints] = {name: np.zeros(_FIRST_PODS, dtype=np.int64) for name in (CPU, MEMORY)}
+        self._by_priority: Counter[int] = Counter()
+        self._lowest: int | None = None
+        self._free: list[int] = []
+        self._touched: set[int] = set()
+        self._starts_seen_at = cluster.start_changes.tick
+        self.kinds: list[Kind] = []
+        self._kind_numbers: dict[Kind, int] = {}
+        self.kinds_forgotten = 0
+        """Moves when the numbers of kinds are given out anew."""
+        cluster.observe(self)
+
+    # -- observing ----------------------------------------------------------------------------------------------------
+
+    def resident_added(self, info: PodInfo, row: int) -> None:
+        if self._free:
+            number = self._free.pop()
+            self.pods[number] = info
+        else:
+            number = len(self.pods)
+            self.pods.append(info)
+            if number == len(self.rows):
+                self._grow(2 * number)
+        self.numbers[info.uid] = number
+        self.rows[number] = row
+        self.priorities[number] = info.priority
+        self._by_priority[info.priority] += 1
+        if self._lowest is not None:
+            self._lowest = min(self._lowest, info.priority)
+        self.starts[number] = started_at(info)
+        self.kin[number] = self._kind_of(info) if self._asks_kin() else UNKNOWN
+        for name, amounts in self._amounts.items():
+            amounts[number] = info.requests.get(name, 0)
+        self._touched.add(row)
+
+    def resident_removed(self, info: PodInfo, row: int) -> None:
+        number = self.numbers.pop(info.uid)
+        priority = self.priorities.item(number)
+        self._by_priority[priority] -= 1
+        if not self._by_priority[priority]:
+            del self._by_priority[priority]
+            self._lowest = None
+        self.pods[number] = None
+        self.rows[number] = NOWHERE
+        self._free.append(number)
+        self._touched.add(row)
+
+    def grown(self, capacity: int) -> None:
+        """Nothing here is as long as the table of nodes."""
+
+    def _grow(self, pods: int) -> None:
+        self.rows, self.kin = grown(self.rows, pods), grown(self.kin, pods)
+        self.rows[pods // 2 :] = NOWHERE
+        self.priorities, self.starts = grown(self.priorities, pods), grown(self.starts, pods)
+        self._amounts = {name: grown(amounts, pods) for name, amounts in self._amounts.items()}
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def lowest(self) -> int:
+        """The lowest priority of any pod; `NOBODY` where there is none."""
+        if self._lowest is None:
+            self._lowest = min(self._by_priority, default=NOBODY)
+        return self._lowest
+
+    def take_touched(self) -> npt.NDArray[np.intp]:
+        """The rows where pods came, went, or told when they started since this was last asked."""
+        self._read_starts()
+        found = np.array(sorted(self._touched), dtype=np.intp)
+        self._touched.clear()
+        return found
+
+    def _read_starts(self) -> None:
+        """Pods tell when they started without coming or going: it is noted for their row, and no observer is told."""
+        cluster = self._cluster
+        changes, seen_at = cluster.start_changes, self._starts_seen_at
+        if changes.tick == seen_at:
+            return
+        for row in np.flatnonzero(changes.version[: cluster.size] > seen_at).tolist():
+            for uid, info in cluster.residents[row].items():
+                self.starts[self.numbers[uid]] = started_at(info)
+            self._touched.add(row)
+        self._starts_seen_at = changes.tick
+
+    def on_rows(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """The numbers of the pods on these rows."""
+        is_asked = np.zeros(self._cluster.capacity + 1, dtype=np.bool_)  # the last place is that of NOWHERE
+        is_asked[rows] = True
+        return np.flatnonzero(is_asked[self.rows[: len(self.pods)]])
+
+    def amounts(self, resource: str) -> Ints:
+        """What each pod takes of a resource, by number; of "pods" it is itself one."""
+        if resource == PODS:
+            return np.ones(len(self.rows), dtype=np.int64)
+        found = self._amounts.get(resource)
+        if found is None:
+            found = self._amounts[resource] = np.zeros(len(self.rows), dtype=np.int64)
+            for number, pod in enumerate(self.pods):
+                if pod is not None:
+                    found[number] = pod.requests.get(resource, 0)
+        return found
+
+    def _asks_kin(self) -> bool:
+        """Where there are budgets, preemption asks for the kinds of all pods: better one by one, as they come."""
+        cluster = self._cluster
+        if not cluster.has_index(DisruptionBudgets) or not len(cluster.index(DisruptionBudgets)):
+            return False
+        self._forget_kinds()
+        return True
+
+    def _forget_kinds(self) -> None:
+        """Kinds of pods that are gone do not stay for ever."""
+        if len(self.kinds) > max(_LEAST_KINDS, 2 * len(self.numbers)):
+            self.kinds, self._kind_numbers = [], {}
+            self.kin[:] = UNKNOWN
+            self.kinds_forgotten += 1
+
+    def read_kin(self, numbers: npt.NDArray[np.integer]) -> None:
+        """Find out the kinds of some pods."""
+        self._forget_kinds()
+        for number in numbers[self.kin[numbers] == UNKNOWN].tolist():
+            pod = self.pods[number]
+            if pod is not None:
+                self.kin[number] = self._kind_of(pod)
+
+    def _kind_of(self, pod: PodInfo) -> int:
+        kind = (pod.namespace, tuple(pod.labels.items()))
+        number = self._kind_numbers.get(kind)
+        if number is None:
+            number = self._kind_numbers[kind] = len(self.kinds)
+            self.kinds.append(kind)
+        return number
+
 
 RowNumbers = npt.NDArray[np.intp]
 

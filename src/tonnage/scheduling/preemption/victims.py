@@ -8,20 +8,71 @@ Mirrors SelectVictimsOnNode.
 The pods are taken out of the cluster itself and put back when all is done, so that every plugin, also somebody else's,
 answers as it always does; PreFilter is run anew for each question, for plugins count pods there. That costs some tens
 of microseconds a question. Where sums decide, `candidates_by_sums.py` gives the same answer for all rows at once.
+
+The cheapest of several candidates is found by these, the next only where all before it are equal:
+
+    1. the fewest victims that go against a PodDisruptionBudget
+    2. the least important victim, where each node is known by its most important one (its priority)
+    3. the smallest sum of priorities, each counted from the lowest there is, so that one pod less is always less
+    4. the fewest victims
+    5. the latest start, where each node is known by the earliest among its victims of the highest priority
+    6. the first row
+
+Mirrors pickOneNodeForPreemption. Its last resort is the order of a Go map; ours repeats.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.nominated_room import not_yet_counted
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Status
-from tonnage.scheduling.preemption.candidates import Candidate, importance
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
+
+PRIORITY_OFFSET = 2**31
+"""Priorities are 32-bit integers; with this added none is negative."""
+
+NOT_STARTED = math.inf
+"""The start of a pod that has not said when it started: later than all others. (Upstream takes the time of asking.)"""
+
+Cost = tuple[int, int, int, int, float, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A row where the pod would fit without `victims`, which are never none and come the most important first."""
+
+    row: int
+    victims: tuple[PodInfo, ...]
+    violations: int
+    """How many of the victims go against a PodDisruptionBudget."""
+
+    @property
+    def cost(self) -> Cost:
+        first = self.victims[0]  # of its priority it started first, too
+        total = sum(victim.priority + PRIORITY_OFFSET for victim in self.victims)
+        return self.violations, first.priority, total, len(self.victims), -started_at(first), self.row
+
+
+def started_at(pod: PodInfo) -> float:
+    """When a pod started, in seconds since 1970."""
+    start = pod.pod.status.start_time
+    return NOT_STARTED if start is None else start.timestamp()
+
+
+def importance(pod: PodInfo) -> tuple[int, float, str, str]:
+    """Pods in ascending order of this are the most important first: by priority, and of equal ones the older.
+
+    Mirrors MoreImportantPod. Equals go by name, so that a decision repeats.
+    """
+    return -pod.priority, started_at(pod), pod.key, pod.uid
+
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 

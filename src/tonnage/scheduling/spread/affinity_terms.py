@@ -21,7 +21,7 @@ from tonnage.objects.requirements import InvalidSelector
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex, PodMatcher, requirements_of
-from tonnage.scheduling.cluster.row_counts import RowCounts
+from tonnage.scheduling.cluster.residents import RowCounts
 
 MAX_TERMS: Final = 512
 """Affinity terms, or spread constraints, of a pod that is judged. Each may have to be asked about every pod,

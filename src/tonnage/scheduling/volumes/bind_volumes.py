@@ -25,10 +25,9 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.core_v1.persistent_volume import BOUND_BY_CONTROLLER, REBUILD_TARGET, SELECTED_NODE
 from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduling.cluster.assumed_objects import AssumedObjects, OutOfSync
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.cluster.storage import AssumedObjects, OutOfSync, Storage
 from tonnage.scheduling.framework import SUCCESS, Api, Code, Status
 from tonnage.scheduling.volumes.migrated_affinity import reaches
 from tonnage.scheduling.volumes.plan import StaticBinding, VolumePlan

@@ -1,10 +1,26 @@
-"""Capacity objects: whom they reach, whether their figures can be read, whether they follow what happens."""
+"""Capacity objects: whom they reach, whether their figures can be read, whether they follow what happens.
+
+`DriverFigures` takes a driver's objects together: for which nodes they are, as pools or as sums, thin or thick. A thick
+driver takes a volume's whole size off its figures when the volume is made; a thin one takes what is written. Nothing
+says which it is, but figures do, as far as there are volumes to hold against them:
+
+    constant     nodes where free and used bytes add up to the same: the figures follow, whenever they were written
+    written      when volumes were made from an object, and it was not written since, its figure did not follow
+    levelled     nodes with the same free bytes, though the volumes on them differ: the figures do not follow
+
+External-provisioner does not write a figure that is unchanged, so an old object alone is no sign of anything. And it
+publishes when the driver has made a volume, before it writes the volume's object: a volume that is a little younger
+than the figure is in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final
 
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.node_selectors import allows_topology
@@ -17,11 +33,187 @@ from tonnage.objects.storage_v1 import (
     StorageClass,
 )
 from tonnage.quantity import Quantity
-from tonnage.scheduling.volumes.capacity.pools import free_bytes, problem_with_annotated_pools
+from tonnage.scheduling.volumes.capacity.pools import (
+    free_bytes,
+    listed_pools,
+    problem_with_annotated_pools,
+    rebuilds_volumes,
+    volume_limit,
+)
 from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.figures import DriverFigures, Provisioning
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named
+
+REFRESH: Final = timedelta(minutes=2)
+"""A figure should follow a volume within this: external-provisioner asks once a minute, and after each volume."""
+AHEAD: Final = timedelta(minutes=1)
+"""A figure that tells of a volume may be older than its object by this: in a burst, objects wait to be written."""
+_ENOUGH: Final = 2
+"""Volumes without any effect on figures, before that is more than chance."""
+
+
+class Provisioning(StrEnum):
+    """Whether volumes take their size when they are made."""
+
+    THICK = "thick"
+    THIN = "thin"
+    UNKNOWN = "unknown"
+
+
+class CapacityLayout(StrEnum):
+    """Whom a driver's capacity objects are for."""
+
+    NONE = "none"
+    NODE = "node"
+    """One node each."""
+    SHARED = "shared"
+    """Several nodes each, such as a zone."""
+    CLUSTER = "cluster"
+    """All nodes."""
+    MIXED = "mixed"
+
+
+@dataclass(frozen=True)
+class DriverFigures:
+    """One driver's capacity objects and the volumes made from each."""
+
+    driver: str
+    facts: Facts
+    objects: Sequence[CSIStorageCapacity]
+    volumes: Mapping[str, Sequence[PersistentVolume]]
+    """By the key of an object, the volumes that count in it: of its class, on its nodes alone."""
+
+    @cached_property
+    def layout(self) -> CapacityLayout:
+        reached = [self.facts.reach[each.key] for each in self.objects]
+        found = {self._layout_of(len(nodes)) for nodes in reached if nodes}
+        if not found:
+            return CapacityLayout.NONE
+        return found.pop() if len(found) == 1 else CapacityLayout.MIXED
+
+    def _layout_of(self, nodes: int) -> CapacityLayout:
+        if nodes == 1:  # of a single node, too
+            return CapacityLayout.NODE
+        return CapacityLayout.CLUSTER if nodes == len(self.facts.nodes) else CapacityLayout.SHARED
+
+    @cached_property
+    def most_pools(self) -> int:
+        """The most pools that one object lists; 0 when none does."""
+        return max((len(listed_pools(each)) for each in self.objects), default=0)
+
+    @cached_property
+    def sums(self) -> Sequence[CSIStorageCapacity]:
+        """Objects that list no pools, and tell figures all the same."""
+        return [each for each in self.objects if not listed_pools(each) and free_bytes(each) is not None]
+
+    @cached_property
+    def sums_beyond_one_volume(self) -> Sequence[CSIStorageCapacity]:
+        """Those of them with more free bytes than the largest volume: several disks behind one sum."""
+        return [
+            each
+            for each in self.sums
+            if each.capacity is not None and each.capacity.value() > (volume_limit(each) or 0)
+        ]
+
+    @cached_property
+    def lagging(self) -> Sequence[CSIStorageCapacity]:
+        """Objects that were not written since volumes were made from them, though there was time."""
+        return [each for each in self._dated if self.unseen(each)]
+
+    @cached_property
+    def _dated(self) -> Sequence[CSIStorageCapacity]:
+        """Objects that tell when they were written, and have volumes."""
+        return [each for each in self.objects if each.metadata.updated_at is not None and self.volumes[each.key]]
+
+    def unseen(self, capacity: CSIStorageCapacity) -> Sequence[PersistentVolume]:
+        """The volumes that were made well after an object was last written, and should long be seen in it."""
+        written_at = capacity.metadata.updated_at
+        if written_at is None:
+            return ()
+        made = [(each, each.metadata.creation_timestamp) for each in self.volumes[capacity.key]]
+        return [each for each, at in made if at is not None and written_at + AHEAD < at < self.facts.now - REFRESH]
+
+    @cached_property
+    def stale(self) -> Sequence[CSIStorageCapacity]:
+        """Objects that lag behind while others follow."""
+        return self.lagging if len(self.lagging) < len(self._dated) else ()
+
+    @cached_property
+    def provisioning(self) -> Provisioning:
+        by_sums = _provisioning_by_sums(self._pairs())
+        unseen = sum(len(self.unseen(each)) for each in self.lagging)
+        if by_sums is Provisioning.UNKNOWN and self.lagging and not self.stale and unseen >= _ENOUGH:
+            return Provisioning.THIN
+        return by_sums
+
+    def _pairs(self) -> Iterable[Sequence[tuple[int, int]]]:
+        """By class, free and used bytes of each node: what sums are compared by."""
+        by_class: dict[str, list[tuple[int, int]]] = {}
+        for each in self.objects:
+            free = free_bytes(each)
+            if free is not None and len(self.facts.reach[each.key]) == 1:
+                used = sum(volume.size.value() for volume in self.volumes[each.key])
+                by_class.setdefault(each.storage_class_name, []).append((free, used))
+        return by_class.values()
+
+    @property
+    def last_written_at(self) -> datetime | None:
+        return max((at for each in self.objects if (at := each.metadata.updated_at) is not None), default=None)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "capacityObjects": len(self.objects),
+            "layout": self.layout.value,
+            "pools": self.most_pools,
+            "provisioning": self.provisioning.value,
+            "volumeRebuilding": rebuilds_volumes(self.facts.drivers.get(self.driver)),
+        }
+
+
+def _provisioning_by_sums(pairs: Iterable[Sequence[tuple[int, int]]]) -> Provisioning:
+    """By free and used bytes of nodes, class by class. Nodes whose used bytes are all the same tell nothing."""
+    for told in pairs:
+        if len({used for _, used in told}) < 2:
+            continue
+        if len({free + used for free, used in told}) == 1:
+            return Provisioning.THICK
+        most_used = max(used for _, used in told)
+        levels = {free for free, _ in told}
+        if len(levels) == 1 and len(told) > 2 and most_used * 10 >= next(iter(levels)) > 0:
+            return Provisioning.THIN
+    return Provisioning.UNKNOWN
+
+
+def figures_of(facts: Facts) -> Mapping[str, DriverFigures]:
+    """By driver that has a CSIDriver or capacity objects, what its objects tell."""
+    made: dict[str, list[PersistentVolume]] = {}
+    for each in facts.volumes.values():
+        if each.spec.csi is not None and facts.homes.get(each.name):
+            made.setdefault(each.class_name, []).append(each)
+    found = {}
+    for driver in sorted({*facts.drivers, *facts.capacities_of}):
+        objects = facts.capacities_of.get(driver, ())
+        found[driver] = DriverFigures(driver, facts, objects, _volumes_by_object(facts, objects, made))
+    return found
+
+
+def _volumes_by_object(
+    facts: Facts, objects: Iterable[CSIStorageCapacity], made: Mapping[str, Sequence[PersistentVolume]]
+) -> Mapping[str, Sequence[PersistentVolume]]:
+    """A volume counts in the objects of its class that reach all of its nodes."""
+    found: dict[str, list[PersistentVolume]] = {each.key: [] for each in objects}
+    by_place: dict[tuple[str, str], list[CSIStorageCapacity]] = {}
+    for each in objects:
+        for node in facts.reach[each.key]:
+            by_place.setdefault((each.storage_class_name, node), []).append(each)
+    for class_name in {each.storage_class_name for each in objects}:
+        for volume in made.get(class_name, ()):
+            homes = facts.homes[volume.name]
+            for each in by_place.get((class_name, next(iter(homes))), ()):
+                if homes <= facts.reach[each.key]:
+                    found[each.key].append(volume)
+    return found
+
 
 _CHECKED_WITHIN: Final = timedelta(minutes=15)
 """`tonnage pools` looks at its sources much more often than that."""

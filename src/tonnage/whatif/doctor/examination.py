@@ -1,27 +1,27 @@
-"""All checks on one cluster, in order, and what came of them as one answer."""
+"""All checks on one cluster, in order, and what came of them as one answer, for scripts and for people.
+
+`show` writes the worst first, driver by driver, each finding with what to do about it. Findings that differ in their
+object alone are told once, with the first few objects; -o json lists all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, TextIO
 
+from tonnage.printable import assembled, text
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.decision_sequence import DecisionSequence
-from tonnage.whatif.disk_documents import disks_of_objects
-from tonnage.whatif.doctor.access_checks import access_findings
-from tonnage.whatif.doctor.attach_checks import attach_findings
-from tonnage.whatif.doctor.capacity_checks import capacity_findings
+from tonnage.whatif.doctor.capacity_checks import DriverFigures, capacity_findings, figures_of
 from tonnage.whatif.doctor.class_checks import class_findings
-from tonnage.whatif.doctor.driver_checks import driver_findings
+from tonnage.whatif.doctor.driver_checks import attach_findings, driver_findings
 from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.figures import DriverFigures, figures_of
 from tonnage.whatif.doctor.findings import WORST_FIRST, Finding, Severity
-from tonnage.whatif.doctor.leftover_checks import leftover_findings
-from tonnage.whatif.doctor.pending_checks import pending_findings
+from tonnage.whatif.doctor.leftover_checks import leftover_findings, pending_findings
 from tonnage.whatif.doctor.recommendation import Recommendation, configuration_finding, recommendation_of
-from tonnage.whatif.doctor.server_checks import server_findings
+from tonnage.whatif.doctor.server_checks import access_findings, server_findings
 from tonnage.whatif.doctor.switch import (
     SwitchComparison,
     compare_running,
@@ -29,7 +29,9 @@ from tonnage.whatif.doctor.switch import (
     pods_with_claims,
     switch_findings,
 )
+from tonnage.whatif.page import TextPage
 from tonnage.whatif.pending.pending import PendingQuestion
+from tonnage.whatif.simulate.disk_documents import disks_of_objects
 from tonnage.whatif.sources import ClusterState
 
 EXIT_CODES: Mapping[Severity, int] = {Severity.ERROR: 5, Severity.WARNING: 4, Severity.INFO: 0}
@@ -127,3 +129,86 @@ def work_of(facts: Facts) -> int:
     """How many steps an examination tells of."""
     waiting = sum(not each.spec.node_name and not each.is_terminal for each in facts.pods.values())
     return 2 * waiting + len(pods_with_claims(facts))
+
+
+_STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
+_HEADS: Final = {Severity.ERROR: "ERRORS", Severity.WARNING: "WARNINGS", Severity.INFO: "GOOD TO KNOW"}
+_NOTHING: Final = "nothing has to be done"
+_EXAMPLES: Final = 3
+
+
+def show(found: Examination, out: TextIO) -> None:
+    page = TextPage(out)
+    _head(page, found)
+    for severity in WORST_FIRST:
+        of_severity = [each for each in found.findings if each.severity is severity]
+        if not of_severity:
+            continue
+        page.blank()
+        page.say(text(_HEADS[severity], style=_STYLES[severity]))
+        driver = None
+        for alike in _folded(of_severity):
+            if alike[0].driver != driver and (driver is not None or alike[0].driver):
+                page.blank()
+                page.say(text(alike[0].driver or "the cluster", style="bold underline"), indent=2)
+            driver = alike[0].driver
+            _finding(page, alike, _STYLES[severity])
+    page.blank()
+    page.say(text("A CONFIGURATION THAT FITS", style="bold"))
+    for line in found.recommended.file.splitlines():
+        page.say(text(line), indent=2)
+
+
+def _head(page: TextPage, found: Examination) -> None:
+    version = found.facts.server.version if found.facts.server is not None else ""
+    counts = found.counts
+    told = ", ".join(
+        [
+            _counted(counts[Severity.ERROR], "error"),
+            _counted(counts[Severity.WARNING], "warning"),
+            f"{counts[Severity.INFO]} good to know",
+        ]
+    )
+    what = f"{found.facts.source}{f' ({version})' if version else ''}"
+    page.say(assembled((what, "bold"), ": ", (told, _STYLES[found.worst])))
+    facts = found.facts
+    page.say(
+        text(
+            f"{_counted(len(facts.nodes), 'node')}, {_counted(len(facts.pods), 'pod')}, "
+            f"{_counted(len(facts.claims), 'claim')}, {_counted(len(facts.drivers), 'CSI driver')}, "
+            f"{_counted(len(facts.capacities), 'capacity object')}"
+        )
+    )
+    if found.is_partial:
+        page.say(text("This was interrupted; what decisions on pods would tell is not complete.", style="bold yellow"))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _folded(findings: Iterable[Finding]) -> list[Sequence[Finding]]:
+    """Runs of findings of one name and driver with the same remedy."""
+    found: list[list[Finding]] = []
+    for each in findings:
+        last = found[-1][-1] if found else None
+        if last is not None and (last.name, last.driver, last.remedy) == (each.name, each.driver, each.remedy):
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return list(found)
+
+
+def _finding(page: TextPage, alike: Sequence[Finding], style: str) -> None:
+    first = alike[0]
+    if len(alike) == 1:
+        page.say(assembled((first.name, style), "  ", (first.object, "bold")), indent=2)
+        page.say(text(first.message), indent=4)
+    else:
+        page.say(assembled((first.name, style), f"  {len(alike):,} times"), indent=2)
+        for each in alike[:_EXAMPLES]:
+            page.say(assembled((each.object, "bold"), ": ", each.message), indent=4)
+    if len(alike) > _EXAMPLES:
+        page.say(text(f"and {len(alike) - _EXAMPLES:,} more like these; -o json lists them"), indent=4)
+    if first.remedy != _NOTHING:
+        page.say(assembled(("→ ", style), first.remedy), indent=4)

@@ -1,4 +1,7 @@
-"""What points at something that is no longer there: volumes, claims, rebuilds and nominations without their node."""
+"""What points at something that is no longer there: volumes, claims, rebuilds and nominations without their node.
+
+And pods that wait, one finding a cause: `explain --pending` in short.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from tonnage.scheduling.volumes.migrated_plugins import taken_over_by
 from tonnage.scheduling.volumes.rebuilds import is_on_its_way
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
+from tonnage.whatif.page import named
+from tonnage.whatif.pending import causes
+from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup
 
 
 def leftover_findings(facts: Facts) -> Iterator[Finding]:
@@ -105,3 +111,24 @@ def _nominations(facts: Facts) -> Iterator[Finding]:
                 "nothing has to be done: who proposed it (a cluster autoscaler) may still bring it, "
                 "and others are tried meanwhile",
             )
+
+
+_MEANT = (causes.GATED, causes.FOREIGN)
+"""Pods that somebody holds back on purpose, or that are another's."""
+
+
+def pending_findings(answer: PendingAnswer) -> Iterator[Finding]:
+    for group in answer.groups:
+        if not group.pods[0].fits and group.cause.kind not in _MEANT:
+            yield CATALOGUE["pods-pending"].about(
+                f"Pod {named([each.key for each in group.pods])}", group.message, _remedy(group)
+            )
+
+
+def _remedy(group: PendingGroup) -> str:
+    if not group.helps:
+        return "`tonnage explain --pending` shows every node; no single change that was tried lets them in"
+    best = group.helps[0]
+    count = len({each.key for each in group.pods}.intersection(best.pods))
+    whom = "it" if len(group.pods) == 1 else "all of them" if count == len(group.pods) else f"{count:,} of them"
+    return f"{best.change}: that would let {whom} in"

@@ -25,8 +25,15 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import ACCESS_REVIEWS
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity
-from tonnage.whatif.doctor.facts import FactAnswer, GateSign, GrantedAccess, ServerFacts
-from tonnage.whatif.doctor.permissions import Permission, home_of, scheduler_permissions
+from tonnage.whatif.doctor.facts import (
+    FactAnswer,
+    GateSign,
+    GrantedAccess,
+    Permission,
+    ServerFacts,
+    home_of,
+    scheduler_permissions,
+)
 
 _STORAGE_SCHEMA: Final = "/openapi/v3/apis/storage.k8s.io/v1"
 _PREFIX: Final = "io.k8s.api.storage.v1."

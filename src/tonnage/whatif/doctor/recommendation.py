@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools, PoolFit, Reservation
+from tonnage.scheduling.configuration.plugin_args import LegacyPools, PoolFit, Reservation
+from tonnage.whatif.doctor.capacity_checks import DriverFigures, Provisioning
 from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.figures import DriverFigures, Provisioning
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named
 

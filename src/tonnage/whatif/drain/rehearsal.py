@@ -16,12 +16,12 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.whatif.disk_documents import disk_documents
 from tonnage.whatif.drain.adoption import as_in_a_cluster
 from tonnage.whatif.drain.lineages import Lineages
 from tonnage.whatif.drain.outcome import BlockingBudget, DrainOutcome, LostPod, Move, Stuck, VolumeMove
 from tonnage.whatif.drain.places import Places, PodPlace, left_behind, places_of, workload_of
 from tonnage.whatif.evictions import guards
+from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.node_events import NodeEvents, stays
 from tonnage.whatif.simulate.successors import is_managed
 from tonnage.whatif.simulate.world import World

@@ -4,17 +4,24 @@
     2 more attach slots for DRIVER on node-3     the fewest that do
     one more pool of 80Gi on node-7              the smallest that does
     500m more cpu on node-2                      what it lacks
-    one more pool of 80Gi on node-7 and …        two at once, where no single change does (`pairs`)
+    one more pool of 80Gi on node-7 and …        two at once, where no single change does
     one more node like node-3                    empty, with its capacity
 
 What is tried for one node leaves the others as they are. On a large cluster not every node is tried: those that came
 nearest are (`NODES_TRIED`).
+
+A node refuses a pod by the first thing that is in the way; what else is, shows when that is gone. So for the nodes that
+came nearest (`NODES_PAIRED`) all that may be changed about one is changed together first; where that lets the pod in,
+each two of the changes are tried, and the first is made as small as it can be, then the second beside it. Of such a
+pair nothing less does: with the second as large as may be the first cannot be smaller, and beside the first the second
+cannot. More than two at once are not looked for; a node like another is the answer then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Final
 
 import msgspec
@@ -29,8 +36,83 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.whatif.fit.counting import FitCluster
-from tonnage.whatif.fit.pairs import NODES_PAIRED, ChangePair, Knob, least, pairs
 from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, volumes_on, with_more_room, with_more_slots
+
+NODES_PAIRED: Final = 8
+MOST_KNOBS: Final = 12
+"""What may be changed about one node; of more, the first. Twelve are 66 pairs."""
+
+Fits = Callable[[Iterable[Object]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One thing that may be changed about a node, by an amount from 1 to `most`."""
+
+    rank: int
+    kind: str
+    target: Object
+    changed: Callable[[Any, int], Object]
+    """The object with so much more, whatever else was changed about it before."""
+    told: Callable[[int], str]
+    most: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePair:
+    """Two changes that let the pod in together, and no less of either does."""
+
+    changes: tuple[tuple[Knob, int], tuple[Knob, int]]
+
+    @property
+    def cost(self) -> tuple[tuple[int, int], ...]:
+        """The cheaper kinds first, of the same kinds the smaller amounts."""
+        return tuple(sorted((knob.rank, amount) for knob, amount in self.changes))
+
+    @property
+    def text(self) -> str:
+        return " and ".join(knob.told(amount) for knob, amount in self.changes)
+
+    def objects(self) -> list[Object]:
+        return turned(self.changes)
+
+
+def turned(changes: Iterable[tuple[Knob, int]]) -> list[Object]:
+    """The objects as they are with these changes; two of one object add up."""
+    found: dict[tuple[type[Object], str], Object] = {}
+    for knob, amount in changes:
+        place = (type(knob.target), knob.target.key)
+        found[place] = knob.changed(found.get(place, knob.target), amount)
+    return list(found.values())
+
+
+def pairs(knobs: Sequence[Knob], fits: Fits) -> Iterator[ChangePair]:
+    """Every pair of changes of one node that does, each as small as it can be."""
+    knobs = knobs[:MOST_KNOBS]
+    if len(knobs) < 2 or not fits(turned((knob, knob.most) for knob in knobs)):
+        return
+    for one, other in combinations(knobs, 2):
+        first = least(one.most, lambda amount, a=one, b=other: fits(turned(((a, amount), (b, b.most)))))  # type: ignore[misc]
+        if first is None:
+            continue
+        second = least(other.most, lambda amount, a=one, n=first, b=other: fits(turned(((a, n), (b, amount)))))  # type: ignore[misc]
+        if second is not None:
+            yield ChangePair(((one, first), (other, second)))
+
+
+def least(most: int, does: Callable[[int], bool]) -> int | None:
+    """The smallest amount from 1 on that does, by halving: more is never worse. None when even the most does not."""
+    if not does(most):
+        return None
+    low, high = 0, most
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if does(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
 
 NODES_TRIED: Final = 64
 """Of each kind of refusal; where there are more nodes, those with the most room."""

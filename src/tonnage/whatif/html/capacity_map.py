@@ -4,7 +4,7 @@
                   └── a pool ─────────────────┘  └─ a pool ─────┘
 
 Where a driver does not tell in which pool a volume is, its volumes stand in a lane of their own before the pools; what
-is promised without a pool stands there too. `disks` are as `whatif/disk_documents.py` has them.
+is promised without a pool stands there too. `disks` are as `whatif/simulate/disk_documents.py` has them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tonnage.whatif.html.amounts import bytes_text, count_text
 from tonnage.whatif.html.charts import WIDTH, Table, figure, svg
-from tonnage.whatif.html.markup import Html, element, joined
+from tonnage.whatif.html.page import Html, element, joined
 
 Disk = Mapping[str, Any]
 

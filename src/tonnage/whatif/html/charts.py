@@ -18,7 +18,7 @@ from leather.series import Series as LeatherSeries
 
 from tonnage.printable import printable
 from tonnage.whatif.html.amounts import highest_of, number_text, number_ticks
-from tonnage.whatif.html.markup import Html, Part, element
+from tonnage.whatif.html.page import Html, Part, element
 
 WIDTH: Final = 720
 HEIGHT: Final = 250

@@ -9,8 +9,7 @@ from typing import Any, Final
 from tonnage.whatif.html.amounts import number_text
 from tonnage.whatif.html.capacity_map import capacity_map
 from tonnage.whatif.html.charts import Table
-from tonnage.whatif.html.markup import Html, element, lines
-from tonnage.whatif.html.page import HtmlPage
+from tonnage.whatif.html.page import Html, HtmlPage, element, lines
 
 _SEVERITIES: Final = (("error", "Errors", "bad"), ("warning", "Warnings", "warn"), ("info", "Good to know", ""))
 

@@ -8,8 +8,7 @@ from typing import Any
 from tonnage.whatif.html.amounts import byte_ticks, bytes_text, count_text, number_text
 from tonnage.whatif.html.capacity_map import capacity_map, widest_bytes
 from tonnage.whatif.html.charts import Axis, Table, bar_chart
-from tonnage.whatif.html.markup import Html, element
-from tonnage.whatif.html.page import HtmlPage
+from tonnage.whatif.html.page import Html, HtmlPage, element
 
 Answer = Mapping[str, Any]
 

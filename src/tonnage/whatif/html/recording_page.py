@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from tonnage.whatif.html.amounts import count_text, number_text, number_ticks
 from tonnage.whatif.html.charts import Axis, Table, bar_chart, details
-from tonnage.whatif.html.markup import Html, element
-from tonnage.whatif.html.page import HtmlPage
+from tonnage.whatif.html.page import Html, HtmlPage, element
 
 Run = Mapping[str, Any]
 Runs = Mapping[str, Run]

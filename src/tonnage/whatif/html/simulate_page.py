@@ -17,8 +17,7 @@ from tonnage.whatif.html.amounts import (
 )
 from tonnage.whatif.html.capacity_map import capacity_map, widest_bytes
 from tonnage.whatif.html.charts import Axis, Series, Table, bar_chart, details, line_chart
-from tonnage.whatif.html.markup import Html, element
-from tonnage.whatif.html.page import HtmlPage
+from tonnage.whatif.html.page import Html, HtmlPage, element
 
 Run = Mapping[str, Any]
 Runs = Mapping[str, Run]

@@ -1,21 +1,28 @@
 """Pods that wait as a person reads them: what each group waits for, who is in it, and what would help the most.
 
-17 pods are pending: 2 fit now, 15 do not
+    17 pods are pending: 2 fit now, 15 do not
 
-14 pods of 3 workloads wait for 2Ti of class fast in zone b
-  StatefulSet/shop/db  9  shop/db-3, shop/db-4, shop/db-5 and 6 more
-  …
-  nearest miss on node-b2: largest free pool 80Gi, needs 120Gi
-  one more pool of 2Ti of class fast on node-b2 lets in all of them
+    14 pods of 3 workloads wait for 2Ti of class fast in zone b
+      StatefulSet/shop/db  9  shop/db-3, shop/db-4, shop/db-5 and 6 more
+      …
+      nearest miss on node-b2: largest free pool 80Gi, needs 120Gi
+      one more pool of 2Ti of class fast on node-b2 lets in all of them
 
-What would help, each tried by itself
-PODS  CHANGE
-  14  one more pool of 2Ti of class fast on node-b2
-   6  one more node like node-b1
+    What would help, each tried by itself
+    PODS  CHANGE
+      14  one more pool of 2Ti of class fast on node-b2
+       6  one more node like node-b1
+
+The dashboard's page shows the same, in the same words. `PendingAnswer.document` tells of every pod all that `explain`
+tells, node by node: megabytes on a large cluster. A page has the causes, each with its pods, the nearest miss and what
+would help; a pod's own explanation is asked for when somebody wants it.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from tonnage.clock import rfc3339
 from tonnage.printable import assembled, text
 from tonnage.whatif.explain_report import preemption_sentence
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage, named
@@ -90,3 +97,40 @@ def nearest_misses(group: PendingGroup) -> list[str]:
     if not miss:
         return []
     return [f"nearest miss on {name}: {miss}" if name else miss]
+
+
+def summary(answer: PendingAnswer) -> dict[str, Any]:
+    """The causes, the most common first, and the changes that let pods in, the most of them first."""
+    return {
+        "partial": answer.is_partial,
+        "decided": len(answer.pods),
+        "groups": [_group(each) for each in answer.groups],
+        "wouldHelp": [each.document() for each in answer.helps],
+    }
+
+
+def _group(group: PendingGroup) -> dict[str, Any]:
+    node, miss = group.nearest_miss
+    found: dict[str, Any] = {
+        "cause": group.cause.document(),
+        "message": group.message,
+        "fits": group.pods[0].fits,
+        "pods": [_pod(each) for each in group.pods],
+        "wouldHelp": [{"change": each.change, "pods": group.helped_by(each)} for each in group.helps],
+    }
+    if miss:
+        found["nearestMiss"] = {"node": node, "told": miss}
+    return found
+
+
+def _pod(each: PendingPod) -> dict[str, Any]:
+    found: dict[str, Any] = {"pod": each.key, "state": each.state.value}
+    if each.pod.metadata.creation_timestamp is not None:
+        found["since"] = rfc3339(each.pod.metadata.creation_timestamp)
+    if each.workload:
+        found["workload"] = each.workload
+    if each.node:
+        found["node"] = each.node
+    if each.explanation is not None and each.explanation.preemption is not None:
+        found["preemption"] = preemption_sentence(each.explanation.preemption)
+    return found

@@ -6,23 +6,40 @@ are the same ones, or this is another Tonnage than the one that recorded.
 `judged` asks another policy at each recorded decision what it would have done in that very state, and then goes on with
 what was recorded: a pod counts where it really went. So every decision is judged on the same cluster, and one
 difference does not hide the next.
+
+The file is read line by line, and what is wrong with it is told with its file and line. A file whose last line is cut
+off belongs to a scheduler that was killed, or that runs still: it is read up to there.
+
+The answer as a person reads it:
+
+    1,204 decisions repeated, all equal
+
+    kep-letter: 1,204 decisions, 1,190 as recorded, 12 of them between nodes that are equally good; 14 differ
+
+    POD        RECORDED  kep-letter  WHY
+    shop/db-3  node-5    node-2      …
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+import msgspec
 
 from tonnage.clock import rfc3339
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
+from tonnage.printable import text
 from tonnage.scheduling.configuration.configuration import Configuration, default_configuration, parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.scheduling.recording.lines import instant
+from tonnage.scheduling.recording.lines import VERSION, Header, RecordedLine, instant, read_header, read_line
 from tonnage.scheduling.recording.repetition import (
     BrokenRecording,
     Difference,
@@ -30,9 +47,71 @@ from tonnage.scheduling.recording.repetition import (
     RecordedObjects,
     Repetition,
 )
-from tonnage.whatif.recording.reading import Recording, UnreadableRecording
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage
 from tonnage.whatif.shadow.judging import Judge, verdict_of
-from tonnage.whatif.shadow.tally import Tally
+from tonnage.whatif.shadow.tally import MOST_ROWS, NOWHERE, Tally
+
+
+class UnreadableRecording(TonnageError):
+    """A file that is no recording, or one that cannot be repeated."""
+
+    def __init__(self, path: Path, line: int, problem: str, *, hint: str | None = None) -> None:
+        self.path, self.line = path, line
+        super().__init__(f"{path}: line {line}: {problem}" if line else f"{path}: {problem}", hint=hint)
+
+
+@dataclass(slots=True)
+class Recording:
+    """One file. `lines` reads it anew each time; `number` is the line that it has come to."""
+
+    path: Path
+    header: Header
+    number: int = 1
+    ending: str = ""
+    """How it ends, once it is read: empty where its scheduler stopped in order."""
+
+    def lines(self) -> Iterator[RecordedLine]:
+        """Raises UnreadableRecording for a line that is none."""
+        self.number, self.ending = 1, "its scheduler was killed, or runs still"
+        with _opened(self.path) as file:
+            file.readline()
+            for text in file:
+                if not text.endswith(b"\n"):
+                    return  # cut off
+                self.number += 1
+                try:
+                    line = read_line(text)
+                except msgspec.MsgspecError as exc:
+                    raise UnreadableRecording(self.path, self.number, f"it is no line of a recording: {exc}") from exc
+                if line.op in ("end", "stopped"):
+                    self.ending = line.why
+                    return
+                yield line
+
+
+def open_recording(path: Path) -> Recording:
+    """Raises UnreadableRecording for what is none, or of another version."""
+    hint = "give a file that `tonnage scheduler --record FILE` has written"
+    with _opened(path) as file:
+        first = file.readline()
+    try:
+        header = read_header(first)
+    except msgspec.MsgspecError as exc:
+        raise UnreadableRecording(path, 1, f"it is no recording: {exc}", hint=hint) from exc
+    if header.recording != VERSION:
+        told = f"it is a recording of version {header.recording}; this Tonnage reads version {VERSION}"
+        raise UnreadableRecording(path, 1, told, hint=f"repeat it with Tonnage {header.tonnage}")
+    return Recording(path, header)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as exc:
+        raise UnreadableRecording(path, 0, f"the file cannot be read: {exc.strerror}") from exc
+
 
 Stopped = Callable[[], bool]
 
@@ -201,3 +280,53 @@ def _judge(
     except BrokenRecording as exc:
         raise UnreadableRecording(recording.path, recording.number, exc.message) from exc
     return False
+
+
+def show(answer: RepeatedRecording, out: TextIO) -> None:
+    page = TextPage(out)
+    page.say(text(headline(answer.repeated), style="bold"))
+    if answer.recording.ending:
+        page.say(text(f"the recording ends early: {answer.recording.ending}"))
+    if why := _why(answer.repeated):
+        page.say(text(why))
+    for name, tally in answer.judged.items():
+        page.blank()
+        _run(name, tally, page)
+
+
+def headline(repeated: Repeated) -> str:
+    """How the repetition went, in a sentence."""
+    found = repeated.difference
+    if found is None:
+        return f"{repeated.decisions:,} decisions repeated, all equal"
+    told = f"{repeated.equal:,} decisions repeated; then, at {rfc3339(found.at)}, they part:"
+    if found.what == "pop":
+        return f"{told} {found.recorded or 'no pod'} was tried, and now it is {found.repeated or 'none'}"
+    what = "went to" if found.what == "attempt" else "was to make room on"
+    return f"{told} {found.pod} {what} {found.recorded or NOWHERE}, and now {found.repeated or NOWHERE}"
+
+
+def _why(repeated: Repeated) -> str:
+    found = repeated.difference
+    if found is None or found.explanation is None:
+        return ""
+    return verdict_of(found.explanation, found.recorded).why or found.explanation.message
+
+
+def _run(name: str, tally: Tally, page: TextPage) -> None:
+    told = f"{name}: {tally.decisions:,} decisions, {tally.agreed:,} as recorded"
+    if tally.ties:
+        told += f", {tally.ties:,} of them between nodes that are equally good"
+    page.say(text(f"{told}; {tally.differing:,} differ", style="bold"))
+    if not tally.differences:
+        return
+    page.blank()
+    table = FittedTable(
+        [TableColumn("POD", is_whole=True), TableColumn("RECORDED"), TableColumn(name), TableColumn("WHY")]
+    )
+    for each in tally.differences[:MOST_ROWS]:
+        table.add(each.pod, each.theirs or NOWHERE, each.ours or NOWHERE, each.why)
+    page.table(table)
+    left = tally.differing - min(len(tally.differences), MOST_ROWS)
+    if left > 0:
+        page.say(text(f"… and {left:,} more", style="dim"))

@@ -17,6 +17,8 @@ That volumes could not be made, or attached, is seen by: selected-node taken bac
 ResourceExhausted; FailedAttachVolume, other than for a volume that is still on its way from another node; attachError;
 a pod that failed with VolumeAttachmentLimitExceeded; and a claim that stays without a volume, after `stuck_after_s`, or
 at the end where Tonnage's account of the node says so too.
+
+How long `tonnage shadow` waits when nobody says how long.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.volumes.pod_claims import is_delayed
+from tonnage.whatif.shadow import STUCK_AFTER_S
 from tonnage.whatif.shadow.judging import Judge, ShadowVerdict, verdict_of
-from tonnage.whatif.shadow.limits import STUCK_AFTER_S
 from tonnage.whatif.shadow.tally import Tally
 
 _SETTLED_S: Final = 5.0

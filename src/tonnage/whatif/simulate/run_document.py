@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tonnage.whatif.disk_documents import disk_documents
+from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.measures import Measures, WaitingGroup, percentile
 
 SHOWN_PODS: Final = 20

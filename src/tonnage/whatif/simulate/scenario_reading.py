@@ -18,7 +18,7 @@ from tonnage.durations import parse_duration
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.names import dns_subdomain
 from tonnage.quantity import InvalidQuantity, Quantity
-from tonnage.whatif.manifest_text import GivenText, documents_of
+from tonnage.whatif.manifest_errors import GivenText, documents_of
 from tonnage.whatif.simulate.scenario import (
     API_VERSION,
     KIND,

@@ -18,7 +18,7 @@ from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.framework import Status
-from tonnage.whatif.replay_objects import ReplayObjects
+from tonnage.whatif.replay import ReplayObjects
 from tonnage.whatif.simulate.agenda import Agenda
 from tonnage.whatif.simulate.storage_settings import StorageSettings
 from tonnage.whatif.sources import clock_of

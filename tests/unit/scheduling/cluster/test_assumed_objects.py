@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.scheduling.cluster.assumed_objects import AssumedObjects, OutOfSync
+from tonnage.scheduling.cluster.storage import AssumedObjects, OutOfSync
 from tonnage.testing.storage_builders import claim
 
 KEY = "default/data"

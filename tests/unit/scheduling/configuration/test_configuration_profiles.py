@@ -11,14 +11,14 @@ from tonnage.scheduling.configuration.configuration import (
     default_configuration,
     parse,
 )
-from tonnage.scheduling.configuration.plugin_args import NodeAffinityArgs
-from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, ExtensionPoint, KnownPlugin, PluginNameTaken
-from tonnage.scheduling.configuration.storage_capacity_args import (
+from tonnage.scheduling.configuration.plugin_args import (
     LegacyPools,
+    NodeAffinityArgs,
     PoolFit,
     Reservation,
     StorageCapacityArgs,
 )
+from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, ExtensionPoint, KnownPlugin, PluginNameTaken
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 MINE = KnownPlugin("Mine", frozenset({ExtensionPoint.FILTER, ExtensionPoint.SCORE}))

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from tonnage.scheduling.configuration.errors import Problem
-from tonnage.scheduling.configuration.strict_decoding import Int64, Seconds, Section, read
+from tonnage.scheduling.configuration.strict_decoding import Int64, Problem, Seconds, Section, read
 
 
 class Colour(StrEnum):

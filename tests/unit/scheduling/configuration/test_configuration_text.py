@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.scheduling.configuration.errors import Problem
+from tonnage.scheduling.configuration.strict_decoding import Problem
 from tonnage.scheduling.configuration.text import document_of
 
 

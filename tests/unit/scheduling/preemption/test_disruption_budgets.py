@@ -129,7 +129,7 @@ def test_rows_use_budgets_up_each_for_itself():
 
 
 def test_kinds_of_pods_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tonnage.scheduling.preemption.resident_columns._LEAST_KINDS", 4)
+    monkeypatch.setattr("tonnage.scheduling.preemption.ranked_residents._LEAST_KINDS", 4)
     cluster = cluster_of(node("a"))
     cluster.index(DisruptionBudgets).put(budget("b", {"matchLabels": {"n": "9"}}))
     ranked, rows = cluster.index(RankedResidents), np.array([0])

@@ -14,7 +14,7 @@ import pytest
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity

@@ -17,9 +17,9 @@ from tonnage.scheduling.volumes.capacity.pool_policy import pool_policy_of
 from tonnage.scheduling.volumes.packing import PoolPolicy
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.whatif.explain_report import print_volumes
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.replay import Replay
-from tonnage.whatif.volume_report import print_volumes
 
 SURE: dict[str, Any] = {"poolFit": "Guaranteed"}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
 from tonnage.scheduling.volumes.capacity.promised_columns import are_seen_to_fit
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading

@@ -17,9 +17,9 @@ from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import BOUND_BY_CONTROLLER, SELECTED_NODE
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster.assumed_objects import OutOfSync
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.cluster.storage import OutOfSync
 from tonnage.scheduling.framework import SUCCESS, Api, Code, Status
 from tonnage.scheduling.volumes.bind_volumes import Assumed, assume, check, revert, with_claim_ref, write
 from tonnage.scheduling.volumes.plan import Provision, StaticBinding, VolumePlan

@@ -9,7 +9,7 @@ from volume_rig import ALL_OFF, FULL, GI, Rig, refused
 
 from tonnage.objects import codec
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIDriver, CSIStorageCapacity
-from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import (
     NO_ROOM,
     VOLUME_REBUILDING,

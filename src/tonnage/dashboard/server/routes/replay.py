@@ -19,7 +19,7 @@ from tonnage.dashboard.questions.given_files import examples, files_of, sorted_o
 from tonnage.dashboard.questions.playing import played
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer
-from tonnage.whatif.manifest_text import GivenText
+from tonnage.whatif.manifest_errors import GivenText
 
 MOST_FILES: Final = 500
 _MOST_SEED: Final = 2**31

@@ -16,7 +16,7 @@ from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.what_if import drained, fits, workloads_of
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.dashboard.server.router import RoutedRequest, Router, json_answer
-from tonnage.whatif.fit.limits import MOST
+from tonnage.whatif.fit import MOST
 
 
 def add(router: Router, cluster: ShownCluster, asking: Asking) -> None:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from tonnage import logs
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIDriver, CSIStorageCapacity
 from tonnage.quantity import InvalidQuantity, Quantity
-from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.packing import MOST_BYTES, UNBOUNDED
 
 VOLUME_REBUILDING = "tonnage.dev/volume-rebuilding"

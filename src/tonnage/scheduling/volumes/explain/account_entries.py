@@ -1,6 +1,6 @@
 """One node's part in a pod's volumes as plain facts, and as the document that `explain -o json` promises.
 
-`volume_account.py` works them out; `whatif/volume_report.py` shows them to people.
+`volume_account.py` works them out; `whatif/explain_report.py` shows them to people.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from tonnage.clock import rfc3339
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
-from tonnage.scheduling.configuration.storage_capacity_args import LegacyPools
+from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.pools import Room, listed_pools, room_of
 from tonnage.scheduling.volumes.packing import UNBOUNDED, UNLIMITED, PoolPolicy, SearchBudget, Sizes

@@ -1,4 +1,7 @@
-"""Bindings that wait for the world: for a claim to be bound, say. They are asked again when something happens.
+"""Bindings under way: those that wait, those that can still be called off, and how many talk to the API server at a
+time.
+
+A binding may wait for the world: for a claim to be bound, say. It is asked again when something happens.
 
     feed ──changed──► the waits it concerns, at once        ──► look: has the wait an answer?
          └──────────► all others, at the next `sweep`
@@ -9,13 +12,26 @@ that is not forgotten: after any change at all, `sweep` asks everybody, once a s
 nothing happens.
 
 Waits of the same timeout end in the order in which they began, so that one alarm is set for the first of them.
+
+A binding can be called off while PreBind plugins prepare its pod. A pod that waits minutes for its volumes may have to
+give way to a more important one. Nothing runs yet, so that it need not be deleted: its attempt fails, and it queues up
+again. Mirrors podsInPreBind.
+
+Few bindings may talk to the API server at a time (`BindingSlots`). A decision that cannot be carried out helps nobody,
+so the loop stops deciding while all slots are taken. A binding has a slot while it calls; while it rests (its pod waits
+for its volumes, or for a Permit plugin) it lends the slot out. Were it to keep it, a few hundred pods that wait minutes
+for a slow driver would hold up every other pod. Resting costs a little memory and is not limited. Who rises from a rest
+calls at once, so that for a moment more may call than there are slots; the loop lets them finish first.
+
+When the scheduler stops, `close` ends every rest by cancelling it and lets nobody rest any more; calls under way go on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -142,3 +158,102 @@ def _topics(each: Object) -> Iterable[Topic]:
     yield type(each), each.key
     if isinstance(each, PersistentVolume) and each.spec.claim_ref is not None:
         yield PersistentVolumeClaim, each.spec.claim_ref.key
+
+
+class PodsInPreBind:
+    """By the uid of the pod, the tasks that run its PreBind plugins. Single-threaded."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, asyncio.Task[Any]] = {}
+        self._called_off: dict[str, str] = {}
+
+    async def run(self, uid: str, work: Awaitable[Status]) -> Status:
+        """Do the work, in the task that asks for it; an ERROR that says why, if it is called off before it ends."""
+        task = asyncio.current_task()
+        assert task is not None, "PreBind runs in a task"
+        self._running[uid] = task
+        status = Status(Code.ERROR)
+        try:
+            status = await work
+        except asyncio.CancelledError:
+            if uid not in self._called_off:
+                raise
+        finally:
+            del self._running[uid]
+        why = self._called_off.pop(uid, "")
+        if why:
+            task.uncancel()
+            return Status(Code.ERROR, (why,))
+        return status
+
+    def call_off(self, uid: str, why: str) -> bool:
+        """End a preparation; False when the pod has none, or is past it."""
+        task = self._running.get(uid)
+        if task is None:
+            return False
+        if uid not in self._called_off:
+            self._called_off[uid] = why
+            task.cancel()
+        return True
+
+
+MAX_BINDINGS = 256
+"""Bindings that call at a time."""
+
+
+class BindingSlots:
+    def __init__(self, limit: int = MAX_BINDINGS) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._free = asyncio.Event()
+        self._free.set()
+        self._resting: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
+
+    @property
+    def taken(self) -> int:
+        return self._taken
+
+    @property
+    def resting(self) -> int:
+        return len(self._resting)
+
+    async def wait_free(self) -> None:
+        """Wait until a slot is free. It does not take one."""
+        await self._free.wait()
+
+    def take(self) -> None:
+        self._count(1)
+
+    def give(self) -> None:
+        self._count(-1)
+
+    @contextmanager
+    def rest(self) -> Iterator[None]:
+        """Lend the slot out while the block waits. When the slots are closed, then or before, it is cancelled."""
+        task = asyncio.current_task()
+        if self._is_closed or task is None:
+            raise asyncio.CancelledError
+        self._resting.add(task)
+        self._count(-1)
+        try:
+            yield
+        finally:
+            self._count(1)
+            self._resting.discard(task)
+
+    def close(self) -> None:
+        """Wake whoever rests by cancelling it."""
+        self._is_closed = True
+        for task in self._resting:
+            task.cancel()
+
+    def open(self) -> None:
+        self._is_closed = False
+
+    def _count(self, step: int) -> None:
+        self._taken += step
+        if self._taken < self._limit:
+            self._free.set()
+        else:
+            self._free.clear()
