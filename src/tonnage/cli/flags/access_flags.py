@@ -17,7 +17,7 @@ import click
 from tonnage.cli.flags.go_flags import FILE, switch, texts
 from tonnage.cli.flags.serving_flags import ServingFlags, is_loopback
 from tonnage.cli.options import DURATION
-from tonnage.client.delegated_access.access import OPEN_PATHS
+from tonnage.client.delegated_access import OPEN_PATHS
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 

@@ -28,6 +28,7 @@ import msgspec
 from aiohttp import web
 
 from tonnage.client.config.connection import ServerConnection
+from tonnage.client.delegated_access import OPEN_PATHS
 from tonnage.client.delegated_access.authentication import DelegatedAuthenticator, TokenAuthenticator, Unauthenticated
 from tonnage.client.delegated_access.authorities import AuthoritySources, FollowedAuthorities
 from tonnage.client.delegated_access.reviews import AccessAnswer, ExpiringCache, ReviewFailed, Reviews
@@ -39,8 +40,6 @@ from tonnage.health import recognised
 from tonnage.objects.document import encode
 from tonnage.objects.users import User
 
-OPEN_PATHS: Final = ("/healthz", "/readyz", "/livez")
-"""What probes ask, which have no token: upstream's default of --authorization-always-allow-paths."""
 _CACHE_SIZE: Final = 8192
 _MAX_CACHED_BYTES: Final = 2_000
 """Questions that are longer are asked each time: what strangers write must not fill the memory."""
