@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 
@@ -259,6 +260,35 @@ MOST_MODULES = 25
 def test_no_folder_has_too_many_modules(folder: Path) -> None:
     modules = sorted(path.name for path in folder.glob("*.py") if path.name != "__init__.py")
     assert len(modules) <= MOST_MODULES, modules
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Not for the types alone either: two modules that know each other are one."""
+    modules = {module_of(path): path for path in SOURCE.rglob("*.py")}
+    imported = {name: {known_in(modules, other) for other in imports_of(path)} for name, path in modules.items()}
+    done: set[str] = set()
+
+    def walk(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, " imports ".join((*above[above.index(name) :], name))
+        if name not in done:
+            for other in sorted(imported[name]):
+                if other and other != name and not name.startswith(f"{other}."):
+                    walk(other, (*above, name))
+            done.add(name)
+
+    for name in sorted(modules):
+        walk(name, ())
+
+
+def module_of(path: Path) -> str:
+    return path.relative_to(SOURCE).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+
+
+def known_in(modules: Collection[str], name: str) -> str:
+    """The module that a name is, or is of; empty when it is none of ours."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
 
 
 FOLDERS_OF_CODE = ("src", "tests", "scripts", "perf", "docs", "examples", "deploy")
