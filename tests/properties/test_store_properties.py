@@ -8,6 +8,7 @@ the window to the live feed all the time, while writes go on, and is closed and 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -131,24 +132,24 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.folder = tempfile.TemporaryDirectory()
         self.model = Model([])
         self.followers: list[Follower] = []
 
     @initialize(touched=st.lists(touches, min_size=15, max_size=30))
     def begin(self, touched: list[tuple[str, bool]]) -> None:
+        self.folder = Path(tempfile.mkdtemp())
         self.open()
         self.writes_that_fit(touched)
 
     def open(self) -> None:
         index = lambda key, document: (key, document)  # noqa: E731  attributes that can be checked
-        self.store = self.runner.run(Store.open(Path(self.folder.name), index=index, window_events=3))
+        self.store = self.runner.run(Store.open(self.folder, index=index, window_events=3))
         self.newest_before = 0  # when its clock last struck
 
     def teardown(self) -> None:
         self.runner.run(self.store.close())
         self.runner.close()
-        self.folder.cleanup()
+        shutil.rmtree(self.folder)
 
     def call(self, verb: str, key: str, expected: int) -> Coroutine[Any, Any, StoreRecord]:
         def render(revision: int) -> bytes:

@@ -67,7 +67,7 @@ _MORTAL = frozenset(
     {
         shutil.__file__,
         str(_DRIVER / "core.py"),
-        *(str(_DRIVER / "state" / f"{name}.py") for name in ("contents", "folder", "intents", "record_files")),
+        *(str(_DRIVER / "state" / f"{name}.py") for name in ("contents", "folder", "intents", "records")),
         *(
             str(_DRIVER / "volumes" / f"{name}.py")
             for name in ("create_delete", "publish", "rebuild", "snapshots", "stage")
