@@ -11,6 +11,7 @@ the most of a quarter hides a slow rise under one peak, the straight line does n
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -89,6 +90,9 @@ class Meter:
         most = max((value for _, series in lines for _, value in series), default=0.0)
         chart.add_y_scale(0, 50 * (1 + most // (50 * MI)))
         chart.to_svg(str(picture), 860, 360)
+        drawn = re.sub(r"\d+\.\d\d+", lambda number: f"{float(number[0]):.1f}", picture.read_text())
+        told = "<title>Resident memory</title><desc>Of each program, in MB, by minutes.</desc>"
+        picture.write_text(re.sub(r"(<svg[^>]*>)", rf"\1{told}", drawn, count=1))
 
 
 def rising(samples: Mapping[tuple[str, str], Series], lasts_s: float) -> list[str]:
