@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
@@ -55,7 +56,7 @@ class WorldSettings:
     """Whether a CSINode follows its drivers (KEP-4876)."""
 
 
-class WorldState:
+class WorldState(ABC):
     """The objects of a world, as its API server has them."""
 
     def __init__(
@@ -140,10 +141,10 @@ class WorldState:
         self.remove(Pod, pod.key)
         self.watcher.gone(found, why)
 
+    @abstractmethod
     def _came(self, before: Object | None, now: Object) -> None:
         """Tell everybody of an object that is new or has changed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _gone(self, found: Object) -> None:
         """Tell everybody of an object that is gone."""
-        raise NotImplementedError
