@@ -47,8 +47,10 @@ _TWIN: Final = "-twin"
 class Load:
     """People at work on a cluster, until they are told to stop. What they still want stands in `pods`."""
 
-    def __init__(self, client: Client, rng: random.Random, nodes: list[str]) -> None:
+    def __init__(self, client: Client, rng: random.Random, nodes: list[str], pace_s: float = 0.0) -> None:
+        """`pace_s`: each person begins one thing in so many seconds; at 0 the next as soon as the last is answered."""
         self._client = client
+        self._pace_s = pace_s
         self._rng = rng
         self._nodes = nodes
         self._numbers = 0
@@ -58,6 +60,7 @@ class Load:
         self.pods: dict[str, Doc] = {}
         """The bare pods that are wanted, by name: nobody but us makes them again."""
         self.done: Counter[str] = Counter()
+        self.acts = 0
         self.is_over = False
 
     async def open(self) -> None:
@@ -87,10 +90,13 @@ class Load:
             self._side_project: 1,
             self.tidy: 3,
         }
+        clock = asyncio.get_running_loop().time
         while not self.is_over:
+            next_at = clock() + self._pace_s
             act = self._rng.choices(list(acts), list(acts.values()))[0]
             await act()
-            await asyncio.sleep(self._rng.uniform(0.05, 0.5))
+            self.acts += 1
+            await asyncio.sleep(max(self._rng.uniform(0.05, 0.5), next_at - clock()))
 
     async def end_of_storm(self) -> None:
         """Every node may be used again, no namespace but home is kept, and what is wanted is said once more."""

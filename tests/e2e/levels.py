@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import cycle, pairwise
 from pathlib import Path
 from statistics import linear_regression
 from typing import Final
@@ -62,6 +62,8 @@ class Meter:
     folder: Path
     programs: Sequence[str]
     samples: dict[tuple[str, str], Series] = field(default_factory=lambda: defaultdict(list))
+    acts: Series = field(default_factory=list)
+    """How many things the people of the run had done by then: no use of the cluster's, and so not judged."""
 
     def look(self, at_s: float) -> None:
         for program in self.programs:
@@ -78,6 +80,8 @@ class Meter:
             shown = [_shown(what, value) for value in quarters(series, lasts_s)]
             rise = rise_of(series, lasts_s)
             rows.append((what, whose, *shown, f"{'+' if rise >= 0 else '-'}{_shown(what, abs(rise))}"))
+        by_quarter = [0.0, *quarters(self.acts, lasts_s)]
+        rows.append(("acts", "people", *(f"{after - before:.0f}" for before, after in pairwise(by_quarter)), ""))
         return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
     def draw(self, picture: Path) -> None:

@@ -40,6 +40,9 @@ KEPT = os.environ.get("SOAK_LOGS", "")
 PICTURE = os.environ.get("SOAK_PICTURE", "")
 """A file for a picture of the programs' memory."""
 LOOKS = 240
+PACE_S = 2.0
+"""Slow enough for a busy machine: the work of a minute is the same from the first to the last, and so a rise that comes
+with time is not taken for one that comes with more work."""
 BOUNDS = ("--event-ttl", "10m", "--max-log-size", "1Mi")
 """What is kept for a time is kept for less of it, so that an hour is long enough to see it level off."""
 REST_WITHIN_S = 420.0
@@ -86,7 +89,7 @@ async def test_what_a_cluster_uses_levels_off():
 async def soak(up: Up, client: Client, meter: Meter, lasts_s: float) -> int:
     """Everything at once for so long, then the rest; how many programs were killed or stopped."""
     file = FaultFile(up.folder / "faults.json")
-    load = Load(client, random.Random(f"load {SEED}"), list(POOLS))
+    load = Load(client, random.Random(f"load {SEED}"), list(POOLS), PACE_S)
     pause_s = lasts_s / 2 / len(PROGRAMS) / max(RESTARTS_OF_EACH, 1)
     killer = Killer(up, random.Random(f"kills {SEED}"), (pause_s / 2, pause_s))
     faults = Faults(file, random.Random(f"faults {SEED}"), list(POOLS))
@@ -99,7 +102,7 @@ async def soak(up: Up, client: Client, meter: Meter, lasts_s: float) -> int:
             for_so_long(lasts_s / 2 if RESTARTS_OF_EACH else 0.0, killer.work()),
             faults.work(),
             watch(up, client, keepsakes, broken),
-            measured(meter, lasts_s / LOOKS),
+            measured(meter, load, lasts_s / LOOKS),
         )
     finally:
         load.is_over = True
@@ -122,9 +125,11 @@ async def for_so_long(lasts_s: float, work: Coroutine[Any, Any, None]) -> None:
     await asyncio.Event().wait()
 
 
-async def measured(meter: Meter, every_s: float) -> None:
+async def measured(meter: Meter, load: Load, every_s: float) -> None:
     loop = asyncio.get_running_loop()
     began_at = loop.time()
     while True:
-        await asyncio.to_thread(meter.look, loop.time() - began_at)
+        at_s = loop.time() - began_at
+        await asyncio.to_thread(meter.look, at_s)
+        meter.acts.append((at_s, load.acts))
         await asyncio.sleep(every_s)
