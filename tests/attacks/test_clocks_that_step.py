@@ -24,6 +24,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from support.eventually import eventually, eventually_async
+from support.processes import start_up
 from tonnage.apiserver.event_expiry import EventExpiry
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.client.config import kubeconfig
@@ -45,8 +47,6 @@ from tonnage.objects.core_v1 import Event, Node, Pod
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.plane.identities import LIFETIME_S
 from tonnage.stories.objects import claim, pod
-from tonnage.testing.eventually import eventually, eventually_async
-from tonnage.testing.processes import start_up
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from support.eventually import eventually_async
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.behaviour.workloads.daemon_pods import target_node
 from tonnage.client import Client, Informers
@@ -35,7 +36,6 @@ from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, StatefulSet
 from tonnage.objects.core_v1 import Event, Pod
 from tonnage.objects.document import Doc
-from tonnage.testing.eventually import eventually_async
 
 _PATIENCE_S: Final = 20.0
 """A bound for a hung test, not a measure of speed."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.eventually import eventually_async
 from tonnage.apiserver import server
 from tonnage.behaviour.nodes.zones import EvictionRates
 from tonnage.client.config import kubeconfig
@@ -29,7 +30,6 @@ from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import Object, ObjectMeta
-from tonnage.testing.eventually import eventually_async
 
 CONTROLLERS = (
     "garbage-collector-controller",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.configurations import storage_configuration
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
@@ -18,7 +19,6 @@ from tonnage.scheduling.framework import Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 from tonnage.whatif.simulate.bindings import patched
 from tonnage.whatif.simulate.measures import Measures

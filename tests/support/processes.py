@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tonnage.roles.audit import calls_in
-from tonnage.testing.http import ApiClient
-from tonnage.testing.programs import RunningProgram, spawn
+from support.http import ApiClient
+from support.programs import RunningProgram, spawn
+from support.rights_audit import calls_in
 
 AUDIT_LOG: Final = "audit.log"
 _PROGRAM: Final = "system:serviceaccount:kube-system:tonnage-"

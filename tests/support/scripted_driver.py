@@ -17,6 +17,7 @@ from typing import Self
 
 from google.protobuf.wrappers_pb2 import BoolValue
 
+from support.scripted_controller import CONTROLLER_RPCS, Context, ScriptedController
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.csi_pb2_grpc import (
     IdentityServicer,
@@ -27,7 +28,6 @@ from tonnage.csi.csi_pb2_grpc import (
 )
 from tonnage.csi.driver_capabilities import NodeRpc, Service
 from tonnage.csi.server import served
-from tonnage.testing.scripted_controller import CONTROLLER_RPCS, Context, ScriptedController
 
 
 class ScriptedDriver(IdentityServicer, ScriptedController, NodeServicer):

@@ -17,9 +17,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import ApiClient, free_port
-from tonnage.testing.processes import start_cluster
+from support.eventually import eventually
+from support.http import ApiClient, free_port
+from support.processes import start_cluster
 
 _FORGETFUL = """
 import asyncio, sys
