@@ -61,7 +61,7 @@ def stays_in_order(first: Capacity, second: Capacity) -> CheckVerdict:
     if sorted(first.pools) == sorted(second.pools) and first.pools != second.pools:
         return failed(f"the pools came in another order: {amounts(first.pools)}, then {amounts(second.pools)}")
     return failed(
-        f"with nothing done in between, the figures went from {_told(first)} to {_told(second)}; "
+        f"with nothing done in between, the figures went from {_figures_told(first)} to {_told(second)}; "
         "if somebody else makes volumes, check when nobody does"
     )
 
@@ -72,7 +72,7 @@ def knows_its_segments(everywhere: Capacity, nowhere: Capacity | CallRefused) ->
         return PASSED
     if everywhere.free_bytes <= 0:
         return skipped("there is no capacity anywhere")
-    return failed(f"a segment that does not exist has {_told(nowhere)}")
+    return failed(f"a segment that does not exist has {_figures_told(nowhere)}")
 
 
 def shrank(before: Capacity, after: Capacity, size_bytes: int) -> CheckVerdict:
@@ -85,7 +85,7 @@ def shrank(before: Capacity, after: Capacity, size_bytes: int) -> CheckVerdict:
             f"a volume of {amount(size_bytes)} was made, and available_capacity went from "
             f"{amount(before.available)} to {amount(after.available)}"
         )
-    told = f"a volume of {amount(size_bytes)} was made: {_told(before)} became {_told(after)}"
+    told = f"a volume of {amount(size_bytes)} was made: {_figures_told(before)} became {_told(after)}"
     if len(before.pools) != len(after.pools):
         return failed(f"{told}, which is another number of pools")
     # A driver may list its pools by their size: then the one that changed stands elsewhere.
@@ -102,7 +102,7 @@ def came_back(before: Capacity, after: Capacity) -> CheckVerdict:
     """The volume was deleted."""
     if (sorted(before.pools), before.available) == (sorted(after.pools), after.available):
         return PASSED
-    return failed(f"before the volume was made: {_told(before)}; after it was deleted: {_told(after)}")
+    return failed(f"before the volume was made: {_figures_told(before)}; after it was deleted: {_told(after)}")
 
 
 def is_true(largest_bytes: int, made: int | CallRefused) -> CheckVerdict:
@@ -119,11 +119,11 @@ def moved(
     if is_one_place:
         return skipped("both nodes draw from the same storage")
     if old[1].free_bytes < old[0].free_bytes + size_bytes:
-        return failed(f"the old node has {_told(old[1])} free, after {_told(old[0])}: the volume still counts there")
+        return failed(f"the old node has {_figures_told(old[1])} free, after {_told(old[0])}: the volume still counts there")
     if new[1].free_bytes > new[0].free_bytes - size_bytes:
-        return failed(f"the new node has {_told(new[1])} free, after {_told(new[0])}: the volume does not count there")
+        return failed(f"the new node has {_figures_told(new[1])} free, after {_told(new[0])}: the volume does not count there")
     return PASSED
 
 
-def _told(found: Capacity) -> str:
+def _figures_told(found: Capacity) -> str:
     return amounts(found.pools) if found.pools else amount(found.available)
