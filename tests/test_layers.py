@@ -116,9 +116,9 @@ INNER_ROWS: dict[str, Rows] = {
         ("serving",),
     ),
     "driver_check": (
-        ("catalogue", "answers"),
-        ("results", "settings"),
-        ("contracts", "controller_calls"),
+        ("results",),
+        ("contracts",),
+        ("settings",),
         ("conversation",),
         ("checks",),
         ("examination",),

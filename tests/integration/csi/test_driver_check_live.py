@@ -28,9 +28,8 @@ from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.services.identity import IdentityService
 from tonnage.driver.services.node import NodeService
 from tonnage.driver.serving import CallInterceptor
-from tonnage.driver_check.catalogue import CATALOGUE
 from tonnage.driver_check.examination import examine
-from tonnage.driver_check.results import CheckOutcome, Results
+from tonnage.driver_check.results import CATALOGUE, CheckOutcome, Results
 from tonnage.driver_check.settings import CheckSettings
 
 GI = 1 << 30
