@@ -160,12 +160,10 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "whatif": (
         (
-            "interruptions",
             "manifest_errors",
             "page",
             "scheduler_memory",
             "workloads",
-            "evictions",
             "node_copies",
             "html",
         ),

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from support.eventually import eventually_async
 from tonnage.apiserver import server
-from tonnage.behaviour.nodes.zones import EvictionRates
+from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock, rfc3339, rfc3339_micro

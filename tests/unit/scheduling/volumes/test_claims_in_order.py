@@ -20,9 +20,9 @@ from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
-from tonnage.whatif.simulate.bindings import patched
+from tonnage.whatif.simulate.disks import DriverSettings, StorageSettings
 from tonnage.whatif.simulate.measures import Measures
-from tonnage.whatif.simulate.storage_settings import DriverSettings, StorageSettings
+from tonnage.whatif.simulate.scheduler_loop import patched
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
 

@@ -12,17 +12,28 @@ which pods leave in `taint_eviction_plan`. Taints that others set are not touche
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Final
 
 from tonnage.clock import rfc3339
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.node import NodeCondition
+from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE, NodeCondition
 from tonnage.objects.document import Doc
-from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, NOT_READY, UNREACHABLE, UNSCHEDULABLE
+from tonnage.objects.taints import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NOT_READY,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+    Taint,
+    Toleration,
+    tolerates,
+)
 
 READY: Final = "Ready"
 _MONITORED_CONDITIONS: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
@@ -134,3 +145,144 @@ def with_no_execute(taints: Iterable[Doc], key: str, now: datetime) -> list[Doc]
 
 def _taint(key: str, effect: str, now: datetime) -> Doc:
     return {"key": key, "effect": effect, "timeAdded": rfc3339(now)}
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod's leave: begun at `since_s`, and over at `due_s`."""
+
+    uid: str
+    since_s: float
+    due_s: float
+
+
+def no_execute(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    return tuple(taint for taint in taints if taint.effect == NO_EXECUTE)
+
+
+def stay_s(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float:
+    """How long a pod may stay where these taints are: 0 is not at all, infinity for ever."""
+    stays = [math.inf]
+    for taint in taints:
+        used = next((each for each in tolerations if tolerates(each, taint)), None)
+        if used is None:
+            return 0.0
+        if used.toleration_seconds is not None:
+            stays.append(max(float(used.toleration_seconds), 0.0))
+    return min(stays)
+
+
+def plan(
+    uid: str, planned: Eviction | None, taints: Sequence[Taint], tolerations: Sequence[Toleration], now_s: float
+) -> Eviction | None:
+    """The pod's eviction as it should be planned now; None when it may stay for ever."""
+    if planned is not None and planned.uid != uid:
+        planned = None  # another pod of the same name
+    allowed_s = stay_s(taints, tolerations)
+    if math.isinf(allowed_s):
+        return None
+    if allowed_s == 0:
+        return Eviction(uid, now_s, now_s)
+    since_s = now_s if planned is None else planned.since_s
+    return Eviction(uid, since_s, since_s + allowed_s)
+
+
+EXCLUDED: Final = "node.kubernetes.io/exclude-disruption"
+"""A label: nodes that have it do not count when a zone is judged."""
+_MIN_LOST: Final = 3
+"""Fewer lost nodes are never a disruption, however small the zone."""
+
+
+class ZoneState(StrEnum):
+    NORMAL = "Normal"
+    PARTIAL = "PartialDisruption"
+    FULL = "FullDisruption"
+
+
+class DisruptionChange(StrEnum):
+    """What changed for the cluster as a whole."""
+
+    ENTERED = "entered"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRates:
+    """The settings, by the names of kube-controller-manager's flags."""
+
+    node_eviction_rate: float = 0.1
+    secondary_node_eviction_rate: float = 0.01
+    large_cluster_size_threshold: int = 50
+    unhealthy_zone_threshold: float = 0.55
+
+
+def zone_of(node: Node) -> str:
+    """Region and zone as one name; empty for a node that names neither."""
+    labels = node.metadata.labels
+    zone = labels.get(BETA_ZONE, labels.get(ZONE, ""))
+    region = labels.get(BETA_REGION, labels.get(REGION, ""))
+    return f"{region}:\0:{zone}" if region or zone else ""
+
+
+def state_of(is_ready: Sequence[bool], unhealthy_zone_threshold: float) -> ZoneState:
+    lost = is_ready.count(False)
+    if lost and lost == len(is_ready):
+        return ZoneState.FULL
+    if lost >= _MIN_LOST and lost / len(is_ready) >= unhealthy_zone_threshold:
+        return ZoneState.PARTIAL
+    return ZoneState.NORMAL
+
+
+class _Bucket:
+    """One node at a time, `rate` a second; a rate that changes does not give a turn away that was taken."""
+
+    def __init__(self) -> None:
+        self.rate = 0.0
+        self._next_s = 0.0
+
+    def take(self, now_s: float) -> bool:
+        if self.rate <= 0 or now_s < self._next_s:
+            return False
+        self._next_s = now_s + 1 / self.rate
+        return True
+
+    def change(self, rate: float, now_s: float) -> None:
+        if rate > 0 and rate != self.rate and now_s < self._next_s:
+            self._next_s = now_s + 1 / rate
+        self.rate = rate
+
+
+class Zones:
+    """The state of every zone, and its turn to taint one more node."""
+
+    def __init__(self, rates: EvictionRates) -> None:
+        self._rates = rates
+        self.states: dict[str, ZoneState] = {}
+        self.are_all_lost = False
+        self._buckets: dict[str, _Bucket] = {}
+
+    def update(self, is_ready: Mapping[str, Sequence[bool]], now_s: float) -> DisruptionChange | None:
+        """Take note of who is ready in each zone; one of which no node counts is normal, and is not asked."""
+        states = {zone: state_of(each, self._rates.unhealthy_zone_threshold) for zone, each in is_ready.items()}
+        counted = [zone for zone, each in is_ready.items() if each]
+        were_all_lost = bool(counted) and all(self.states.get(zone) is ZoneState.FULL for zone in counted)
+        self.are_all_lost = bool(counted) and all(states[zone] is ZoneState.FULL for zone in counted)
+        self.states = states
+        self._buckets = {zone: self._buckets.get(zone) or _Bucket() for zone in states}
+        for zone, state in states.items():
+            rate = 0.0 if self.are_all_lost else self._rate(state, len(is_ready[zone]))
+            self._buckets[zone].change(rate, now_s)
+        if self.are_all_lost == were_all_lost:
+            return None
+        return DisruptionChange.ENTERED if self.are_all_lost else DisruptionChange.LEFT
+
+    def may_taint(self, zone: str, now_s: float) -> bool:
+        """Whether one more node of the zone may be tainted now; yes takes the turn. Not before it has been judged."""
+        bucket = self._buckets.get(zone)
+        return bucket is not None and bucket.take(now_s)
+
+    def _rate(self, state: ZoneState, size: int) -> float:
+        if state is not ZoneState.PARTIAL:
+            return self._rates.node_eviction_rate
+        is_large = size > self._rates.large_cluster_size_threshold
+        return self._rates.secondary_node_eviction_rate if is_large else 0.0
