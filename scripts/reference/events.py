@@ -181,8 +181,10 @@ CONDITIONS = [
 
 UNNAMED = {
     "client/recorder.py": frozenset[str](),
-    "controllers/event_deduplication.py": frozenset[str](),
-    "controllers/volumes/binding_writes.py": frozenset[str](),  # hands on Notes, which are read where they are made
+    "controllers/controller_context.py": frozenset[str](),
+    "controllers/volumes/persistent_volume_binder.py": frozenset[
+        str
+    ](),  # hands on Notes, which are read where they are made
     "controllers/nodes/node_lifecycle.py": frozenset(("RegisteredNode", "RemovingNode", "NodeNotReady")),
     "controllers/workloads/cron_job_controller.py": frozenset(
         (
@@ -203,7 +205,7 @@ UNNAMED = {
     "controllers/workloads/job_controller.py": frozenset(
         ("BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "FailedIndexes", "MaxFailedIndexesExceeded")
     ),
-    "controllers/workloads/stateful_sets.py": frozenset(
+    "controllers/workloads/stateful_pod_control.py": frozenset(
         f"{how}{verb}" for how in ("Successful", "Failed") for verb in ("Create", "Update", "Delete")
     ),
     "behaviour/volumes/binding_plan.py": frozenset(("VolumeMismatch",)),

@@ -20,14 +20,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from support.scripted_driver import ScriptedDriver
 from tonnage.clock import SystemClock
-from tonnage.controllers.volumes.attacher_resync import published_nodes
+from tonnage.controllers.volumes.attacher_requests import published_nodes
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError, is_in_doubt
 from tonnage.provisioner.capacity.objects import InvalidCapacity, WorkItem, read_response
 from tonnage.provisioner.capacity.topology_segments import Segment
+from tonnage.testing.scripted_driver import ScriptedDriver
 
 Answer = Callable[[bytes, Any], Awaitable[bytes]]
 
@@ -229,7 +229,7 @@ async def test_a_socket_that_was_removed_and_made_anew_is_found_again(socket: st
 async def test_a_list_of_volumes_that_does_not_end_is_given_up(
     socket: str, is_same_token: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tonnage.controllers.volumes.attacher_resync._MOST_PAGES", 20)
+    monkeypatch.setattr("tonnage.controllers.volumes.attacher_requests._MOST_PAGES", 20)
     pages = 0
 
     async def answer(request: bytes, context: Any) -> bytes:

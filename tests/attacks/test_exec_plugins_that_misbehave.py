@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from support.eventually import eventually_async
 from tonnage.client import NoCredentials
-from tonnage.client.config import exec_plugin
+from tonnage.client.config import credentials as credentials_module
 from tonnage.client.config.connection import ExecPlugin, KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.config.credentials import Credentials, ShownIdentity
 from tonnage.clock import VirtualClock
+from tonnage.testing.eventually import eventually_async
 
 V1 = "client.authentication.k8s.io/v1"
 
@@ -149,7 +149,7 @@ def test_what_a_plugin_prints_is_read_or_refused_whatever_it_is():
             at = rng.randrange(len(data))
             data[at : at + rng.randrange(4)] = rng.choice([rng.randbytes(2), b'"', b"}", b"[", b"null", b"1e999"])
         with suppress(NoCredentials):
-            exec_plugin._read(bytes(data), asked)
+            credentials_module._read(bytes(data), asked)
 
 
 @pytest.mark.parametrize("args", [("a\0b",), ("\ud800",)])

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from support.eventually import eventually_async
 from support.workload_stage import stage_in, workload
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client import Client, Informers
@@ -25,10 +24,9 @@ from tonnage.client.recorder import Recorder
 from tonnage.client.written_objects import remove_finalizer
 from tonnage.clock import SystemClock
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.garbage.garbage_collector import GarbageCollector
-from tonnage.controllers.garbage.namespace_conditions import Remains, conditions_after
-from tonnage.controllers.garbage.namespaces import NamespaceController
-from tonnage.controllers.nodes.disruption_condition import mark_disrupted
+from tonnage.controllers.garbage_collector import GarbageCollector
+from tonnage.controllers.namespaces.namespace_controller import NamespaceController, Remains, conditions_after
+from tonnage.controllers.nodes.taint_eviction import mark_disrupted
 from tonnage.documents import creation
 from tonnage.errors import NotFound, RequestEntityTooLarge
 from tonnage.faults import FaultFile
@@ -40,6 +38,7 @@ from tonnage.objects.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim,
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_PLURAL
+from tonnage.testing.eventually import eventually_async
 
 NOW = SystemClock().now()
 SHORT = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from scene import Scene
 
-from support.processes import Up
+from tonnage.testing.processes import Up
 
 
 @pytest.fixture

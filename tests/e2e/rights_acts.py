@@ -8,7 +8,7 @@ from typing import Any
 from rights_stage import NAMESPACE, RightsStage
 
 from tonnage.faults import Fault
-from tonnage.node.pods.completion import RUN_SECONDS
+from tonnage.node.pods.containers import RUN_SECONDS
 from tonnage.stories.objects import claim, claim_spec, pod, pod_spec
 
 Doc = dict[str, Any]

@@ -27,12 +27,11 @@ import yaml
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
-from support import driver_builders
 from tonnage.apiserver import bodies
 from tonnage.apiserver.options import list_options
 from tonnage.apiserver.verbs import patching
 from tonnage.client import rest
-from tonnage.client.config import exec_plugin, kubeconfig
+from tonnage.client.config import credentials, kubeconfig
 from tonnage.client.config.connection import ExecPlugin
 from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
 from tonnage.clock import parse_rfc3339, rfc3339_micro
@@ -55,6 +54,7 @@ from tonnage.objects.selectors import FieldSelector, LabelSelector
 from tonnage.pools.sources.command import read_output
 from tonnage.quantity import InvalidQuantity, Quantity
 from tonnage.scheduling.configuration import configuration
+from tonnage.testing import driver_builders
 from tonnage.whatif import manifests, replay_steps
 from tonnage.whatif.creation import Creation
 
@@ -485,7 +485,7 @@ def read_objects(data: bytes) -> None:
 
 
 def read_credential(data: bytes) -> None:
-    exec_plugin._read(data, ExecPlugin("p", "client.authentication.k8s.io/v1"))
+    credentials._read(data, ExecPlugin("p", "client.authentication.k8s.io/v1"))
 
 
 CREDENTIAL = {

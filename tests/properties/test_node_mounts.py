@@ -16,16 +16,16 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
-from support.scripted_driver import ScriptedDriver
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.node.drivers import Drivers
 from tonnage.node.metrics import NodeMetrics
-from tonnage.node.mounts import mount_records
+from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.objects.core_v1.references import SecretReference
+from tonnage.testing.scripted_driver import ScriptedDriver
 
 STEPS = 60
 CALLS = ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
@@ -76,7 +76,7 @@ class Node:
 
     def check(self) -> None:
         """Whatever the driver has is on record; what is published is staged."""
-        records = mount_records.scan(self.paths)
+        records = mount_paths.scan(self.paths)
         published = {(each.handle, str(self.paths.target(each))) for each in records if each.pod_uid}
         staged = {each.handle for each in records if not each.pod_uid}
         assert self.plugin.published <= published
@@ -119,7 +119,7 @@ async def live_through(seed: int, folder: Path) -> None:
         for pod in range(3):
             await node.leave(f"u{pod}")
         assert (node.plugin.staged, node.plugin.published) == (set(), set())
-        assert mount_records.scan(node.paths) == []
+        assert mount_paths.scan(node.paths) == []
         assert [path.name for path in node.paths.root.iterdir()] == ["plugins_registry"]
     await node.drivers.close()
 

@@ -20,7 +20,7 @@ import msgspec
 from tonnage.client.http import Client
 from tonnage.driver.pool_choice import PoolId
 from tonnage.driver.state.records import VolumeRecord
-from tonnage.node.mounts import mount_records
+from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -115,7 +115,7 @@ def _look_at_disks(
 
 def _look_at_node(root: Path) -> NodeFolder:
     paths = MountPaths(root)
-    mounts = mount_records.scan(paths)
+    mounts = mount_paths.scan(paths)
     targets, accounted = {}, set[Path]()
     for mount in mounts:
         if mount.pod_uid:

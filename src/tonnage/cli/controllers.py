@@ -28,7 +28,7 @@ from tonnage.cli.options import DURATION, feature_gates, logging_options, start_
 from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.clock import SystemClock
-from tonnage.controllers.names import PROGRAM
+from tonnage.controllers import PROGRAM
 from tonnage.gates import Gates
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def controllers(
     Flags have kube-controller-manager's names and defaults, but for --leader-elect: one copy runs here, and after a
     crash it need not wait for its own lease. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it.
     """
-    from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
+    from tonnage.behaviour.nodes.zones import EvictionRates
     from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration
     from tonnage.controllers.registry import ControllerManagerConfiguration, UnknownController, enabled_controllers
 

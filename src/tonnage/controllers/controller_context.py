@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from tonnage.client.http import Client
 from tonnage.client.informers import InformerFactory
 from tonnage.client.metrics import WorkQueueMetrics
-from tonnage.client.recorder import Recorder
+from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock
-from tonnage.objects.core_v1 import PersistentVolume
+from tonnage.objects.core_v1 import PersistentVolume, Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.storage_v1 import VolumeAttachment
 
 
 class AttacherHere(Protocol):
@@ -42,3 +44,63 @@ class ControllerContext:
     attachers: dict[str, AttacherHere] = field(default_factory=dict)
     """By the driver's name. Shared by all controllers: who binds a volume or creates an attachment does the
     attacher's first write with it."""
+
+
+REPEAT_AFTER_S: Final = 60.0
+_MAX_KNOWN: Final = 20_000
+
+
+class DeduplicatingRecorder:
+    """Records events through a recorder, each once in `repeat_after_s`."""
+
+    def __init__(self, recorder: Recorder, clock: Clock, *, repeat_after_s: float = REPEAT_AFTER_S) -> None:
+        self._recorder = recorder
+        self._clock = clock
+        self._repeat_after_s = repeat_after_s
+        self._recorded_at_s: dict[tuple[str, str, str], float] = {}  # the one recorded longest ago first
+
+    def event(
+        self, about: Object, type: EventType, reason: str, action: str, note: str, related: Object | None = None
+    ) -> None:
+        """Record it, unless it was recorded a moment ago. `related` does not count when two events are compared."""
+        key, now_s = (about.uid, reason, note), self._clock.monotonic()
+        recorded_at_s = self._recorded_at_s.get(key)
+        if recorded_at_s is not None and now_s - recorded_at_s < self._repeat_after_s:
+            return
+        self._recorded_at_s.pop(key, None)
+        while self._recorded_at_s:
+            oldest, at_s = next(iter(self._recorded_at_s.items()))
+            if now_s - at_s < self._repeat_after_s and len(self._recorded_at_s) < _MAX_KNOWN:
+                break
+            del self._recorded_at_s[oldest]
+        self._recorded_at_s[key] = now_s
+        self._recorder.event(about, type, reason, action, note, related)
+
+
+def namespace_of(found: Object) -> tuple[str]:
+    return (found.namespace,)
+
+
+def claims_of_pod(pod: Pod) -> tuple[Key, ...]:
+    """The claims that a pod mounts, whether they exist or not."""
+    return tuple(f"{pod.namespace}/{name}" for name in pod.claim_names())
+
+
+def node_of_pod(pod: Pod) -> tuple[str, ...]:
+    """The node that a pod is bound to."""
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+def claim_of_volume(volume: PersistentVolume) -> tuple[Key, ...]:
+    """The claim that a volume's `claimRef` names."""
+    return () if volume.spec.claim_ref is None else (volume.spec.claim_ref.key,)
+
+
+def volume_of_attachment(attachment: VolumeAttachment) -> tuple[str, ...]:
+    """The name of the volume that is attached; nothing for the rare inline one."""
+    name = attachment.spec.source.persistent_volume_name
+    return (name,) if name else ()
+
+
+def node_of_attachment(attachment: VolumeAttachment) -> tuple[str, ...]:
+    return (attachment.spec.node_name,)

@@ -29,8 +29,8 @@ from tonnage.client.leadership import Leadership
 from tonnage.client.metrics import WorkQueueMetrics, show_watches
 from tonnage.client.recorder import Recorder, count_dropped_events
 from tonnage.clock import Clock
+from tonnage.controllers import PROGRAM
 from tonnage.controllers.controller_context import AttacherHere, ControllerContext
-from tonnage.controllers.names import PROGRAM
 from tonnage.controllers.registry import (
     Controller,
     ControllerDescriptor,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.garbage.garbage_collector import GarbageCollector
-from tonnage.controllers.garbage.namespaces import NamespaceController
+from tonnage.controllers.garbage_collector import GarbageCollector
+from tonnage.controllers.namespaces.namespace_controller import NamespaceController
 from tonnage.controllers.namespaces.namespace_objects import RootCACertificatePublisher, ServiceAccountController
 from tonnage.controllers.namespaces.resource_quotas import ResourceQuotaController
 from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration, NodeLifecycleController
@@ -23,17 +23,17 @@ from tonnage.controllers.nodes.taint_eviction import TaintEvictionController
 from tonnage.controllers.volumes.attach_detach import SYNC_PERIOD_S as ATTACH_SYNC_PERIOD_S
 from tonnage.controllers.volumes.attach_detach import AttachDetachController
 from tonnage.controllers.volumes.attacher import Attacher
-from tonnage.controllers.volumes.attributes_class_protection import AttributesClassProtection
 from tonnage.controllers.volumes.ephemeral_claims import EphemeralVolumeController
 from tonnage.controllers.volumes.persistent_volume_binder import SYNC_PERIOD_S, PersistentVolumeBinder
-from tonnage.controllers.volumes.protection import ProtectionController
+from tonnage.controllers.volumes.protection import AttributesClassProtection, ProtectionController
 from tonnage.controllers.workloads.cron_job_controller import CronJobController
 from tonnage.controllers.workloads.daemon_sets import DaemonSetController
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
-from tonnage.controllers.workloads.job_controller import JobController, TTLAfterFinishedController
+from tonnage.controllers.workloads.job_controller import JobController
 from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.stateful_sets import StatefulSetController
+from tonnage.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
 from tonnage.csi.client import CsiClient
 from tonnage.errors import TonnageError, closest
 from tonnage.gates import Gates

@@ -3,21 +3,137 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
-from tonnage.node.injected_faults import NodeFaults
+from tonnage.errors import TonnageError
+from tonnage.faults import Fault, FaultFile, InvalidFault, active_fault
 from tonnage.node.metrics import NodeMetrics
-from tonnage.node.pod_index import PodIndex
 from tonnage.node.settings import NodeSettings
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
+
+
+class PodIndex:
+    """The pods of our nodes, as the API has them and as we have just written them."""
+
+    def __init__(self, pods: Cache[Pod], nodes: frozenset[str], *, clock: Clock) -> None:
+        self._nodes = nodes
+        self._keys: dict[str, Key] = {}
+        self._uids_of_node: dict[str, set[str]] = {node: set() for node in nodes}
+        self._uids_of_claim: dict[Key, set[str]] = {}
+        self._node_of: dict[str, str] = {}
+        self.ips: dict[str, str] = {}
+        """Addresses that are taken, each with the uid that has it."""
+        self._written = MutationCache(pods, clock=clock)
+        pods.add_handlers(on_add=self._put, on_update=lambda _, new: self._put(new), on_delete=self._remove)
+
+    def pod(self, uid: str) -> Pod | None:
+        """The pod of this uid, None when it is gone or never was on a node of ours."""
+        key = self._keys.get(uid)
+        found = None if key is None else self._written.get(key)
+        return found if found is not None and found.uid == uid else None
+
+    def note(self, written: Pod) -> Pod:
+        """What a write of ours returned: shown until the informer has caught up."""
+        self._put(written)
+        return self._written.store(written)
+
+    def on_node(self, node: str) -> Iterator[Pod]:
+        for uid in tuple(self._uids_of_node.get(node, ())):
+            found = self.pod(uid)
+            if found is not None:
+                yield found
+
+    def with_claim(self, claim: Key) -> list[tuple[str, str]]:
+        """(node, uid) of each pod that mounts a claim."""
+        return [(self._node_of[uid], uid) for uid in self._uids_of_claim.get(claim, ())]
+
+    def _put(self, pod: Pod) -> None:
+        node = pod.spec.node_name
+        if node not in self._nodes:
+            return
+        self._keys[pod.uid] = pod.key
+        self._node_of[pod.uid] = node
+        self._uids_of_node[node].add(pod.uid)
+        if pod.status.pod_ip and not pod.spec.host_network:
+            self.ips[pod.status.pod_ip] = pod.uid
+        for claim in pod.claim_names():
+            self._uids_of_claim.setdefault(f"{pod.namespace}/{claim}", set()).add(pod.uid)
+
+    def _remove(self, pod: Pod) -> None:
+        if self._keys.pop(pod.uid, None) is None:
+            return
+        self._uids_of_node[self._node_of.pop(pod.uid)].discard(pod.uid)
+        if self.ips.get(pod.status.pod_ip) == pod.uid:
+            del self.ips[pod.status.pod_ip]
+        for claim in pod.claim_names():
+            key = f"{pod.namespace}/{claim}"
+            users = self._uids_of_claim.get(key, set())
+            users.discard(pod.uid)
+            if not users:
+                self._uids_of_claim.pop(key, None)
+
+
+_log = logs.logger(__name__)
+
+
+class NodeIdle(TonnageError):
+    """The node is stopped or removed on request, and leaves whatever it was at."""
+
+
+class NodeFaults:
+    """What is to go wrong on which node, as it is at this moment."""
+
+    def __init__(self, file: FaultFile | None, *, clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+        self._faults: tuple[Fault, ...] = ()
+        self._complaint = ""
+        self.changes = 0
+        """How often other faults were seen, by whomever: one that came and went between two looks counts twice."""
+
+    def read(self) -> tuple[Fault, ...]:
+        """Every fault. A file that is broken is complained about, and changes nothing."""
+        if self._file is not None:
+            try:
+                found = self._file.all()
+                if found != self._faults:
+                    self._faults = found
+                    self.changes += 1
+                self._complaint = ""
+            except (InvalidFault, OSError) as exc:
+                if str(exc) != self._complaint:  # it is read at every step, and complained about once
+                    self._complaint = str(exc)
+                    _log.warning("The faults cannot be read", error=self._complaint)
+        return self._faults
+
+    def _active(self, kind: str, node: str) -> Fault | None:
+        return active_fault(self.read(), kind, node)
+
+    def is_removed(self, node: str) -> bool:
+        return self._active("node-removed", node) is not None
+
+    def is_idle(self, node: str) -> bool:
+        """It does nothing: stopped, or not there."""
+        return self.is_removed(node) or self._active("node-stopped", node) is not None
+
+    async def delay_or_stop(self, node: str) -> None:
+        """Called before each step of a pod: a slow node waits here. Raises NodeIdle when it is to do nothing more."""
+        if self.is_idle(node):
+            raise NodeIdle(f"node {node} does nothing on request")
+        slow = self._active("node-slow", node)
+        if slow is not None:
+            await self._clock.sleep(slow.value)
+            if self.is_idle(node):
+                raise NodeIdle(f"node {node} does nothing on request")
 
 
 @dataclass(frozen=True, slots=True)

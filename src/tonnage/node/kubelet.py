@@ -18,8 +18,8 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.clock import within
 from tonnage.csi.secrets import secret_values
 from tonnage.errors import TonnageError
+from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeContext
-from tonnage.node.csinode.attach_limits import AttachLimitUpdater
 from tonnage.node.drivers import Drivers
 from tonnage.node.mounts.expansion import Expander
 from tonnage.node.mounts.mount_paths import MountPaths

@@ -20,11 +20,9 @@ from tonnage.client.recorder import Recorder, count_dropped_events
 from tonnage.client.written_objects import MutationCache
 from tonnage.clock import Clock
 from tonnage.faults import FaultFile
-from tonnage.node.context import NodeCaches, NodeContext
-from tonnage.node.injected_faults import NodeFaults
+from tonnage.node.context import NodeCaches, NodeContext, NodeFaults, PodIndex
 from tonnage.node.kubelet import Kubelet
 from tonnage.node.metrics import NodeMetrics
-from tonnage.node.pod_index import PodIndex
 from tonnage.node.settings import PROGRAM, NodeSettings
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key

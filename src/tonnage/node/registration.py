@@ -9,15 +9,17 @@ removed on request: then Node, CSINode and Lease are taken away, and come back w
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Hashable
 from contextlib import suppress
 from typing import Final
 
 from tonnage import logs
-from tonnage.clock import within
+from tonnage.backoff import KeyedBackoff
+from tonnage.clock import Clock, within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.node.context import NodeContext
-from tonnage.node.csinode.refused_drivers import RefusedDrivers
-from tonnage.node.csinode.writer import CsiNodeWriter
+from tonnage.node.csi_node_writer import CsiNodeWriter
 from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.node_objects import (
     LEASE_NAMESPACE,
@@ -35,6 +37,45 @@ from tonnage.objects.codec import convert
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1.references import ObjectReference
+
+_FIRST_S, _MAX_S = 1.0, 300.0
+
+
+class RefusedDrivers:
+    """The drivers of one node that could not be registered."""
+
+    def __init__(self, node: str, *, clock: Clock, rng: random.Random) -> None:
+        self._node = node
+        self._backoff = KeyedBackoff(clock=clock, rng=rng, first_s=_FIRST_S, max_s=_MAX_S)
+        self._told: dict[str, str] = {}
+
+    def left_s(self, driver: InstalledDriver) -> float:
+        """How long a driver has to wait before it is tried again; 0 for one that says something else than before."""
+        return self._backoff.left_s(driver.name, _said(driver))
+
+    def refused(self, driver: InstalledDriver, failure: TonnageError) -> None:
+        """Its registration failed: note when it is tried again, and tell people if they do not know."""
+        pause_s = self._backoff.failed(driver.name, _said(driver))
+        if self._told.get(driver.name) != failure.message:
+            self._told[driver.name] = failure.message
+            _log.warning(
+                "A driver could not be registered; the others are, and it is tried again",
+                node=self._node,
+                driver=driver.name,
+                again_s=round(pause_s, 1),
+                error=failure.message,
+                hint=failure.hint,
+            )
+
+    def accepted(self, name: str) -> None:
+        """It is registered, or gone."""
+        self._backoff.forget(name)
+        self._told.pop(name, None)
+
+
+def _said(driver: InstalledDriver) -> Hashable:
+    return driver.socket, driver.info.SerializeToString(deterministic=True)
+
 
 _RETRY_RENEWAL_S: Final = 1.0
 

@@ -1,11 +1,5 @@
-"""Capacity publishing and volume provisioning for one CSI driver: a stand-in for external-provisioner.
+"""Volumes and published capacity of one CSI driver: external-provisioner's and external-resizer's work.
 
-      claims ──► volumes.provisioning ──► CreateVolume ──► PersistentVolume    requests, topology, parameters,
-                  │    └────────────────► rescheduling, stuck_pods             data_sources decide
-      volumes ──► volumes.deletion ─────► DeleteVolume
-      claims ───► volumes.expansion ────► ControllerExpandVolume               expansion_steps decides
-                  └─ each of them: refresher ──► capacity.controller ──► CSIStorageCapacity
-
-`program` puts it together, `context` is what its controllers are given, `options` what may be said about it. It does
-external-resizer's work too.
+`volumes` makes, deletes, expands and changes volumes; each change has `capacity.controller` publish the driver's new
+figures. `program` puts it together, `context` is what its controllers are given.
 """

@@ -33,14 +33,6 @@ from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 if TYPE_CHECKING:
     from tonnage.client.http import Client
 
-
-class OutOfTime(Exception):
-    """Nobody waits any longer. Raised by the `step` of whoever asks, not by the work itself."""
-
-
-INTERRUPTIONS: Final = (KeyboardInterrupt, OutOfTime)
-
-
 ANSWERS_WITHIN_S = 15
 _NOT_AT_THAT_MOMENT = (400, 410, 422, 500, 501, 504)
 """How a server answers that cannot list as of a resourceVersion: too old, too new, not understood."""

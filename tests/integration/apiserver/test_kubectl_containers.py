@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.http import Doc
+from tonnage.testing.http import Doc
 
 pytestmark = pytest.mark.kubectl
 

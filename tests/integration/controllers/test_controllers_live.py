@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from support.eventually import eventually_async
 from tonnage.apiserver import server
-from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
+from tonnage.behaviour.nodes.zones import EvictionRates
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock, rfc3339, rfc3339_micro
 from tonnage.controllers import program
-from tonnage.controllers.garbage.garbage_collector import GarbageCollector
+from tonnage.controllers.garbage_collector import GarbageCollector
 from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeLifecycleConfiguration
 from tonnage.controllers.program import ControllerManager
 from tonnage.controllers.registry import ControllerManagerConfiguration
@@ -30,6 +29,7 @@ from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import Object, ObjectMeta
+from tonnage.testing.eventually import eventually_async
 
 CONTROLLERS = (
     "garbage-collector-controller",

@@ -22,15 +22,14 @@ from tonnage.provisioner.context import NoRefresher, ProvisionerCaches, Provisio
 from tonnage.provisioner.driver_probe import wait_for_driver
 from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
-from tonnage.provisioner.volumes.claim_protection import CloningProtectionController
+from tonnage.provisioner.volumes.claims import CloningProtectionController
 from tonnage.provisioner.volumes.create_volume import VolumeCreator
-from tonnage.provisioner.volumes.data_sources import CLONE_FINALIZER
 from tonnage.provisioner.volumes.deletion import DeletionController
-from tonnage.provisioner.volumes.expansion import ExpansionController
 from tonnage.provisioner.volumes.node_deployment import ClaimOwner, Ownership
-from tonnage.provisioner.volumes.preparation import Preparation
+from tonnage.provisioner.volumes.preparation import CLONE_FINALIZER, Preparation
 from tonnage.provisioner.volumes.provisioning import ProvisionController
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
+from tonnage.provisioner.volumes.resizer import ExpansionController
 
 GI = 1 << 30
 

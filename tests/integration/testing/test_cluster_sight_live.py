@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.cluster_sight import look
-from support.driver_builders import controller, create, driver_at, size_bytes
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.driver.pool_choice import PoolId
-from tonnage.node.mounts import mount_records
+from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
+from tonnage.testing.driver_builders import controller, create, driver_at, size_bytes
 
 POOLS = {"node-1": (size_bytes("10Gi"),), "node-2": (size_bytes("10Gi"),)}
 
@@ -25,8 +25,8 @@ async def test_a_cluster_is_seen_from_all_three_sides(tmp_path: Path) -> None:
     paths = MountPaths(tmp_path / "nodes" / "node-1")
     staged = MountRecord(driver="d", handle=made.volume_id, name="pvc-1")
     mounted = MountRecord(driver="d", handle=made.volume_id, name="pvc-1", pod_uid="u-1")
-    mount_records.save(paths.staging_record(staged), staged, node="node-1", attachment="a")
-    mount_records.save(paths.target_record(mounted), mounted, node="node-1", attachment="a")
+    mount_paths.save(paths.staging_record(staged), staged, node="node-1", attachment="a")
+    mount_paths.save(paths.target_record(mounted), mounted, node="node-1", attachment="a")
     paths.target(mounted).symlink_to(contents)
     left = paths.root / "plugins" / "kubernetes.io" / "csi" / "d" / "gone" / "globalmount" / "volume"
     left.parent.mkdir(parents=True)

@@ -21,8 +21,8 @@ from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import VirtualClock
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.garbage.dependency_graph import DependencyGraph, Item
-from tonnage.controllers.garbage.garbage_collector import GarbageCollector
+from tonnage.controllers.dependency_graph import DependencyGraph, Item
+from tonnage.controllers.garbage_collector import GarbageCollector
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import ConfigMap

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.clock import VirtualClock
-from tonnage.controllers.event_deduplication import DeduplicatingRecorder
+from tonnage.controllers.controller_context import DeduplicatingRecorder
 from tonnage.objects.meta import Object
 from tonnage.testing.storage_builders import claim
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.client.cache import Cache, Indexer
-from tonnage.controllers.index_functions import claims_of_pod, node_of_pod
+from tonnage.controllers.controller_context import claims_of_pod, node_of_pod
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.storage_builders import pod_with
 

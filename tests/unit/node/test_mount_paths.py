@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.node.mounts import mount_records
+from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 
 FILE = MountRecord(driver="d", handle="h/1", name="pv-1", pod_uid="u1")
@@ -40,10 +40,10 @@ def test_every_record_is_found_again_as_it_was_written(tmp_path: Path):
     paths = MountPaths(tmp_path)
     staged = [MountRecord(driver="d", handle=f"h{n}", name=f"pv-{n}", is_block=bool(n)) for n in range(2)]
     for record in staged:
-        mount_records.save(paths.staging_record(record), record, node="n", attachment="csi-1")
+        mount_paths.save(paths.staging_record(record), record, node="n", attachment="csi-1")
     for record in (FILE, BLOCK):
-        mount_records.save(paths.target_record(record), record, node="n", attachment="csi-1")
-    found = mount_records.scan(paths)
+        mount_paths.save(paths.target_record(record), record, node="n", attachment="csi-1")
+    found = mount_paths.scan(paths)
     assert sorted(found, key=repr) == sorted([*staged, FILE, BLOCK], key=repr)
     assert paths.target_record(FILE).stat().st_mode & 0o777 == 0o600
 
@@ -53,7 +53,7 @@ def test_a_record_that_cannot_be_read_is_passed_over_and_left_alone(tmp_path: Pa
     path = paths.target_record(FILE)
     path.parent.mkdir(parents=True)
     path.write_text("{half")
-    assert mount_records.scan(paths) == [] and path.exists()
+    assert mount_paths.scan(paths) == [] and path.exists()
 
 
 def test_what_a_killed_process_left_half_done_is_swept_and_mounts_are_not_touched(tmp_path: Path):
@@ -64,23 +64,23 @@ def test_what_a_killed_process_left_half_done_is_swept_and_mounts_are_not_touche
     emptied = paths.target_record(MountRecord(driver="d", handle="h", name="pv-2", pod_uid="u2")).parent
     emptied.mkdir(parents=True)
     whole = MountRecord(driver="d", handle="h", name="pv-3", pod_uid="u3")
-    mount_records.save(paths.target_record(whole), whole, node="n", attachment="")
+    mount_paths.save(paths.target_record(whole), whole, node="n", attachment="")
     paths.target(whole).mkdir()
-    mount_records.sweep(paths)
+    mount_paths.sweep(paths)
     assert [path.name for path in (tmp_path / "pods").iterdir()] == ["u3"]
-    assert paths.target(whole).is_dir() and mount_records.scan(paths) == [whole]
+    assert paths.target(whole).is_dir() and mount_paths.scan(paths) == [whole]
 
 
 def test_removing_a_record_removes_empty_folders_and_never_content(tmp_path: Path):
     paths = MountPaths(tmp_path)
-    mount_records.save(paths.target_record(FILE), FILE, node="n", attachment="")
+    mount_paths.save(paths.target_record(FILE), FILE, node="n", attachment="")
     kept = paths.pod("u1") / "volumes" / "precious"
     kept.write_text("data")
-    mount_records.remove(paths.target_record(FILE), upto=tmp_path)
+    mount_paths.remove(paths.target_record(FILE), upto=tmp_path)
     assert kept.read_text() == "data"
     assert not paths.target(FILE).parent.exists()
     kept.unlink()
-    mount_records.remove_empty(kept.parent, upto=tmp_path)
+    mount_paths.remove_empty(kept.parent, upto=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -93,6 +93,6 @@ def test_whatever_empty_folders_a_killed_process_left_are_swept(record: MountRec
         places.append(paths.device_link(record).parent)
     for folder in [each for place in places for each in (place, *place.parents) if tmp_path in each.parents]:
         folder.mkdir(parents=True, exist_ok=True)
-        mount_records.sweep(paths)
+        mount_paths.sweep(paths)
         assert not list((tmp_path / "pods").glob("*")), folder
         assert not list(tmp_path.glob("plugins/kubernetes.io/csi/volumeDevices/*")), folder

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.node.mounts.attachments import AttachState, attach_state, is_resource_exhausted
+from tonnage.node.mounts.pod_volumes import AttachState, attach_state, is_resource_exhausted
 from tonnage.objects.codec import convert
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
 from tonnage.testing.storage_builders import meta

@@ -9,9 +9,9 @@ import pytest
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.driver_capabilities import NodeCapabilities
-from tonnage.node.mounts.csi_requests import capability, expand_request, publish_request, stage_request
 from tonnage.node.mounts.mount_paths import MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
+from tonnage.node.mounts.mounter import capability, expand_request, publish_request, stage_request
 
 Rpc = csi.NodeServiceCapability.RPC
 Mode = csi.VolumeCapability.AccessMode

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.faults import Fault, FaultFile
-from tonnage.node.injected_faults import NodeFaults, NodeIdle
+from tonnage.node.context import NodeFaults, NodeIdle
 
 
 def faults_of(path: Path, *faults: Fault) -> tuple[VirtualClock, NodeFaults]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
-from tonnage.node.pod_index import PodIndex
+from tonnage.node.context import PodIndex
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.storage_builders import pod_with
 

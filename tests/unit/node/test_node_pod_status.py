@@ -8,7 +8,7 @@ from typing import Any
 from tonnage.clock import rfc3339
 from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import schema_of
-from tonnage.node.pods.readiness import next_change_s
+from tonnage.node.pods.containers import next_change_s
 from tonnage.node.pods.status import came_at, creating_patch, pod_ip, rejected_patch, running_patch, terminated_patch
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Pod

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.workload_builders import NOW, ago
-from tonnage.node.pods.completion import ending_of
+from tonnage.node.pods.containers import ending_of
 from tonnage.node.pods.status import ended_patch, restarted_patch
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Pod

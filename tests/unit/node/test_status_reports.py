@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.node.pods.status_reports import StatusReports
+from tonnage.node.pods.status import StatusReports
 from tonnage.objects.document import Doc
 
 

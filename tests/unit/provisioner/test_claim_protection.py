@@ -13,7 +13,7 @@ from tonnage.errors import NotFound
 from tonnage.objects.codec import encode
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.document import encode as encode_doc
-from tonnage.provisioner.volumes.claim_protection import FINALIZER, ClaimProtection, is_protected
+from tonnage.provisioner.volumes.claims import FINALIZER, ClaimProtection, is_protected
 from tonnage.testing.storage_builders import claim
 
 CLAIM = claim("data")

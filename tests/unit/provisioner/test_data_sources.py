@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.objects.document import Doc
 from tonnage.provisioner.volumes.create_volume import NotProvisioned
-from tonnage.provisioner.volumes.data_sources import NoSource, check_kind, clone_source, snapshot_source, source_of
+from tonnage.provisioner.volumes.preparation import NoSource, check_kind, clone_source, snapshot_source, source_of
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class, volume
 
 CLASS = storage_class()

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from support.workload_builders import NOW, ago
-from tonnage.controllers.volumes.attributes_class_protection import classes_of_claim
+from tonnage.controllers.volumes.protection import classes_of_claim
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.provisioner.volumes.modification import done, progress, target_class
+from tonnage.provisioner.volumes.resizer import done, progress, target_class
 
 OTHER = {"type": "Resizing", "status": "True"}
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tonnage.objects.core_v1 import PersistentVolume
+from tonnage.provisioner.volumes.create_volume import FINALIZER
 from tonnage.provisioner.volumes.deletion import finalizers_for, is_responsible, is_to_be_deleted
-from tonnage.provisioner.volumes.requests import FINALIZER
 from tonnage.testing.storage_builders import DRIVER, volume
 
 GOING = {"deletionTimestamp": "2026-11-15T00:00:00Z"}

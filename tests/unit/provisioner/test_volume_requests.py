@@ -19,7 +19,7 @@ from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.options import ProvisionerOptions
-from tonnage.provisioner.volumes.requests import InvalidClaim, persistent_volume, prepared, volume_name
+from tonnage.provisioner.volumes.create_volume import InvalidClaim, persistent_volume, prepared, volume_name
 from tonnage.testing.storage_builders import DRIVER, claim, storage_class
 
 Mode = csi.VolumeCapability.AccessMode

@@ -6,7 +6,7 @@ from typing import Any
 
 from shadow_feed import Feed
 
-from tonnage.client.stream_progress import StreamProgress
+from tonnage.client.informer import StreamProgress
 from tonnage.objects.meta import Object
 from tonnage.whatif.shadow.revision_order import LOOK_EVERY_S, RevisionOrder
 

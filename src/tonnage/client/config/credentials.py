@@ -7,15 +7,275 @@ What an exec plugin gave is used until it expires (`exec_plugin`). After a 401 e
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
+import os
+import selectors
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
-from tonnage.client.config.connection import Certificate, ServerConnection
-from tonnage.client.config.exec_plugin import ExecCredentials
+from tonnage.client.config import connection
+from tonnage.client.config.connection import Certificate, ExecPlugin, KubeconfigCluster, ServerConnection
 from tonnage.client.errors import NoCredentials
-from tonnage.clock import Clock
+from tonnage.clock import Clock, within
+from tonnage.objects import codec
+from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects.document import Doc, encode
+from tonnage.objects.meta import Record, Time
+
+_WAYS_TO_LEARN = (
+    "see https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins"
+)
+_SHOWN_STDERR = 500
+TIMEOUT_S = 30.0
+"""How long a plugin may take: as long as a request. Those of clouds take a few seconds. client-go waits for ever."""
+INTERACTIVE_TIMEOUT_S = 600.0
+"""The same for one that may ask a person, who has to find a telephone or a browser."""
+MAX_OUTPUT_BYTES = 1 << 20
+"""A credential is a few KiB: a token, and a certificate with its chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginAnswer:
+    """What a plugin gave; without `expires_at` it lasts until it is refused."""
+
+    token: str = field(default="", repr=False)
+    certificate: Certificate | None = None
+    expires_at: datetime | None = None
+
+
+class ExecCredentials:
+    """One plugin, and what it gave last."""
+
+    def __init__(self, plugin: ExecPlugin, cluster: KubeconfigCluster, *, clock: Clock) -> None:
+        self._plugin = plugin
+        self._cluster = cluster
+        self._clock = clock
+        self._given: PluginAnswer | None = None
+        self._running: asyncio.Task[PluginAnswer] | None = None
+        self._waiting = 0
+        """How many wait for the run under way."""
+
+    async def current(self) -> PluginAnswer:
+        """What is good now, from the plugin when need be. Raises NoCredentials."""
+        given = self._given
+        if given is None or (given.expires_at is not None and given.expires_at <= self._clock.now()):
+            return await self._ask()
+        return given
+
+    async def renew(self) -> None:
+        """What was given is refused: ask again, or wait for the answer that somebody else asked for."""
+        await self._ask()
+
+    async def _ask(self) -> PluginAnswer:
+        """What the plugin answers now. Who asks while it runs gets that run's answer, or its failure.
+
+        A plugin that fails is not run once more for each request that waited for it: it may ask a person each time. It
+        is killed when nobody waits any more.
+        """
+        run = self._running
+        if run is None:
+            run = self._running = asyncio.create_task(self._run(), name=f"exec plugin {self._plugin.command}")
+            run.add_done_callback(self._has_run)
+        self._waiting += 1
+        try:
+            return await asyncio.shield(run)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not run.done():
+                run.cancel()
+                self._running = None
+
+    def _has_run(self, run: asyncio.Task[PluginAnswer]) -> None:
+        if self._running is run:
+            self._running = None
+        if not run.cancelled() and run.exception() is None:
+            self._given = run.result()
+
+    async def _run(self) -> PluginAnswer:
+        plugin, interactive = self._plugin, self._is_interactive()
+        process = self._started(interactive)
+        limit_s = INTERACTIVE_TIMEOUT_S if interactive else TIMEOUT_S
+        try:
+            out, said = await within(self._clock, limit_s, _printed_by(process))
+        except TimeoutError as exc:
+            raise NoCredentials(
+                f"getting credentials: exec: executable {plugin.command} did not end within {limit_s:g} s and was "
+                "ended",
+                hint="run the plugin by hand to see what it waits for; a kubeconfig names it under users[].user.exec",
+            ) from exc
+        if len(out) > MAX_OUTPUT_BYTES:
+            raise _useless(plugin, f"printed more than {MAX_OUTPUT_BYTES} bytes and was ended")
+        if process.returncode != 0:
+            words = " ".join(said.decode(errors="replace").split())[-_SHOWN_STDERR:]
+            code = process.returncode
+            raise NoCredentials(
+                f"getting credentials: exec: executable {plugin.command} "
+                + (f"failed with exit code {code}" if code > 0 else f"was ended by signal {-code}")
+                + (f": {words}" if words else ""),
+                hint="run the plugin by hand to see what it needs; a kubeconfig names it under users[].user.exec",
+            )
+        return _read(out, plugin)
+
+    def _started(self, interactive: bool) -> subprocess.Popen[bytes]:
+        plugin = self._plugin
+        try:
+            return subprocess.Popen(
+                [plugin.command, *plugin.args],
+                env={**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": encode(self._info(interactive)).decode()},
+                stdin=None if interactive else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=None if interactive else subprocess.PIPE,
+                # With a group of its own it can be ended with all that it starts. Who talks at the terminal must stay
+                # in ours: another group would be stopped as soon as it reads.
+                start_new_session=not interactive,
+            )
+        except (OSError, ValueError) as exc:  # ValueError: a NUL in a name or in the environment
+            problem = f"executable {plugin.command} not found"
+            if not isinstance(exc, FileNotFoundError):
+                problem = f"{plugin.command}: {getattr(exc, 'strerror', None) or exc}"
+            raise NoCredentials(
+                f"getting credentials: exec: {problem}",
+                hint=plugin.install_hint or f"install the credential plugin; {_WAYS_TO_LEARN}",
+            ) from exc
+
+    def _is_interactive(self) -> bool:
+        at_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+        if self._plugin.interactive_mode == "Always" and not at_terminal:
+            raise NoCredentials(
+                f"getting credentials: exec plugin {self._plugin.command} cannot support interactive mode: standard "
+                "input is not a terminal",
+                hint="run this at a terminal, or use credentials that need none",
+            )
+        return self._plugin.interactive_mode != "Never" and at_terminal
+
+    def _info(self, interactive: bool) -> Doc:
+        spec: Doc = {"interactive": interactive}
+        if self._plugin.provide_cluster_info:
+            cluster = self._cluster
+            shown = {
+                "server": cluster.server,
+                "tls-server-name": cluster.tls_server_name,
+                "insecure-skip-tls-verify": cluster.skip_tls_verify,
+                "certificate-authority-data": cluster.ca_pem,  # bytes are written as base64, as Go does
+                "disable-compression": not cluster.compress,
+                "config": cluster.exec_config,
+            }
+            spec["cluster"] = {name: value for name, value in shown.items() if value}
+        return {"kind": "ExecCredential", "apiVersion": self._plugin.api_version, "spec": spec}
+
+
+async def _printed_by(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """What a process prints until it ends, at most a little more than it may; it is killed when this is cancelled.
+
+    A thread waits for it, and nobody for the thread: asyncio's own subprocesses, cancelled while they start, wait for
+    ever (their pipes are not connected yet), and so would every program whose plugin fails under several requests.
+    """
+    loop = asyncio.get_running_loop()
+    printed: asyncio.Future[tuple[bytes, bytes]] = loop.create_future()
+
+    def deliver(out: bytes, said: bytes) -> None:
+        if not printed.done():
+            printed.set_result((out, said))
+
+    def wait() -> None:
+        out, said = _read_all(process)
+        with suppress(RuntimeError):  # the loop may be closed by now
+            loop.call_soon_threadsafe(deliver, out, said)
+
+    threading.Thread(target=wait, name=f"exec plugin {process.pid}", daemon=True).start()
+    try:
+        return await printed
+    except asyncio.CancelledError:
+        _kill(process)
+        raise
+
+
+def _read_all(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Read until the process and whoever has its pipes are done; one that prints without end is killed."""
+    out, said = bytearray(), bytearray()
+    with selectors.DefaultSelector() as pipes, process:
+        for pipe, kept in ((process.stdout, out), (process.stderr, said)):
+            if pipe is not None:
+                pipes.register(pipe, selectors.EVENT_READ, kept)
+        while pipes.get_map():
+            for key, _ in pipes.select():
+                data = os.read(key.fd, 1 << 16)
+                if not data:
+                    pipes.unregister(key.fileobj)
+                    continue
+                key.data.extend(data)
+                if key.data is said:
+                    del said[:-MAX_OUTPUT_BYTES]  # the last words are the ones that are told
+                elif len(out) > MAX_OUTPUT_BYTES:
+                    _kill(process)
+                    return bytes(out), bytes(said)
+        process.wait()
+    return bytes(out), bytes(said)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a plugin, and what it has started if it leads a group of its own."""
+    with suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+
+
+class _Status(Record):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: Time | None = None
+
+
+class _ExecCredential(Record):
+    kind: str = ""
+    api_version: str = ""
+    status: _Status | None = None
+
+
+def _read(out: bytes, plugin: ExecPlugin) -> PluginAnswer:
+    """What a plugin printed. Raises NoCredentials."""
+    try:
+        answer = codec.decode(_ExecCredential, out)
+    except Unreadable as exc:
+        # The text itself is not shown: it may hold a token.
+        raise _useless(plugin, "did not print an ExecCredential") from exc
+    if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
+        raise _useless(
+            plugin,
+            f"is configured to use API version {plugin.api_version}, plugin returned version "
+            f"{answer.api_version or 'none'} (kind {answer.kind or 'none'})",
+        )
+    status = answer.status
+    if status is None:
+        raise _useless(plugin, "didn't return a status field")
+    if not (status.token or status.client_certificate_data or status.client_key_data):
+        raise _useless(plugin, "didn't return a token or cert/key pair")
+    if bool(status.client_certificate_data) != bool(status.client_key_data):
+        raise _useless(plugin, "returned only certificate or key, not both")
+    certificate = None
+    if status.client_certificate_data:
+        certificate = Certificate(status.client_certificate_data.encode(), status.client_key_data.encode())
+        try:
+            connection.context_of(KubeconfigCluster("", skip_tls_verify=True), certificate)
+        except (ssl.SSLError, ValueError) as exc:
+            raise _useless(plugin, f"returned no certificate with its key in PEM form ({exc})") from exc
+    return PluginAnswer(status.token, certificate, status.expiration_timestamp)
+
+
+def _useless(plugin: ExecPlugin, problem: str) -> NoCredentials:
+    return NoCredentials(f"getting credentials: exec plugin {plugin.command} {problem}")
+
 
 _REREAD_AFTER_S = 50.0
 """client-go's minute less its leeway of ten seconds."""

@@ -19,13 +19,9 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.behaviour.nodes.node_lifecycle_plan import (
-    EXCLUDED,
+from tonnage.behaviour.nodes.node_health import (
     READY,
-    DisruptionChange,
-    EvictionRates,
     Heartbeat,
-    Zones,
     is_overdue,
     no_execute_key,
     no_schedule_keys,
@@ -33,13 +29,12 @@ from tonnage.behaviour.nodes.node_lifecycle_plan import (
     unknown_conditions,
     with_no_execute,
     with_no_schedule,
-    zone_of,
 )
+from tonnage.behaviour.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
 from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, rfc3339
-from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.index_functions import node_of_pod
+from tonnage.controllers.controller_context import ControllerContext, node_of_pod
 from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
 from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node, Pod

@@ -23,7 +23,7 @@ from typing import Final
 from tonnage import logs
 from tonnage.clock import within
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.nodes.disruption_condition import mark_disrupted
+from tonnage.controllers.nodes.taint_eviction import mark_disrupted
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
 

@@ -9,16 +9,44 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage import logs
-from tonnage.behaviour.nodes.node_lifecycle_plan import Eviction, no_execute, plan
+from tonnage.behaviour.nodes.taint_eviction_plan import Eviction, no_execute, plan
 from tonnage.client.cache import Indexer
+from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.index_functions import node_of_pod
-from tonnage.controllers.nodes.disruption_condition import mark_disrupted
-from tonnage.errors import NotFound
+from tonnage.clock import Clock, rfc3339
+from tonnage.controllers.controller_context import ControllerContext, node_of_pod
+from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, split_key
+
+_DISRUPTED = "DisruptionTarget"
+
+
+async def mark_disrupted(client: Client, pod: Pod, reason: str, message: str, *, clock: Clock, failed: bool) -> None:
+    """Write the condition, and the phase Failed with it where there is nobody left to do so.
+
+    Writes nothing when it says so already, and goes without when that cannot be written: the deletion comes first.
+    Raises NotFound, Conflict when this life of the pod is over.
+    """
+    status: Doc = {}
+    known = pod.condition(_DISRUPTED)
+    is_new = known is None or not known.is_true
+    if reason and (known is None or is_new or (known.reason, known.message) != (reason, message)):
+        condition = {"type": _DISRUPTED, "status": "True", "reason": reason, "message": message}
+        since = {"lastTransitionTime": rfc3339(clock.now())} if is_new else {}
+        status["conditions"] = [condition | since]
+    if failed and not pod.is_terminal:
+        status["phase"] = "Failed"
+    if status:
+        patch = {"metadata": {"uid": pod.uid}, "status": status}
+        try:
+            await client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
+        except (RequestEntityTooLarge, Invalid) as exc:
+            # The pod has no room for it, or somebody wrote a status that no server takes: it goes all the same.
+            _log.warning("A pod is not marked before it is deleted", pod=pod.key, error=exc.message)
+
 
 _REASON: Final = "DeletionByTaintManager"
 _MESSAGE: Final = "Taint manager: deleting due to NoExecute taint"

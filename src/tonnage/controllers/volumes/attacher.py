@@ -29,19 +29,19 @@ from tonnage.backoff import Backoff
 from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache, add_finalizer, remove_finalizer
-from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.index_functions import node_of_attachment, volume_of_attachment
+from tonnage.controllers.controller_context import ControllerContext, node_of_attachment, volume_of_attachment
 from tonnage.controllers.volumes.attacher_requests import (
     NODE_ID_ANNOTATION,
     CannotAttach,
     finalizer_name,
+    mismatched_attachments,
     node_id,
     publish_request,
+    published_nodes,
     source_of,
     unpublish_request,
     volume_error,
 )
-from tonnage.controllers.volumes.attacher_resync import mismatched_attachments, published_nodes
 from tonnage.csi.client import CsiClient
 from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities, get_driver_name
 from tonnage.csi.errors import CsiError

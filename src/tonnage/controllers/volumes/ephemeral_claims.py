@@ -10,9 +10,7 @@ from tonnage import logs
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.event_deduplication import DeduplicatingRecorder
-from tonnage.controllers.index_functions import claims_of_pod
+from tonnage.controllers.controller_context import ControllerContext, DeduplicatingRecorder, claims_of_pod
 from tonnage.errors import AlreadyExists, TonnageError
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.meta import Key

@@ -14,7 +14,7 @@ does. And every fifteen seconds while it is pending, as upstream does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -22,31 +22,223 @@ from tonnage import logs
 from tonnage.backoff import jittered
 from tonnage.behaviour.volumes import binding_patches as patches
 from tonnage.behaviour.volumes.binding_plan import (
+    FAILED,
+    RELEASED,
     AssignClass,
     Bind,
     ClaimInputs,
     MarkLost,
     Note,
     ProvisionClaim,
+    QueueClaim,
     RecordEvent,
+    RecordEvents,
+    Release,
+    SetPhase,
     StayPending,
+    Unbind,
     claim_step,
     provisioning_note,
+    reclaim_step,
+    volume_step,
 )
 from tonnage.client.cache import Indexer
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.index_functions import claims_of_pod
-from tonnage.controllers.volumes.binding_writes import WORKERS, BindingWriter
-from tonnage.controllers.volumes.volume_reconciler import VolumeReconciler
-from tonnage.controllers.volumes.volume_users import is_pod_terminated
+from tonnage.client.written_objects import MutationCache
+from tonnage.clock import Clock
+from tonnage.controllers.controller_context import (
+    ControllerContext,
+    DeduplicatingRecorder,
+    claim_of_volume,
+    claims_of_pod,
+)
+from tonnage.controllers.volumes.volumes_on_nodes import is_pod_terminated
 from tonnage.documents.kinds.storage.storage_class import default_class_for
-from tonnage.errors import TonnageError
+from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.volume_matching import AVAILABLE
+
+_BUSY_S: Final = 0.5
+"""While a claim is being bound to the volume, its state is about to change."""
+
+
+class VolumeReconciler:
+    """Writes every volume's phase; `queue_claim` adds a claim to the binder's queue."""
+
+    def __init__(
+        self,
+        bindings: BindingWriter,
+        queue_claim: Callable[[Key], None],
+        *,
+        clock: Clock,
+        metrics: WorkQueueMetrics | None = None,
+    ) -> None:
+        self._bindings = bindings
+        self._ask_claim = queue_claim
+        self._queue = Reconciler("volumes", self.reconcile, clock=clock, metrics=metrics, workers=WORKERS)
+        self._queue.follow(bindings.volume_informer)
+        self._queue.follow(bindings.claim_informer, self._volumes_for_claim)
+
+    async def run(self) -> None:
+        await self._queue.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Take the next step for one volume."""
+        volume = self._bindings.volumes.get(key)
+        if volume is None:
+            return None
+        if key in self._bindings.being_bound:
+            return _BUSY_S
+        claim = await self._claim_of(volume)
+        match volume_step(volume, claim):
+            case SetPhase(phase, note):
+                await self._bindings.set_phase(volume, phase, note)
+            case QueueClaim():
+                if claim is not None:
+                    self._ask_claim(claim.key)
+            case RecordEvents(of_volume, of_claim):
+                self._bindings.event(volume, of_volume)
+                if claim is not None:
+                    self._bindings.event(claim, of_claim)
+            case Unbind():
+                await self._bindings.unbind(volume)
+            case Release():
+                await self._release(volume)
+        return None
+
+    async def _claim_of(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
+        """The claim that the volume's `claimRef` means, by name and uid; None once it is certain that it is gone."""
+        owner = volume.spec.claim_ref
+        if owner is None or not owner.uid:
+            return None
+        claim = self._bindings.claims.get(owner.key)
+        if claim is not None and claim.uid == owner.uid:
+            return claim
+        if claim is None and volume.status.phase in (RELEASED, FAILED):
+            return None  # the server was asked before
+        try:
+            claim = await self._bindings.client.get(PersistentVolumeClaim, owner.key)
+        except NotFound:
+            return None
+        return claim if claim.uid == owner.uid else None
+
+    async def _release(self, volume: PersistentVolume) -> None:
+        if volume.status.phase not in (RELEASED, FAILED):
+            policy = volume.spec.persistent_volume_reclaim_policy
+            _log.info("Volume is released", volume=volume.name, reclaim_policy=policy)
+            volume = await self._bindings.set_phase(volume, RELEASED)
+        outcome = reclaim_step(volume)
+        if outcome is not None:
+            await self._bindings.set_phase(volume, outcome.phase, outcome.note)
+
+    def _volumes_for_claim(self, claim: PersistentVolumeClaim) -> list[Key]:
+        keys = [volume.name for volume in self._bindings.volumes_for(claim.key)]
+        return [claim.spec.volume_name, *keys] if claim.spec.volume_name else keys
+
+
+WORKERS: Final = 32
+"""Claims, and volumes, at a time: most of the time of each goes into waiting for answers. Upstream has no limit."""
+_UNBOUND: Final = "unbound"
+"""The index key of volumes without a `claimRef`."""
+
+
+class BindingWriter:
+    """What the two sides of the binder share. Writes raise ApiError or Disconnected, and leave the rest to be done."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self.client = context.client
+        self.recorder = DeduplicatingRecorder(context.recorder, context.clock)
+        self._attachers = context.attachers
+        self.volume_informer = context.informers.of(PersistentVolume)
+        self.claim_informer = context.informers.of(PersistentVolumeClaim)
+        self.volumes = MutationCache(self.volume_informer, clock=context.clock)
+        self.claims = MutationCache(self.claim_informer, clock=context.clock)
+        self._by_claim = Indexer(self.volume_informer, claim_of_volume)
+        self._unbound = Indexer(self.volume_informer, lambda volume: () if volume.spec.claim_ref else (_UNBOUND,))
+        self.being_bound: set[str] = set()
+        """Volumes that somebody is binding at this moment: others look further."""
+
+    def volumes_for(self, claim_key: Key) -> list[PersistentVolume]:
+        """Volumes whose `claimRef` names the claim, by name."""
+        return self._newest(self._by_claim(claim_key))
+
+    def unbound(self) -> list[PersistentVolume]:
+        """Volumes that the informer shows without a `claimRef`; look at it again, the newest may have one."""
+        return [volume for volume in self._newest(self._unbound(_UNBOUND)) if volume.name not in self.being_bound]
+
+    def event(self, about: PersistentVolume | PersistentVolumeClaim, note: Note) -> None:
+        self.recorder.event(about, note.type, note.reason, "Binding", note.message)
+
+    async def bind(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
+        """Make them one, or what is missing of it."""
+        self.being_bound.add(volume.name)
+        try:
+            volume = await self.patch_volume(volume, patches.volume_bound(volume, claim))
+            # The volume is the claim's from here on. What follows may be cut short anywhere and is completed later, so
+            # that its phase and the claim's side need not wait for each other.
+            said, bound = await asyncio.gather(
+                self.set_phase(volume, "Bound"),
+                self.patch_claim(claim, patches.claim_bound(claim, volume)),
+                return_exceptions=True,
+            )
+            if isinstance(bound, BaseException):
+                raise bound
+            await self.set_claim_phase(bound, "Bound", volume)
+            if isinstance(said, BaseException):
+                raise said
+        finally:
+            self.being_bound.discard(volume.name)
+
+    async def unbind(self, volume: PersistentVolume) -> None:
+        volume = await self.patch_volume(volume, patches.volume_unbound(volume))
+        _log.info("Binding taken back", volume=volume.name)
+        await self.set_phase(volume, AVAILABLE)
+
+    async def set_phase(self, volume: PersistentVolume, phase: str, note: Note | None = None) -> PersistentVolume:
+        """Write the volume's phase if it is another, and record the note then."""
+        finalizer = self._attachers_finalizer(volume) if phase == "Bound" else ""
+        patch = patches.volume_phase(volume, phase, note.message if note else "", finalizer=finalizer)
+        if patch is None:
+            return volume
+        volume = await self.patch_volume(volume, patch, "status")
+        _log.info("Volume entered phase", volume=volume.name, phase=phase)
+        if note is not None:
+            self.event(volume, note)
+        return volume
+
+    async def set_claim_phase(
+        self, claim: PersistentVolumeClaim, phase: str, volume: PersistentVolume | None = None
+    ) -> PersistentVolumeClaim:
+        patch = patches.claim_status(claim, phase, volume)
+        if patch is not None:
+            claim = await self.patch_claim(claim, patch, "status")
+            _log.info("Claim entered phase", claim=claim.key, phase=phase)
+        return claim
+
+    async def patch_volume(self, volume: PersistentVolume, patch: Doc | None, sub: str = "") -> PersistentVolume:
+        if patch is None:
+            return volume
+        return self.volumes.store(await self.client.patch(PersistentVolume, volume.key, patch, subresource=sub))
+
+    async def patch_claim(
+        self, claim: PersistentVolumeClaim, patch: Doc | None, sub: str = ""
+    ) -> PersistentVolumeClaim:
+        if patch is None:
+            return claim
+        return self.claims.store(await self.client.patch(PersistentVolumeClaim, claim.key, patch, subresource=sub))
+
+    def _attachers_finalizer(self, volume: PersistentVolume) -> str:
+        attacher = self._attachers.get(volume.spec.csi.driver) if volume.spec.csi is not None else None
+        return attacher.volume_finalizer if attacher is not None else ""
+
+    def _newest(self, shown: tuple[PersistentVolume, ...]) -> list[PersistentVolume]:
+        found = (self.volumes.get(volume.name) for volume in shown)
+        return [volume for volume in found if volume is not None]
 
 
 def default_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass]) -> str | None:

@@ -17,7 +17,7 @@ from tonnage.behaviour.workloads.templates import controller_ref
 from tonnage.client.cache import Cache, Indexer
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.index_functions import namespace_of
+from tonnage.controllers.controller_context import namespace_of
 from tonnage.errors import Conflict, Invalid, NotFound, RequestEntityTooLarge
 from tonnage.objects import scheme
 from tonnage.objects.codec import to_doc

@@ -17,7 +17,6 @@ from tonnage.behaviour.workloads.disruption_plan import (
     disrupted_pods,
     expected_pods,
     failed_status,
-    guards,
     stale_after_s,
     status_of,
     workload_size,
@@ -25,9 +24,8 @@ from tonnage.behaviour.workloads.disruption_plan import (
 from tonnage.client.cache import Cache, Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, rfc3339
-from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.index_functions import namespace_of
-from tonnage.controllers.workloads.workload_writes import replacing
+from tonnage.controllers.controller_context import ControllerContext, namespace_of
+from tonnage.controllers.workloads.status_writes import replacing
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.document import Doc
@@ -76,7 +74,7 @@ class DisruptionController:
         self._pod_changed(new)
 
     def _pod_changed(self, pod: Pod) -> None:
-        budgets = [each for each in self._budgets_in(pod.namespace) if guards(each, pod)]
+        budgets = [each for each in self._budgets_in(pod.namespace) if _guards(each, pod)]
         if len(budgets) > 1:
             note = (
                 f'Pod "{pod.namespace}"/"{pod.name}" matches multiple PodDisruptionBudgets.  '
@@ -96,8 +94,7 @@ class DisruptionController:
             return None
         now = self._clock.now()
         try:
-            there = self._pods_in(budget.namespace)
-            pods = [pod for pod in there if selects(budget.spec.selector, pod.metadata.labels)]
+            pods = [each for each in self._pods_in(budget.namespace) if _selects(budget, each)]
             if not pods:
                 self._recorder.event(budget, "Normal", "NoPods", "Count", "No matching pods found")
             wanted = expected_pods(budget.spec, pods, self._scale_of)
@@ -146,6 +143,8 @@ class DisruptionController:
         patch: Doc = {"metadata": metadata, "status": doc}
         await self._client.patch(PodDisruptionBudget, budget.key, patch, subresource="status")
 
+    # -- how many are wanted ------------------------------------------------------------------------------------------
+
     def _scale_of(self, controller: OwnerReference, namespace: str) -> tuple[str, int] | None:
         return workload_size(controller, namespace, lambda kind, key: self._sizes[kind].get(key))
 
@@ -169,3 +168,15 @@ class DisruptionController:
         await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
         _log.info("A pod that was to be disrupted was not", pod=key)
         return None
+
+
+def _selects(budget: PodDisruptionBudget, pod: Object) -> bool:
+    return selects(budget.spec.selector, pod.metadata.labels)
+
+
+def _guards(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """As `_selects`; a selector that makes no sense guards nobody, and its budget gets an event for it."""
+    try:
+        return _selects(budget, pod)
+    except InvalidSelector:
+        return False

@@ -12,10 +12,9 @@ from typing import Final
 from tonnage.errors import TonnageError
 from tonnage.node.context import NodeContext
 from tonnage.node.drivers import Drivers
-from tonnage.node.mounts.csi_requests import expand_request
 from tonnage.node.mounts.mount_paths import MountPaths
 from tonnage.node.mounts.mount_plan import VolumeToMount
-from tonnage.node.mounts.mounter import Secrets
+from tonnage.node.mounts.mounter import Secrets, expand_request
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import NODE_IN_PROGRESS, NODE_INFEASIBLE, NODE_PENDING, RESIZE_CONDITIONS
 from tonnage.objects.document import Doc

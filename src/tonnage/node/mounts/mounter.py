@@ -19,16 +19,90 @@ from pathlib import Path
 
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.access_modes import single_access_mode
+from tonnage.csi.driver_capabilities import NodeCapabilities
 from tonnage.csi.errors import error_text
+from tonnage.csi.volume_capabilities import volume_capability
 from tonnage.errors import TonnageError
 from tonnage.keyed_locks import KeyedLocks
 from tonnage.node.drivers import Drivers
-from tonnage.node.mounts import mount_records
-from tonnage.node.mounts.csi_requests import publish_request, stage_request
+from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
 from tonnage.objects.core_v1.references import SecretReference
 from tonnage.objects.storage_v1 import attachment_name
+
+
+def capability(to_mount: VolumeToMount, can: NodeCapabilities) -> csi.VolumeCapability:
+    mode = single_access_mode(to_mount.access_mode, single_node_multi_writer=can.single_node_multi_writer)
+    is_group_told = can.volume_mount_group and to_mount.fs_group is not None
+    return volume_capability(
+        mode,
+        is_block=to_mount.record.is_block,
+        fs_type=to_mount.fs_type,
+        mount_flags=to_mount.mount_options,
+        volume_mount_group=str(to_mount.fs_group) if is_group_told else "",
+    )
+
+
+def stage_request(
+    to_mount: VolumeToMount,
+    can: NodeCapabilities,
+    *,
+    staging: Path,
+    publish_context: Mapping[str, str],
+    secrets: Mapping[str, str],
+) -> csi.NodeStageVolumeRequest:
+    return csi.NodeStageVolumeRequest(
+        volume_id=to_mount.record.handle,
+        publish_context=publish_context,
+        staging_target_path=str(staging),
+        volume_capability=capability(to_mount, can),
+        secrets=secrets,
+        volume_context=to_mount.context,
+    )
+
+
+def publish_request(
+    to_mount: VolumeToMount,
+    can: NodeCapabilities,
+    *,
+    staging: Path,
+    target: Path,
+    publish_context: Mapping[str, str],
+    secrets: Mapping[str, str],
+) -> csi.NodePublishVolumeRequest:
+    is_staged = can.stage_unstage_volume and not to_mount.record.is_inline
+    return csi.NodePublishVolumeRequest(
+        volume_id=to_mount.record.handle,
+        publish_context=publish_context,
+        staging_target_path=str(staging) if is_staged else "",
+        target_path=str(target),
+        volume_capability=capability(to_mount, can),
+        readonly=to_mount.read_only,
+        secrets=secrets,
+        volume_context={**to_mount.context, **to_mount.pod_info},
+    )
+
+
+def expand_request(
+    to_mount: VolumeToMount,
+    can: NodeCapabilities,
+    *,
+    staging: Path,
+    target: Path,
+    size_bytes: int,
+    secrets: Mapping[str, str],
+) -> csi.NodeExpandVolumeRequest:
+    return csi.NodeExpandVolumeRequest(
+        volume_id=to_mount.record.handle,
+        volume_path=str(target),
+        capacity_range=csi.CapacityRange(required_bytes=size_bytes),
+        staging_target_path=str(staging) if can.stage_unstage_volume else "",
+        volume_capability=capability(to_mount, can),
+        secrets=secrets,
+    )
+
 
 Secrets = Callable[[SecretReference | None], Awaitable[Mapping[str, str]]]
 BeforeCall = Callable[[], Awaitable[None]]
@@ -73,8 +147,8 @@ class Mounter:
 
     def recover(self) -> None:
         """Take up what the records on disk say is mounted."""
-        mount_records.sweep(self.paths)
-        for record in mount_records.scan(self.paths):
+        mount_paths.sweep(self.paths)
+        for record in mount_paths.scan(self.paths):
             if record.pod_uid:
                 self._published[record.pod_uid, record.name] = record
             else:
@@ -187,9 +261,9 @@ class Mounter:
             self._checked.discard(key)
             if record.is_block:
                 _unlink(self.paths.device_link(record), target)
-                mount_records.remove_empty(self.paths.device_link(record).parent, upto=self.paths.root)
-            mount_records.remove_empty(target, upto=self.paths.root)
-            mount_records.remove(self.paths.target_record(record), upto=self.paths.root)
+                mount_paths.remove_empty(self.paths.device_link(record).parent, upto=self.paths.root)
+            mount_paths.remove_empty(target, upto=self.paths.root)
+            mount_paths.remove(self.paths.target_record(record), upto=self.paths.root)
             del self._published[key]
 
     async def unstage(self, volume: str, *, is_wanted: Callable[[str], bool]) -> None:
@@ -205,13 +279,13 @@ class Mounter:
                 csi.NodeUnstageVolumeRequest(volume_id=record.handle, staging_target_path=str(staging))
             )
             self._checked.discard(volume)
-            mount_records.remove_empty(staging, upto=self.paths.root)
-            mount_records.remove(self.paths.staging_record(record), upto=self.paths.root)
+            mount_paths.remove_empty(staging, upto=self.paths.root)
+            mount_paths.remove(self.paths.staging_record(record), upto=self.paths.root)
             del self._staged[volume]
 
     def forget_pod(self, uid: str) -> None:
         """Nothing of a pod is mounted any more: its folder goes, if it is empty."""
-        mount_records.remove_empty(self.paths.pod(uid), upto=self.paths.root)
+        mount_paths.remove_empty(self.paths.pod(uid), upto=self.paths.root)
 
     # -- behind them --------------------------------------------------------------------------------------------------
 
@@ -219,7 +293,7 @@ class Mounter:
         """Have a record on disk. Not on the loop: a disk takes its time, and other pods and nodes have theirs."""
         attachment = attachment_name(record.handle, record.driver, self._node) if record.is_attachable else ""
         try:
-            await asyncio.to_thread(mount_records.save, path, record, node=self._node, attachment=attachment)
+            await asyncio.to_thread(mount_paths.save, path, record, node=self._node, attachment=attachment)
         except OSError as exc:
             raise TonnageError(f"failed to save volume info data: {exc}") from exc
 

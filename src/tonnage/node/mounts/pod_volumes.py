@@ -26,19 +26,22 @@ The while is for a driver that has the volume on its way here and has not said s
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import Final, TypeVar
 
+from tonnage.client.http import Client
+from tonnage.client.written_objects import MutationCache
 from tonnage.csi.errors import Code, CsiError
 from tonnage.errors import NotFound, TonnageError
-from tonnage.node.context import NodeContext, VolumeLookup
-from tonnage.node.csinode.attach_limits import AttachLimitUpdater
-from tonnage.node.injected_faults import NodeIdle
-from tonnage.node.mounts.attachments import AttachState, attach_state
+from tonnage.node.attach_limits import AttachLimitUpdater
+from tonnage.node.context import NodeContext, NodeIdle, VolumeLookup
 from tonnage.node.mounts.mount_plan import MountPlan, NotProcessed, VolumeToMount, plan_volume, waiting_note
 from tonnage.node.mounts.mounter import Mounter, PublishFailed, StageFailed
-from tonnage.node.mounts.volumes_in_use import VolumesInUse
+from tonnage.node.node_objects import in_use_patch
 from tonnage.objects.core_v1 import (
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
     VOLUME_NODE_AFFINITY,
@@ -50,6 +53,63 @@ from tonnage.objects.core_v1 import (
 )
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
+
+
+class VolumesInUse:
+    """`names` tells what is in use at this moment."""
+
+    def __init__(self, client: Client, node: str, nodes: MutationCache[Node], names: Callable[[], set[str]]) -> None:
+        self._client = client
+        self._node = node
+        self._nodes = nodes
+        self._names = names
+        self._lock = asyncio.Lock()
+
+    async def report(self) -> None:
+        """Return when the Node says what is in use now. Raises NotFound while there is no Node."""
+        async with self._lock:
+            wanted = self._names()
+            shown = self._nodes.get(self._node)
+            if shown is not None and set(shown.status.volumes_in_use) == wanted:
+                return
+            patched = await self._client.patch(Node, self._node, in_use_patch(wanted), subresource="status")
+            self._nodes.store(patched)
+
+
+RESOURCE_EXHAUSTED: Final = 8
+"""The number of the gRPC code."""
+LONG_WAIT_S: Final = 123.0
+"""Upstream's podAttachAndMountTimeout, 2 min 3 s."""
+
+
+class AttachState(Enum):
+    WAITING = "waiting"
+    ATTACHED = "attached"
+    EXHAUSTED = "exhausted"
+
+
+def is_resource_exhausted(attachment: VolumeAttachment | None) -> bool:
+    """Whether attaching failed for want of slots."""
+    if attachment is None or attachment.status.attach_error is None:
+        return False
+    return attachment.status.attach_error.error_code == RESOURCE_EXHAUSTED
+
+
+def attach_state(attachment: VolumeAttachment | None, *, pod_came_at: datetime, waited_s: float) -> AttachState:
+    """How far an attachment is, for a pod that came at `pod_came_at` and has waited `waited_s`.
+
+    One that is being deleted is not attached for long, whatever its status still says.
+    """
+    if attachment is None or attachment.metadata.is_terminating:
+        return AttachState.WAITING
+    if attachment.status.attached:
+        return AttachState.ATTACHED
+    if not is_resource_exhausted(attachment):
+        return AttachState.WAITING
+    failure = attachment.status.attach_error
+    # Times on the wire are whole seconds: an error of the second in which the pod came is taken for its own.
+    is_ours = failure is None or failure.time is None or failure.time >= pod_came_at.replace(microsecond=0)
+    return AttachState.EXHAUSTED if is_ours or waited_s >= LONG_WAIT_S else AttachState.WAITING
 
 
 def is_confined_elsewhere(volume: PersistentVolume, node: Node, csi_node: CSINode | None) -> bool:

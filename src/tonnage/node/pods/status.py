@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
 from tonnage.behaviour.nodes.kubelet_admission import PREEMPTED, PREEMPTING
-from tonnage.behaviour.workloads.pod_states import REJECTED
+from tonnage.behaviour.workloads.rejected_pods import REJECTED
 from tonnage.clock import rfc3339
-from tonnage.node.pods.readiness import has_passed, kept_running, readiness_delay_s, startup_delay_s, unready
+from tonnage.node.pods.containers import has_passed, kept_running, readiness_delay_s, startup_delay_s, unready
 from tonnage.objects.core_v1 import Container, Pod
 from tonnage.objects.document import Doc
 
@@ -274,3 +275,61 @@ def _container(pod: Pod, container: Container, step: Step, *, now: datetime, is_
 
 def _bool(value: bool) -> str:
     return "True" if value else "False"
+
+
+RECONCILE_S: Final = 10.0
+"""Upstream's syncPeriod of the status manager."""
+
+Statement = tuple[object, ...]
+"""What a status says, without its times."""
+
+
+@dataclass(slots=True)
+class _Report:
+    statement: Statement
+    overwritten_at_s: float | None = None
+
+
+class StatusReports:
+    """What was said last of each pod, by uid."""
+
+    def __init__(self) -> None:
+        self._reports: dict[str, _Report] = {}
+
+    def pause_s(self, uid: str, patch: Doc, now_s: float) -> float:
+        """How long another's word still stands before this patch is written; 0 to write it now."""
+        report = self._reports.get(uid)
+        if report is None or report.statement != statement(patch):
+            return 0.0
+        if report.overwritten_at_s is None:
+            report.overwritten_at_s = now_s
+        return max(0.0, report.overwritten_at_s + RECONCILE_S - now_s)
+
+    def is_said(self, uid: str, patch: Doc) -> bool:
+        """Whether this was said last; what of it was left out for want of room counts as said."""
+        report = self._reports.get(uid)
+        return report is not None and report.statement == statement(patch)
+
+    def written(self, uid: str, patch: Doc) -> None:
+        self._reports[uid] = _Report(statement(patch))
+
+    def in_step(self, uid: str) -> None:
+        """The API says what we say: whoever wrote over it has put it right."""
+        report = self._reports.get(uid)
+        if report is not None:
+            report.overwritten_at_s = None
+
+    def forget(self, uid: str) -> None:
+        self._reports.pop(uid, None)
+
+    def clear(self) -> None:
+        """The node comes back after it was given up: nothing that was said of its pods meanwhile has to stand."""
+        self._reports.clear()
+
+
+def statement(patch: Doc) -> Statement:
+    """What a patch of the status says of the pod: phase, conditions, containers."""
+    status = patch["status"]
+    conditions = tuple((each["type"], each["status"], each.get("reason") or "") for each in status["conditions"])
+    containers = tuple((each["name"], each["ready"], each["started"]) for each in status["containerStatuses"])
+    return (status["phase"], conditions, containers)

@@ -22,17 +22,16 @@ from tonnage import logs
 from tonnage.behaviour.nodes.kubelet_admission import PREEMPTED, PREEMPTING, KubeletPreemption, PodRejection
 from tonnage.clock import StampAges
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
+from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeContext
-from tonnage.node.csinode.attach_limits import AttachLimitUpdater
 from tonnage.node.mounts.expansion import Expander
 from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
-from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress
-from tonnage.node.mounts.volumes_in_use import VolumesInUse
+from tonnage.node.mounts.pod_volumes import PodMounter, PodProgress, VolumesInUse
 from tonnage.node.pods.admission import NodeAdmission
-from tonnage.node.pods.completion import ending_of
-from tonnage.node.pods.readiness import kept_running, next_change_s, started_at
+from tonnage.node.pods.containers import ending_of, kept_running, next_change_s, started_at
 from tonnage.node.pods.status import (
+    StatusReports,
     came_at,
     creating_patch,
     ended_patch,
@@ -44,7 +43,6 @@ from tonnage.node.pods.status import (
     shorter_patches,
     terminated_patch,
 )
-from tonnage.node.pods.status_reports import StatusReports
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 

@@ -1,21 +1,120 @@
-"""Which claims are ours to make volumes for. Pure; mirrors shouldProvision of the library and ShouldProvision.
+"""A finalizer keeps a claim while a volume may be in the making for it, so that no volume is left that nobody finds.
 
-The last word on a claim, written on it when it is a refusal that room does not cure.
+    protected ──► CreateVolume ──► PersistentVolume written ──► finalizer off, with the binding
+                       └──► refused, and the claim is being deleted ──► finalizer off
 
-A scheduler keeps room back for a volume until it is made. For one that cannot be made it would do so for good: so it is
-told, by an annotation of the claim (`objects/core_v1/provisioning_refusals.py`), which goes when another word is said.
+A volume's name comes from its claim. Were the claim gone when a provisioner comes back from a kill, nobody would know
+that there is something to ask for: upstream's provisioner leaves a volume behind then. Ours puts a finalizer on the
+claim before the first CreateVolume. A claim that is being deleted without it was never asked for, and is not from then.
+
+Our binder takes it off in the write that binds the claim to the volume that was made for it. Under another binder, or
+when the binding takes longer than `BINDER_S`, the provisioner does.
+
+Both patches name one element of the list, so that nobody else's finalizers and changes are in the way.
+
+The finalizer of claims that were cloned, taken off once nobody copies them any more.
+
+Mirrors external-provisioner's CloningProtectionController. It looks at claims that are being deleted only: the others
+may be cloned again.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from tonnage import logs
+from tonnage.client.cache import Cache
 from tonnage.client.http import Client
-from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import STORAGE_PROVISIONER, PersistentVolumeClaim
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.written_objects import remove_finalizer
+from tonnage.errors import Conflict, Forbidden, NotFound, TonnageError
+from tonnage.objects.core_v1 import STORAGE_PROVISIONER, VOLUME_PROTECTION, PersistentVolumeClaim
 from tonnage.objects.core_v1.provisioning_refusals import PROVISIONING_REFUSED, is_for_good, refusal_text
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.provisioner.context import ProvisionerContext
+from tonnage.provisioner.volumes.preparation import CLAIM, CLONE_FINALIZER
+
+FINALIZER = VOLUME_PROTECTION
+BINDER_S = 30.0
+"""How long a claim that has its volume is left to the binder, which takes the finalizer off with the binding."""
+
+_log = logs.logger("tonnage.provisioner")
+
+
+class ClaimProtection:
+    """Puts the finalizer on claims and takes it off."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def protect(self, claim: PersistentVolumeClaim) -> None:
+        """See to it that the claim stays. Raises NotFound, Conflict or Invalid when it goes or is another's by now.
+
+        Without the right to do so it is left as it is, which is as safe as upstream's.
+        """
+        if not is_protected(claim):
+            try:
+                await self._patch(claim, {"finalizers": [FINALIZER]})
+            except Forbidden as exc:
+                _log.warning("A claim cannot be held while its volume is made", claim=claim.key, error=exc.message)
+
+    async def unprotect(self, claim: PersistentVolumeClaim) -> None:
+        """See to it that the claim may go, as far as we are concerned."""
+        with suppress(NotFound, Conflict):  # gone, or another of its name
+            await self._patch(claim, {"$deleteFromPrimitiveList/finalizers": [FINALIZER]})
+
+    async def _patch(self, claim: PersistentVolumeClaim, metadata: Doc) -> None:
+        patch = {"metadata": {"uid": claim.uid, **metadata}}
+        await self._client.patch(PersistentVolumeClaim, claim.key, patch, patch_type="strategic")
+
+
+def is_protected(claim: PersistentVolumeClaim) -> bool:
+    """Whether there may be a volume for it that has not been written down."""
+    return FINALIZER in claim.metadata.finalizers
+
+
+def is_being_cloned(source: PersistentVolumeClaim, others: Cache[PersistentVolumeClaim]) -> bool:
+    """Whether a claim of its namespace is still waiting for a copy of it."""
+    return any(
+        each.spec.data_source is not None
+        and each.spec.data_source.kind == CLAIM
+        and each.spec.data_source.name == source.name
+        and each.status.phase == "Pending"
+        for each in others
+        if each.namespace == source.namespace
+    )
+
+
+class CloningProtectionController:
+    """Takes the finalizer off claims that go."""
+
+    def __init__(self, context: ProvisionerContext) -> None:
+        self._client = context.client
+        self._claims = context.caches.claims
+        threads = context.options.cloning_protection_threads
+        self.work = Reconciler("cloning", self.reconcile, clock=context.clock, metrics=context.queues, workers=threads)
+        self.work.follow(self._claims, self._keys_of)
+
+    def _keys_of(self, claim: PersistentVolumeClaim) -> tuple[Key, ...]:
+        """The claim itself, and what it is a copy of."""
+        source = claim.spec.data_source
+        if source is not None and source.kind == CLAIM:
+            return (claim.key, f"{claim.namespace}/{source.name}")
+        return (claim.key,)
+
+    async def reconcile(self, key: Key) -> float | None:
+        claim = self._claims.get(key)
+        if claim is None or not claim.metadata.is_terminating:
+            return None
+        patch = remove_finalizer(claim, CLONE_FINALIZER)
+        if patch is None or is_being_cloned(claim, self._claims):
+            return None  # the copy's next change names this claim again
+        await self._client.patch(PersistentVolumeClaim, key, patch)
+        return None
+
 
 BETA_STORAGE_PROVISIONER: Final = "volume.beta.kubernetes.io/storage-provisioner"
 MIGRATED_TO: Final = "pv.kubernetes.io/migrated-to"
@@ -41,9 +140,6 @@ def is_due(claim: PersistentVolumeClaim, storage_class: StorageClass) -> bool:
     The binder asks for a provisioner only then; but the choice may have been taken back since.
     """
     return bool(claim.selected_node) or not storage_class.waits_for_consumer
-
-
-_log = logs.logger("tonnage.provisioner")
 
 
 class RefusedClaims:

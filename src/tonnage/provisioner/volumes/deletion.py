@@ -25,8 +25,8 @@ from tonnage.objects.meta import Key, StampedMeta
 from tonnage.provisioner.context import ProvisionerContext, SecretUnavailable, read_secret
 from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
+from tonnage.provisioner.volumes.create_volume import DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, FINALIZER
 from tonnage.provisioner.volumes.parameters import PROVISIONER, InvalidParameters, secret_reference
-from tonnage.provisioner.volumes.requests import DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, FINALIZER
 from tonnage.provisioner.volumes.topology import is_accessible
 
 _log = logs.logger("tonnage.provisioner")

@@ -8,20 +8,226 @@ thing that is not there yet changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Final
 
+from tonnage.client.cache import Cache
+from tonnage.client.http import Client
+from tonnage.client.written_objects import add_finalizer
 from tonnage.csi import csi_pb2 as csi
-from tonnage.errors import ApiError, NotFound
-from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
+from tonnage.errors import ApiError, NotFound, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.decode_errors import Unreadable
+from tonnage.objects.document import Doc, dig
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
 from tonnage.provisioner.context import ProvisionerContext, SecretUnavailable, read_secret
 from tonnage.provisioner.driver_probe import missing_capability
+from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes import topology
-from tonnage.provisioner.volumes.create_volume import NotProvisioned, ProvisioningState
-from tonnage.provisioner.volumes.data_sources import CLAIM, SNAPSHOT, DataSources, check_kind, source_of
+from tonnage.provisioner.volumes.create_volume import (
+    InvalidClaim,
+    NotProvisioned,
+    Prepared,
+    ProvisioningState,
+    prepared,
+)
 from tonnage.provisioner.volumes.parameters import InvalidParameters
-from tonnage.provisioner.volumes.requests import InvalidClaim, Prepared, prepared
+from tonnage.quantity import Quantity
+
+CLONE_FINALIZER: Final = "provisioner.storage.kubernetes.io/cloning-protection"
+"""Of a claim: somebody is copying it."""
+ALLOW_MODE_CHANGE: Final = "snapshot.storage.kubernetes.io/allow-volume-mode-change"
+SNAPSHOT: Final = "VolumeSnapshot"
+CLAIM: Final = "PersistentVolumeClaim"
+_SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
+_SNAPSHOTS: Final = f"/apis/{_SNAPSHOT_GROUP}/v1"
+_NOT_BOUND: Final = "claim in dataSource not bound or invalid"
+
+
+class NoSource(TonnageError):
+    """The source cannot be used, not now or never."""
+
+
+class Source:
+    """What a claim says that it is filled from; it is in the claim's own namespace."""
+
+    __slots__ = ("api_group", "kind", "name")
+
+    def __init__(self, kind: str, name: str, api_group: str) -> None:
+        self.kind, self.name, self.api_group = kind, name, api_group
+
+
+def source_of(claim: PersistentVolumeClaim) -> Source | None:
+    """The source by either of its two names; None: an empty volume. Raises NotProvisioned for another namespace's."""
+    said, referred = claim.spec.data_source, claim.spec.data_source_ref
+    if said is not None:
+        return Source(said.kind, said.name, said.api_group)
+    if referred is None:
+        return None
+    if referred.namespace and referred.namespace != claim.namespace:
+        raise NotProvisioned(
+            "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled",
+            ProvisioningState.FINISHED,
+        )
+    return Source(referred.kind, referred.name, referred.api_group)
+
+
+def check_kind(claim: PersistentVolumeClaim, source: Source) -> None:
+    """Raises NotProvisioned for a source that is not ours to fill from, or that names nothing."""
+    if not source.name:
+        raise NotProvisioned(f"the PVC source not found for PVC {claim.name}", ProvisioningState.FINISHED)
+    if source.kind == SNAPSHOT and source.api_group != _SNAPSHOT_GROUP:
+        raise NotProvisioned(
+            f"the PVC source does not belong to the right APIGroup. Expected {_SNAPSHOT_GROUP}, Got {source.api_group}",
+            ProvisioningState.FINISHED,
+        )
+    if source.kind not in (SNAPSHOT, CLAIM):
+        raise NotProvisioned(
+            f"data source ({source.kind}) is not handled by the provisioner, assuming an external populator will "
+            "provision it",
+            ProvisioningState.FINISHED,
+            is_ours=False,
+        )
+
+
+def clone_source(
+    claim: PersistentVolumeClaim,
+    source: PersistentVolumeClaim,
+    volume: PersistentVolume | None,
+    storage_class: StorageClass,
+) -> csi.VolumeContentSource:
+    """The volume to copy. Raises NoSource. Mirrors getPVCSource."""
+    if source.status.phase != "Bound":
+        raise NoSource(f"the PVC DataSource {source.name} must have a status of Bound.  Got {source.status.phase}")
+    if source.metadata.is_terminating:
+        raise NoSource(f"the PVC DataSource {source.name} is currently being deleted")
+    if source.spec.storage_class_name is None:
+        raise NoSource(f"the source PVC ({source.name}) storageclass cannot be empty")
+    if claim.spec.storage_class_name is None:
+        raise NoSource(f"the requested PVC ({claim.name}) storageclass cannot be empty")
+    asked_bytes, source_bytes = _bytes(claim.requested), _bytes(source.requested)
+    if asked_bytes < source_bytes:
+        raise NoSource(
+            "error, new PVC request must be greater than or equal in size to the specified PVC data source, requested "
+            f"{asked_bytes} but source is {source_bytes}"
+        )
+    if not source.spec.volume_name:
+        raise NoSource(f"volume name is empty in source PVC {source.name}")
+    if volume is None or volume.spec.csi is None or volume.spec.csi.driver != storage_class.provisioner:
+        raise NoSource(_NOT_BOUND)
+    owner = volume.spec.claim_ref
+    if owner is None or owner.uid != source.uid or owner.key != source.key or volume.status.phase != "Bound":
+        raise NoSource(_NOT_BOUND)
+    if claim.spec.volume_mode != volume.spec.volume_mode:
+        raise NoSource(
+            "the source PVC and destination PVCs must have the same volume mode for cloning.  Source is "
+            f"{volume.spec.volume_mode}, but new PVC requested {claim.spec.volume_mode}"
+        )
+    return csi.VolumeContentSource(volume=csi.VolumeContentSource.VolumeSource(volume_id=volume.spec.csi.volume_handle))
+
+
+def snapshot_source(
+    claim: PersistentVolumeClaim,
+    snapshot: Doc,
+    content: Doc,
+    storage_class: StorageClass,
+    *,
+    prevents_mode_conversion: bool,
+) -> csi.VolumeContentSource:
+    """The snapshot to restore. Raises NoSource. Mirrors getSnapshotSource, without its finalizer."""
+    name, content_name = str(dig(snapshot, "metadata", "name")), str(dig(content, "metadata", "name"))
+    if dig(snapshot, "metadata", "deletionTimestamp"):
+        raise NoSource(f"snapshot {name} is being deleted")
+    referred = dig(content, "spec", "volumeSnapshotRef") or {}
+    if any(referred.get(key) != dig(snapshot, "metadata", key) for key in ("uid", "namespace", "name")):
+        raise NoSource(f"snapshotcontent {content_name} for snapshot {name} is bound to a different snapshot")
+    if dig(content, "spec", "driver") != storage_class.provisioner:
+        raise NoSource(
+            f"snapshotcontent {content_name} for snapshot {name} is not handled by CSI driver of StorageClass "
+            f"{storage_class.name}"
+        )
+    if not dig(snapshot, "status", "readyToUse"):
+        raise NoSource(f"snapshot {name} is not Ready")
+    handle = dig(content, "status", "snapshotHandle")
+    if not handle:
+        raise NoSource(f"snapshot handle {name} is not available")
+    restored, asked_bytes = dig(snapshot, "status", "restoreSize"), _bytes(claim.requested)
+    if restored is not None and asked_bytes < (size := Quantity.of(restored).value()):
+        raise NoSource(
+            f"requested volume size {asked_bytes} is less than the size {size} for the source snapshot {name}"
+        )
+    mode = dig(content, "spec", "sourceVolumeMode")
+    if prevents_mode_conversion and mode and mode != claim.spec.volume_mode:
+        _check_mode_change(claim, content, content_name)
+    return csi.VolumeContentSource(snapshot=csi.VolumeContentSource.SnapshotSource(snapshot_id=str(handle)))
+
+
+class DataSources:
+    """Finds what claims are filled from."""
+
+    def __init__(self, client: Client, claims: Cache[PersistentVolumeClaim], options: ProvisionerOptions) -> None:
+        self._client = client
+        self._claims = claims
+        self._options = options
+
+    async def content(
+        self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
+    ) -> csi.VolumeContentSource:
+        """What CreateVolume is told. Raises NotProvisioned when the source is not (yet) as it should be."""
+        try:
+            if source.kind == CLAIM:
+                return await self._clone(claim, source, storage_class)
+            return await self._snapshot(claim, source, storage_class)
+        except (NoSource, ApiError) as exc:
+            raise NotProvisioned(
+                f"error getting handle for DataSource Type {source.kind} by Name {source.name}: {exc.message}",
+                ProvisioningState.NO_CHANGE,
+            ) from exc
+
+    async def _clone(
+        self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
+    ) -> csi.VolumeContentSource:
+        key = f"{claim.namespace}/{source.name}"
+        found = self._claims.get(key) or await self._client.get(PersistentVolumeClaim, key)
+        name = found.spec.volume_name
+        volume = await self._client.get(PersistentVolume, name) if name else None
+        content = clone_source(claim, found, volume, storage_class)
+        patch = add_finalizer(found, CLONE_FINALIZER)
+        if patch is not None:
+            # Before the copy begins, so that its source is not deleted meanwhile; `cloning_protection` removes it.
+            await self._client.patch(PersistentVolumeClaim, key, patch)
+        return content
+
+    async def _snapshot(
+        self, claim: PersistentVolumeClaim, source: Source, storage_class: StorageClass
+    ) -> csi.VolumeContentSource:
+        snapshot = await self._read(f"{_SNAPSHOTS}/namespaces/{claim.namespace}/volumesnapshots/{source.name}")
+        bound = dig(snapshot, "status", "boundVolumeSnapshotContentName")
+        if not bound:
+            raise NoSource(f"snapshot {source.name} not bound")
+        content = await self._read(f"{_SNAPSHOTS}/volumesnapshotcontents/{bound}")
+        is_prevented = self._options.prevent_volume_mode_conversion
+        return snapshot_source(claim, snapshot, content, storage_class, prevents_mode_conversion=is_prevented)
+
+    async def _read(self, path: str) -> Doc:
+        return codec.read_doc("VolumeSnapshot", await self._client.raw("GET", path))
+
+
+def _check_mode_change(claim: PersistentVolumeClaim, content: Doc, content_name: str) -> None:
+    refused = (
+        f"requested volume {claim.key} modifies the mode of the source volume but does not have permission to do so. "
+    )
+    annotations: dict[str, Any] = dig(content, "metadata", "annotations") or {}
+    allowed = annotations.get(ALLOW_MODE_CHANGE)
+    if allowed is None:
+        raise NoSource(f"{refused}{ALLOW_MODE_CHANGE} annotation is not present on snapshotcontent {content_name}")
+    if allowed not in ("1", "t", "T", "TRUE", "true", "True"):
+        raise NoSource(f"{refused}{ALLOW_MODE_CHANGE} is set to false on snapshotcontent {content_name}")
+
+
+def _bytes(size: Quantity | None) -> int:
+    return size.value() if size is not None else 0
 
 
 class Preparation:

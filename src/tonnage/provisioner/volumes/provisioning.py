@@ -24,20 +24,29 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.provisioner.context import ProvisionerContext
-from tonnage.provisioner.volumes.claim_protection import BINDER_S, ClaimProtection, is_protected
-from tonnage.provisioner.volumes.claims import RefusedClaims, is_due, is_for, provisioner_of
+from tonnage.provisioner.volumes.claims import (
+    BINDER_S,
+    ClaimProtection,
+    RefusedClaims,
+    is_due,
+    is_for,
+    is_protected,
+    provisioner_of,
+)
 from tonnage.provisioner.volumes.create_volume import (
+    InvalidClaim,
     NotProvisioned,
+    Prepared,
     ProvisioningState,
     VolumeCreator,
     is_infeasible,
     is_out_of_room,
     is_refused_for_good,
     state_of,
+    volume_name,
 )
 from tonnage.provisioner.volumes.node_deployment import ClaimOwner, Ownership
 from tonnage.provisioner.volumes.preparation import Preparation
-from tonnage.provisioner.volumes.requests import InvalidClaim, Prepared, volume_name
 from tonnage.provisioner.volumes.rescheduling import Rescheduling
 
 _SEEN_WITHIN_S = 30.0

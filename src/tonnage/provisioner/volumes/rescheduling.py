@@ -28,7 +28,7 @@ from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.provisioner.context import ProvisionerContext
-from tonnage.provisioner.volumes.requests import volume_name
+from tonnage.provisioner.volumes.create_volume import volume_name
 
 REASON: Final = "VolumeProvisioningStuck"
 _TOLD_CHARS: Final = 240

@@ -16,9 +16,8 @@ from math import inf
 from typing import Any, Final
 
 from tonnage.client.http import Client
-from tonnage.client.informer import Informer
+from tonnage.client.informer import Informer, StreamProgress
 from tonnage.client.informers import NotSynced
-from tonnage.client.stream_progress import StreamProgress
 from tonnage.errors import Forbidden, NotFound
 from tonnage.objects.core_v1 import Event, Node, Pod
 from tonnage.objects.meta import Object

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tonnage.client.stream_progress import StreamProgress
+from tonnage.client.informer import StreamProgress
 
 CALM_S: Final = 1.0
 RESUMED_S: Final = 5.0

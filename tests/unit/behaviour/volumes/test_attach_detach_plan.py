@@ -15,7 +15,7 @@ from tonnage.behaviour.volumes.attach_detach_plan import (
     plan,
 )
 from tonnage.clock import parse_rfc3339
-from tonnage.controllers.volumes.attachment_events import attached_note, failed_note, multi_attach_note
+from tonnage.controllers.volumes.attach_detach import attached_note, failed_note, multi_attach_note
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name, unique_volume_name
 from tonnage.testing.builders import node, pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.controllers.garbage.dependency_graph import DeleteObject, DependencyGraph, Item, Keep, OwnerState, decide
+from tonnage.controllers.dependency_graph import DeleteObject, DependencyGraph, Item, Keep, OwnerState, decide
 from tonnage.objects.meta import OwnerReference
 from tonnage.objects.resources import BY_PLURAL
 

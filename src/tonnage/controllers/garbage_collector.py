@@ -1,0 +1,363 @@
+"""The garbage collector: an object whose owners are gone is deleted.
+
+                    ┌───────── informers of every served kind: metadata alone, or the ones that others use anyway;
+                    │          those of custom resources come and go with their definitions
+                    ▼
+      dependency graph ──► objects to process (by uid) ──► ask the server ──► decide ──► patch or delete
+
+The three ways to delete an owner. *Background*: it is gone at once; its dependents are found dangling and deleted.
+*Foreground*: it stays with the finalizer `foregroundDeletion` until every dependent that blocks it has gone. *Orphan*:
+it stays with the finalizer `orphan` until no dependent names it any more.
+
+Nothing is deleted on the word of the graph: the object is read again, and an owner counts as gone only if the server
+has nothing of that name, or something with another uid. Every write carries the uid and the resourceVersion that were
+read. An owner whose kind we do not know is taken to exist, and a cluster-scoped object that names a namespaced owner
+(which cannot be looked up) is left alone. Events have no part in this, as upstream.
+
+The graph and the rules are in `dependency_graph`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.cache import Cache
+from tonnage.client.discovered_kinds import DiscoveredKinds, metadata_class, wait_for_served_resources
+from tonnage.client.reconciler import Reconciler
+from tonnage.clock import within
+from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.dependency_graph import (
+    FOREGROUND,
+    ORPHAN,
+    DeleteObject,
+    DependencyGraph,
+    Item,
+    OwnerState,
+    decide,
+)
+from tonnage.errors import NotFound, TonnageError
+from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
+from tonnage.objects.codec import convert
+from tonnage.objects.core_v1 import (
+    ConfigMap,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    ReplicationController,
+    ServiceAccount,
+)
+from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Object, OwnerReference
+from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
+from tonnage.objects.scheme import resource_of
+from tonnage.objects.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
+
+SHARED: Final[tuple[type[Object], ...]] = (
+    CSIDriver,
+    CSINode,
+    ConfigMap,
+    ControllerRevision,
+    DaemonSet,
+    Deployment,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    ServiceAccount,
+    StatefulSet,
+    StorageClass,
+    VolumeAttachment,
+)
+"""Kinds that other controllers follow as a whole: their informers are used. Of the rest only metadata is read."""
+_DEFINITIONS: Final = BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
+_DISCOVERY_S: Final = 30.0
+_IGNORED: Final = frozenset(("events",))
+_UNSEEN_S: Final = 10.0
+"""An owner that the server has and no informer has shown yet is asked about again; it may go without being seen."""
+_MAX_ABSENT: Final = 500
+"""Owners known to be gone that are remembered, as many as upstream does."""
+
+_log = logs.logger(__name__)
+
+
+class GarbageCollector:
+    """Deletes what has lost its owners, and carries out deletions in the foreground and those that orphan."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self.graph = DependencyGraph()
+        self._client = context.client
+        self._informers = context.informers
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._rng = context.rng
+        self._reconciler = Reconciler(
+            "garbage-collector", self.reconcile, clock=context.clock, metrics=context.queues, workers=8
+        )
+        self.queue = self._reconciler.queue
+        """The uids of the objects to process."""
+        self._discovered = DiscoveredKinds(
+            context.client,
+            clock=context.clock,
+            added=self._follow_discovered,
+            removed=self._forget_kind,
+            metrics=context.queues,
+        )
+        self._absent: dict[tuple[str, str, str, str, str], None] = {}
+        self._gone: dict[str, None] = {}
+        self._is_synced = False
+
+    async def run(self) -> None:
+        """Collect until cancelled. Nothing is processed before every informer is synced."""
+        following = asyncio.create_task(self._discovered.run(), name="garbage collector: kinds")
+        try:
+            await self._run()
+        finally:
+            following.cancel()
+            await asyncio.wait((following,))
+
+    async def _run(self) -> None:
+        whole = {resource_of(cls): cls for cls in SHARED}
+        followed = []
+        for resource in await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng):
+            if resource.plural not in _IGNORED:
+                followed.append(self._follow(resource, whole.get(resource) or metadata_class(resource)))
+        await self._informers.wait_synced()
+        await self._wait_for_discovered()
+        self.start_processing()
+        _log.info("In step", kinds=len(followed), objects=len(self.graph))
+        await self._reconciler.run()
+
+    async def _wait_for_discovered(self) -> None:
+        """Custom kinds are waited for too, but not for ever: one that cannot be followed must not stop the rest."""
+        try:
+            await within(self._clock, _DISCOVERY_S, self._discovered.wait_synced())
+        except (TimeoutError, TonnageError) as exc:
+            told = exc.message if isinstance(exc, TonnageError) else "no answer yet"
+            _log.warning("Some kinds that are not in the table are not known yet", error=told)
+
+    def start_processing(self) -> None:
+        """The graph is complete: process what may need it, and from now on whatever changes."""
+        self._is_synced = True
+        self._enqueue({item.uid for item in self.graph if self.graph.needs_processing(item)})
+
+    def put(self, item: Item) -> None:
+        """An informer has shown an object, new or changed."""
+        known = self.graph.get(item.uid)
+        if known == item:
+            return
+        self._enqueue(self.graph.put(item))
+        for reference in item.owners:
+            owner = self.graph.get(reference.uid)
+            if owner is not None:
+                self._record_invalid_owner(item, reference, owner)
+        if known is None:
+            for dependent, reference in self.graph.references_to(item.uid):
+                self._record_invalid_owner(dependent, reference, item)
+
+    def remove(self, uid: str) -> None:
+        """An informer has shown that an object is gone, or the server has said so."""
+        self._enqueue(self.graph.remove(uid))
+
+    def _follow(self, resource: Resource, cls: type[Object]) -> Cache[Object]:
+        def seen(found: Object) -> None:
+            self.put(Item.of(resource, found.metadata))
+
+        informer = self._informers.of(cls)
+        informer.add_handlers(on_add=seen, on_update=lambda _, new: seen(new), on_delete=self._deleted)
+        if resource == _DEFINITIONS:
+            informer.on_change(self._discovered.look)
+        return informer
+
+    def _follow_discovered(self, resource: Resource, informer: Cache[Object]) -> None:
+        def seen(found: Object) -> None:
+            self.put(Item.of(resource, found.metadata))
+
+        informer.add_handlers(on_add=seen, on_update=lambda _, new: seen(new), on_delete=self._deleted)
+
+    def _forget_kind(self, resource: Resource) -> None:
+        """The server has this kind no more. Its objects are not seen to be gone: it may be a version that went."""
+        for item in [each for each in self.graph if each.resource == resource]:
+            self.remove(item.uid)
+
+    def _deleted(self, old: Object) -> None:
+        # Remembered, because its kind may go with it, and then the server can say nothing about it any more.
+        self._gone[old.uid] = None
+        if len(self._gone) > _MAX_ABSENT:
+            del self._gone[next(iter(self._gone))]
+        self.remove(old.uid)
+
+    def _enqueue(self, uids: set[str]) -> None:
+        # Until everything is synced most owners seem to be missing; `start_processing` goes through all items.
+        if self._is_synced:
+            for uid in sorted(uids):
+                self._reconciler.add(uid)
+
+    def _record_invalid_owner(self, item: Item, reference: OwnerReference, owner: Item) -> None:
+        """Record an event for an owner in another namespace: that is invalid, and the item will be deleted for it."""
+        if owner.namespace in ("", item.namespace):
+            return
+        named = (
+            f"[{reference.api_version}/{reference.kind}, namespace: {item.namespace}, "
+            f"name: {reference.name}, uid: {reference.uid}]"
+        )
+        note = f'ownerRef {named} does not exist in namespace "{item.namespace}"'
+        self._recorder.event(_reference_to(item), "Warning", "OwnerRefInvalidNamespace", "Collect", note)
+
+    # -- one object ---------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, uid: str) -> float | None:
+        """Do to one object what its owners, or its own deletion, ask for; safe to run twice or late."""
+        item = self.graph.get(uid)
+        if item is None or not self.graph.needs_processing(item):
+            return None
+        metadata = await self._read_metadata(item)
+        if metadata is None:
+            self.remove(uid)  # its informer will say so too
+            return None
+        finalizers = metadata.get("finalizers", ())
+        if "deletionTimestamp" not in metadata:
+            return await self._attempt_to_delete(item, metadata)
+        if ORPHAN in finalizers:
+            await self._orphan_dependents(item, metadata)
+        elif FOREGROUND in finalizers:
+            await self._process_deleting_dependents(item, metadata)
+        return None
+
+    async def _read_metadata(self, item: Item) -> Doc | None:
+        """The object's metadata as the server has it; None when this life of it is over."""
+        try:
+            metadata: Doc = (await self._client.get_doc(item.resource, item.key))["metadata"]
+        except NotFound:
+            return None
+        return metadata if metadata["uid"] == item.uid else None
+
+    async def _attempt_to_delete(self, item: Item, metadata: Doc) -> float | None:
+        owners: list[tuple[OwnerReference, OwnerState]] = []
+        again_s = None
+        for doc in metadata.get("ownerReferences", ()):
+            reference = convert(OwnerReference, doc)
+            state = await self._owner_state(reference, item)
+            if state is None:
+                return None
+            if state is OwnerState.SOLID and self.graph.get(reference.uid) is None:
+                again_s = _UNSEEN_S
+            owners.append((reference, state))
+        dependents = self.graph.dependents(item.uid)
+        decision = decide(
+            owners,
+            finalizers=metadata.get("finalizers", ()),
+            has_dependents=bool(dependents),
+            is_in_deletion_cycle=any(each.deletes_dependents for each in dependents),
+        )
+        if isinstance(decision, DeleteObject):
+            await self._delete(item, metadata, decision)
+        elif decision.drop:
+            await self._drop_owners(item, metadata, decision.drop)
+        return again_s
+
+    async def _owner_state(self, reference: OwnerReference, item: Item) -> OwnerState | None:
+        """The state of an owner by the server; None when nothing may be decided about the item."""
+        known = self.graph.owner(reference, item)
+        if known is not None and not known.deletes_dependents:
+            return OwnerState.SOLID  # its deletion will queue the item again
+        if reference.uid in self._gone:
+            return OwnerState.DANGLING
+        resource = BY_KIND.get((reference.api_version, reference.kind)) or self._discovered.find(
+            reference.api_version, reference.kind
+        )
+        if resource is None:
+            _log.debug("An owner of a kind we do not know is left to others", item=item.key, owner=reference.kind)
+            return None
+        if resource.namespaced and not item.namespace:
+            _log.info("A cluster-scoped object names a namespaced owner", item=item.key, owner=reference.name)
+            return None
+        key = f"{item.namespace}/{reference.name}" if resource.namespaced else reference.name
+        namespace = item.namespace if resource.namespaced else ""
+        coordinates = (reference.api_version, reference.kind, namespace, reference.name, reference.uid)
+        if coordinates in self._absent:
+            return OwnerState.DANGLING  # a uid never comes back
+        try:
+            metadata = (await self._client.get_doc(resource, key))["metadata"]
+        except NotFound as exc:
+            if exc.name != reference.name:
+                _log.debug("An owner of a kind that is not served is left to others", item=item.key, owner=key)
+                return None  # the path is missing, not the object
+            metadata = {"uid": ""}
+        if metadata["uid"] != reference.uid:
+            self._absent[coordinates] = None
+            if len(self._absent) > _MAX_ABSENT:
+                del self._absent[next(iter(self._absent))]
+            return OwnerState.DANGLING
+        waits = "deletionTimestamp" in metadata and FOREGROUND in metadata.get("finalizers", ())
+        return OwnerState.WAITING if waits else OwnerState.SOLID
+
+    # -- acts ---------------------------------------------------------------------------------------------------------
+
+    async def _delete(self, item: Item, metadata: Doc, decision: DeleteObject) -> None:
+        version = metadata["resourceVersion"]
+        if decision.unblock:
+            # Left out, which is false too: an object at the limit of its size has no room for a longer word.
+            owners = [
+                {field: value for field, value in owner.items() if field != "blockOwnerDeletion"}
+                for owner in metadata.get("ownerReferences", ())
+            ]
+            version = await self._patch(item, metadata, {"ownerReferences": owners})
+        _log.info("Deleting", resource=item.resource.qualified, object=item.key, propagation=decision.propagation)
+        try:
+            await self._client.delete(
+                item.resource, item.key, uid=item.uid, resource_version=version, propagation=decision.propagation
+            )
+        except NotFound:
+            self.remove(item.uid)
+
+    async def _drop_owners(self, item: Item, metadata: Doc, uids: frozenset[str]) -> None:
+        kept = [owner for owner in metadata.get("ownerReferences", ()) if owner["uid"] not in uids]
+        if len(kept) < len(metadata.get("ownerReferences", ())):
+            _log.info("Owners are dropped", resource=item.resource.qualified, object=item.key, owners=len(uids))
+            await self._patch(item, metadata, {"ownerReferences": kept})
+
+    async def _orphan_dependents(self, item: Item, metadata: Doc) -> None:
+        """Remove the owner from all objects that name it; then it may go."""
+        for dependent in self.graph.dependents(item.uid):
+            found = await self._read_metadata(dependent)
+            if found is not None:
+                await self._drop_owners(dependent, found, frozenset((item.uid,)))
+        await self._remove_finalizer(item, metadata, ORPHAN)
+
+    async def _process_deleting_dependents(self, item: Item, metadata: Doc) -> None:
+        blocking = self.graph.blocking(item.uid)
+        if not blocking:
+            await self._remove_finalizer(item, metadata, FOREGROUND)
+        self._enqueue({each.uid for each in blocking if not each.deletes_dependents})
+
+    async def _remove_finalizer(self, item: Item, metadata: Doc, finalizer: str) -> None:
+        kept = [each for each in metadata.get("finalizers", ()) if each != finalizer]
+        _log.debug("Let go", resource=item.resource.qualified, object=item.key, finalizer=finalizer)
+        await self._patch(item, metadata, {"finalizers": kept})
+
+    async def _patch(self, item: Item, metadata: Doc, change: Doc) -> str:
+        """Change the metadata that was read, and no other; the new resourceVersion. Raises Conflict, NotFound."""
+        same = {"uid": item.uid, "resourceVersion": metadata["resourceVersion"]}
+        changed = await self._client.patch_doc(item.resource, item.key, {"metadata": {**same, **change}})
+        version: str = changed["metadata"]["resourceVersion"]
+        return version
+
+
+def _reference_to(item: Item) -> ObjectReference:
+    return ObjectReference(
+        api_version=item.resource.api_version,
+        kind=item.resource.kind,
+        namespace=item.namespace,
+        name=item.name,
+        uid=item.uid,
+    )

@@ -1,0 +1,169 @@
+"""`node.status.volumesAttached`: the volumes that a node may mount, as the attachments say.
+
+A detach is a handshake between node and controller: first the volume is removed from this list, then the node's
+`volumesInUse` is read, then the volume is detached. A node reads the list before it mounts, and lists a volume in use
+before it mounts it, so that one of the two always sees the other. The answer to the write of the list is what
+`volumesInUse` is read from: it shows the node as it is after the removal. Upstream's NodeStatusUpdater.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from tonnage.behaviour.volumes.attach_detach_plan import needs_attaching
+from tonnage.client.cache import Indexer
+from tonnage.client.http import Client
+from tonnage.client.informers import InformerFactory
+from tonnage.client.metrics import WorkQueueMetrics
+from tonnage.client.reconciler import Reconciler
+from tonnage.client.written_objects import MutationCache
+from tonnage.clock import Clock
+from tonnage.controllers.controller_context import claims_of_pod, node_of_attachment, node_of_pod
+from tonnage.errors import NotFound
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSI_VOLUME_PREFIX, CSIDriver, VolumeAttachment, unique_volume_name
+
+_TOGETHER_S: Final = 0.5
+"""Attachments of a node within this time are listed together. Upstream's reconciler writes ten times a second."""
+
+
+class VolumesAttachedUpdater:
+    """Writes the list of every node; nobody else does."""
+
+    def __init__(
+        self, client: Client, informers: InformerFactory, *, clock: Clock, metrics: WorkQueueMetrics | None = None
+    ) -> None:
+        self._client = client
+        self._volumes = informers.of(PersistentVolume)
+        self._nodes = informers.of(Node)
+        self._written = MutationCache(self._nodes, clock=clock)
+        attachments = informers.of(VolumeAttachment)
+        self.on_node = Indexer(attachments, node_of_attachment)
+        self._removed: set[str] = set()
+        """Uids of attachments that are about to be deleted."""
+        self._queue = Reconciler("attached-reports", self.reconcile, clock=clock, metrics=metrics)
+        attachments.on_change(self._attachment_changed)
+        attachments.add_handlers(on_delete=lambda old: self._removed.discard(old.uid))
+        self._nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)
+
+    async def run(self) -> None:
+        await self._queue.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Write one node's list as the attachments are."""
+        node = self._written.get(key)
+        if node is not None:
+            await self._write(node)
+        return None
+
+    async def remove(self, attachment: VolumeAttachment) -> Node | None:
+        """Remove a volume from its node's list; the node as it is after that, None when there is none."""
+        self._removed.add(attachment.uid)
+        name = attachment.spec.node_name
+        try:
+            node = self._written.get(name) or await self._client.get(Node, name)
+            return await self._write(node) or await self._client.get(Node, name)
+        except NotFound:
+            return None
+
+    def restore(self, attachment: VolumeAttachment) -> None:
+        """List it again: it is not detached after all."""
+        self._removed.discard(attachment.uid)
+        self._queue.add(attachment.spec.node_name)
+
+    async def _write(self, node: Node) -> Node | None:
+        """Write the list if it is another; the node as the server has it then. Raises NotFound."""
+        before = [each.name for each in node.status.volumes_attached]
+        # What is not CSI's was put there by somebody else's attacher.
+        others = [name for name in before if not name.startswith(CSI_VOLUME_PREFIX)]
+        now = others + sorted(self._attached_to(node.name))
+        if set(now) == set(before):
+            return None
+        status = {"volumesAttached": [{"name": name, "devicePath": ""} for name in now]}
+        return self._written.store(await self._client.patch(Node, node.name, {"status": status}, subresource="status"))
+
+    def _attached_to(self, node: str) -> set[str]:
+        names = set()
+        for attachment in self.on_node(node):
+            volume = self._volumes.get(attachment.spec.source.persistent_volume_name)
+            source = volume.spec.csi if volume is not None else None
+            is_going = attachment.metadata.is_terminating or attachment.uid in self._removed
+            if source is not None and attachment.status.attached and not is_going:
+                names.add(unique_volume_name(source.driver, source.volume_handle))
+        return names
+
+    def _attachment_changed(self, attachment: VolumeAttachment) -> None:
+        """Not at once: a node that gets many volumes gets them in one write. Nobody mounts by this list here, and what
+        is to be detached is removed from it by `remove`, before anything else."""
+        for node in node_of_attachment(attachment):
+            self._queue.queue.add_after(node, _TOGETHER_S)
+
+    def _node_changed(self, old: Node, new: Node) -> None:
+        if old.status.volumes_attached != new.status.volumes_attached:
+            self._queue.add(new.name)
+
+
+class VolumeUsers:
+    """Pods by the attachable volume they need."""
+
+    def __init__(self, informers: InformerFactory) -> None:
+        pods = informers.of(Pod)
+        self._claims = informers.of(PersistentVolumeClaim)
+        self._drivers = informers.of(CSIDriver)
+        self._pods_of = Indexer(pods, claims_of_pod)
+        self._pods_on = Indexer(pods, node_of_pod)
+
+    def of(self, volume: PersistentVolume, holders: Collection[str]) -> list[Pod]:
+        """The pods that need a volume on their node, the oldest first; `holders` are the nodes that have it."""
+        owner, source = volume.spec.claim_ref, volume.spec.csi
+        if owner is None or source is None or not needs_attaching(volume, self._drivers.get(source.driver)):
+            return []
+        claim = self._claims.get(owner.key)
+        is_bound = claim is not None and claim.uid == owner.uid and _is_bound_to(claim, volume)
+        users = [
+            pod
+            for pod in self._pods_of(owner.key)
+            if pod.spec.node_name
+            and not is_pod_terminated(pod)
+            and (is_bound or pod.spec.node_name in holders)
+            and (claim is None or _is_claim_of(claim, pod))
+        ]
+        return sorted(users, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.key))
+
+    def needed_by(self, pod: Pod) -> list[str]:
+        """The names of the volumes that a pod with a node mounts."""
+        if not pod.spec.node_name:
+            return []
+        claims = (self._claims.get(key) for key in claims_of_pod(pod))
+        return [claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name]
+
+    def needed_on(self, node: str) -> set[str]:
+        """The names of the volumes that the pods of a node mount."""
+        return {name for pod in self._pods_on(node) for name in self.needed_by(pod)}
+
+
+def is_pod_terminated(pod: Pod) -> bool:
+    """The pod needs its volumes no more: it has ended, or it is being deleted and none of its containers runs.
+
+    Mirrors upstream's IsPodTerminated: a container without a status does not run.
+    """
+    if pod.is_terminal:
+        return True
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return pod.metadata.is_terminating and not any(
+        each.state.terminated is None and each.state.waiting is None for each in statuses
+    )
+
+
+def _is_bound_to(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    return claim.status.phase == "Bound" and claim.spec.volume_name == volume.name
+
+
+def _is_claim_of(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    """Whether the pod means this claim: by name, or as the one made for it."""
+    return any(
+        volume.claim_name(pod.name) == claim.name and (volume.ephemeral is None or claim.is_for_pod(pod))
+        for volume in pod.spec.volumes
+    )

@@ -1,0 +1,238 @@
+"""KEP-4876 on one node: attach limits in CSINode follow their drivers, at intervals and when an attach found no slot.
+
+One ticker a driver, by the period that its CSIDriver asks for (`update_period_s` below). `sync` is called
+when a driver came or went and when its CSIDriver changed; it starts, stops or replaces the ticker. The first tick comes
+one period later. What fails is logged and counted, the last value stays, and the next tick comes all the same.
+
+`update_now` updates at once, with a few tries; those who ask while one is under way and began after they noticed share
+its outcome, so that ten pods turned away together cost the driver one question.
+
+Whether a limit is kept up to date depends on the gate and on the period:
+
+    gate       nodeAllocatableUpdatePeriodSeconds    behaviour
+    enabled    set                                   periodic updates, and one when an attach finds no slot
+    enabled    not set, or 0                         no updates; the count stays as it was registered
+    disabled   set                                   the period is ignored; the count stays
+    disabled   not set                               no updates; the count stays
+
+Both halves of the first row hang on the period: without one, a failed attach changes nothing either. And there must be
+somebody to ask: a driver that is not installed on the node, or that the cluster does not know, is not updated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tonnage import logs
+from tonnage.backoff import exponential_s, jittered, remaining_s
+from tonnage.client.cache import Cache
+from tonnage.clock import Clock, within
+from tonnage.errors import Invalid, TonnageError
+from tonnage.node.drivers import Drivers, InstalledDriver
+from tonnage.node.metrics import NodeMetrics, Trigger
+from tonnage.objects.storage_v1 import CSIDriver
+
+FIRST_S: Final = 1.0
+MAX_S: Final = 120.0
+FORGET_S: Final = 600.0
+"""Without a refusal for so long after an interval was over, the next one is the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    number: int
+    at_s: float
+
+    @property
+    def next_s(self) -> float:
+        """When the next round may begin: the interval after round n is 2^(n-1) s, at most 2 min."""
+        return self.at_s + exponential_s(FIRST_S, self.number - 1, max_s=MAX_S)
+
+
+class AttachRefusals:
+    """The refusals of one node. Times are the clock's monotonic seconds; `came_s` is when a pod came to the node."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rounds: dict[str, _Round] = {}
+        self._limits: dict[str, int] = {}
+
+    def wait_s(self, driver: str, came_s: float) -> float:
+        """How long a pod whose volume this driver refused has to wait before it may be failed; 0 for now."""
+        last = self._last(driver)
+        if last is None or came_s <= last.at_s:
+            return 0.0
+        return remaining_s(last.next_s, self._clock.monotonic())
+
+    def failed(self, driver: str, came_s: float) -> None:
+        """A pod is failed for it: the next round begins, unless the pod belongs to the last one."""
+        last = self._last(driver)
+        if last is None or came_s > last.at_s:
+            self._rounds[driver] = _Round(last.number + 1 if last is not None else 1, self._clock.monotonic())
+
+    def succeeded(self, driver: str) -> None:
+        """An attach of this driver went well: the next refusal is the first."""
+        self._rounds.pop(driver, None)
+
+    def limit_is(self, driver: str, count: int) -> None:
+        """The driver's limit as it is known now; another than before begins anew."""
+        if self._limits.get(driver, count) != count:
+            self._rounds.pop(driver, None)
+        self._limits[driver] = count
+
+    def _last(self, driver: str) -> _Round | None:
+        last = self._rounds.get(driver)
+        if last is not None and self._clock.monotonic() > last.next_s + FORGET_S:
+            del self._rounds[driver]
+            return None
+        return last
+
+
+def update_period_s(driver: CSIDriver | None, *, gate_on: bool, is_installed: bool) -> int:
+    """Seconds between two periodic updates; 0 is no updates at all, also none when an attach fails."""
+    if not gate_on or not is_installed or driver is None:
+        return 0
+    period_s = driver.spec.node_allocatable_update_period_seconds
+    return max(period_s or 0, 0)
+
+
+_ASK_S: Final = 120.0
+"""How long NodeGetInfo may take at a tick, as upstream has it."""
+_TRIES: Final = 5
+_FIRST_PAUSE_S, _JITTER = 0.1, 0.5
+
+Write = Callable[[InstalledDriver], Awaitable[bool]]
+"""Writes `driver.info` into the driver's CSINode entry."""
+
+_log = logs.logger(__name__)
+
+
+class AttachLimitUpdater:
+    """Updates the attach limits of one node. `write` puts what a driver says into the CSINode; `is_idle` pauses it."""
+
+    def __init__(
+        self,
+        node: str,
+        drivers: Drivers,
+        csi_drivers: Cache[CSIDriver],
+        write: Write,
+        *,
+        gate_on: bool,
+        is_idle: Callable[[], bool],
+        clock: Clock,
+        rng: random.Random,
+        metrics: NodeMetrics,
+    ) -> None:
+        self._node = node
+        self._drivers = drivers
+        self._csi_drivers = csi_drivers
+        self._write = write
+        self._gate_on = gate_on
+        self._is_idle = is_idle
+        self._clock = clock
+        self._rng = rng
+        self._metrics = metrics
+        self._tickers: dict[str, tuple[int, asyncio.Task[None]]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._done_from_s: dict[str, float] = {}  # when the last update that went well began
+        self._told: dict[str, str] = {}  # why a driver's last update failed
+        self.refusals = AttachRefusals(clock)
+
+    def period_s(self, name: str) -> int:
+        """How often a driver is to be asked as things stand; 0 is never, also not when an attach fails."""
+        is_installed = self._drivers.is_installed(name)
+        return update_period_s(self._csi_drivers.get(name), gate_on=self._gate_on, is_installed=is_installed)
+
+    @property
+    def running(self) -> dict[str, int]:
+        """Drivers that have a ticker, with its period in seconds."""
+        return {name: period_s for name, (period_s, _) in self._tickers.items()}
+
+    def sync(self, name: str) -> None:
+        """Start, stop or replace the ticker of a driver. Nothing happens where nothing changed."""
+        if self._drivers.is_installed(name):
+            self.refusals.limit_is(name, self._drivers.get(name).info.max_volumes_per_node)
+        wanted_s = self.period_s(name)
+        running_s, ticker = self._tickers.get(name, (0, None))
+        if wanted_s == running_s:
+            return
+        if ticker is not None:
+            ticker.cancel()
+            del self._tickers[name]
+            self._metrics.in_step(name, self._node, True)  # nobody keeps it in step any more
+        if wanted_s:
+            task = asyncio.create_task(self._tick(name, wanted_s), name=f"limits {self._node} {name}")
+            self._tickers[name] = wanted_s, task
+        said = "An attach limit follows its driver" if wanted_s else "An attach limit no longer follows its driver"
+        _log.info(said, node=self._node, driver=name, period_s=wanted_s, before_s=running_s)
+
+    async def stop(self) -> None:
+        tasks = [task for _, task in self._tickers.values()]
+        self._tickers.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def update_now(self, name: str) -> bool:
+        """An attach found no slot: ask the driver and write what it says; False when that did not work.
+
+        Whoever lets a pod fail for it does so afterwards, so that its successor is placed by the new limit.
+        """
+        noticed_s = self._clock.monotonic()
+        for attempt in range(_TRIES):
+            if attempt:
+                pause_s = exponential_s(_FIRST_PAUSE_S, attempt - 1)
+                await self._clock.sleep(jittered(pause_s, _JITTER, self._rng))
+            try:
+                await self._update(name, "exhausted", since_s=noticed_s, ask_s=_ASK_S)
+                return True
+            except (TonnageError, TimeoutError) as exc:
+                self._failed(name, "exhausted", exc)
+                if isinstance(exc, Invalid):
+                    break  # the server does not take it, today: asking again does not change that
+        return False
+
+    # -- behind them --------------------------------------------------------------------------------------------------
+
+    async def _tick(self, name: str, period_s: int) -> None:
+        due_s = self._clock.monotonic() + period_s
+        while True:
+            await self._clock.sleep(due_s - self._clock.monotonic())
+            if not self._is_idle():
+                try:
+                    await self._update(name, "periodic", since_s=due_s, ask_s=_ASK_S)
+                except (TonnageError, TimeoutError) as exc:
+                    self._failed(name, "periodic", exc)
+                except Exception:
+                    self._metrics.failed(name, "periodic")
+                    _log.exception("An attach limit could not be updated", node=self._node, driver=name)
+            # As Go's tickers: what fell into a slow update is left out, the rhythm stays.
+            late = max(self._clock.monotonic() - due_s, 0.0)
+            due_s += period_s * (1 + late // period_s)
+
+    def _failed(self, name: str, trigger: Trigger, failure: Exception) -> None:
+        """Count it, and log it once per cause: with a server that does not take it, it is the same at every tick."""
+        self._metrics.failed(name, trigger)
+        if self._told.get(name) != str(failure):
+            self._told[name] = str(failure)
+            _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(failure))
+
+    async def _update(self, name: str, trigger: Trigger, *, since_s: float, ask_s: float) -> None:
+        """Ask and write, unless somebody did both after `since_s`. Raises TonnageError, TimeoutError."""
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            if self._done_from_s.get(name, float("-inf")) < since_s:
+                began_s = self._clock.monotonic()
+                driver = self._drivers.get(name)
+                driver.info = await within(self._clock, ask_s, driver.client.node_info())
+                self.refusals.limit_is(name, driver.info.max_volumes_per_node)
+                self._metrics.in_step(name, self._node, False)
+                await self._write(driver)
+                self._metrics.in_step(name, self._node, True)
+                self._done_from_s[name] = began_s
+                self._told.pop(name, None)
+        self._metrics.updated(name, trigger, self._clock.monotonic() - since_s)

@@ -1,0 +1,192 @@
+"""Writes one node's CSINode: makes it, puts drivers in, takes them out, and writes only what differs.
+
+Every change is read, changed and patched with the version that was read; somebody else's write in between is read
+again, as often as upstream does. It is a PATCH because KEP-4876 says so: the queries that it gives to operators look
+for that verb. (Upstream's kubelet sends PUT, which they do not find.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from tonnage import logs
+from tonnage.backoff import exponential_s
+from tonnage.client.http import Client
+from tonnage.clock import Clock
+from tonnage.csi import csi_pb2 as csi
+from tonnage.errors import AlreadyExists, Conflict, NotFound
+from tonnage.node.drivers import InstalledDriver
+from tonnage.objects.core_v1 import Node
+from tonnage.objects.document import Doc, copy, dig
+from tonnage.objects.storage_v1 import CSINode
+
+_MAX_COUNT: Final = 2**31 - 1
+
+
+def new_csi_node(node_name: str, node_uid: str) -> Doc:
+    """A CSINode without drivers, which goes when its node goes."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": node_name, "ownerReferences": [owner]},
+        "spec": {"drivers": []},
+    }
+
+
+def belongs_to(csi_node: Doc, node_uid: str) -> bool:
+    """Whether this is the CSINode of this life of the node, and not of one that was deleted."""
+    owners = csi_node["metadata"].get("ownerReferences", ())
+    return any(owner.get("kind") == "Node" and owner.get("uid") == node_uid for owner in owners)
+
+
+def entry_of(driver: str, info: csi.NodeGetInfoResponse) -> Doc:
+    """What a driver says of itself and this node. A count of 0 is unknown, and a negative one makes no sense."""
+    entry: Doc = {"name": driver, "nodeID": info.node_id}
+    if keys := sorted(info.accessible_topology.segments):
+        entry["topologyKeys"] = keys
+    if info.max_volumes_per_node > 0:
+        entry["allocatable"] = {"count": min(info.max_volumes_per_node, _MAX_COUNT)}
+    return entry
+
+
+def with_entry(csi_node: Doc, entry: Doc, *, count_may_change: bool = True) -> Doc | None:
+    """The CSINode with this entry; None when it has it already. Without `count_may_change` a count that is there stays.
+
+    Mirrors installDriverToCSINode.
+    """
+    drivers = dig(csi_node, "spec", "drivers") or []
+    before = next((driver for driver in drivers if driver["name"] == entry["name"]), None)
+    if before is not None and not count_may_change:
+        entry = {key: value for key, value in entry.items() if key != "allocatable"}
+        if "allocatable" in before:
+            entry["allocatable"] = before["allocatable"]
+    if before is not None and _says(before) == _says(entry):
+        return None
+    changed: Doc = copy(csi_node)
+    changed.setdefault("spec", {})["drivers"] = [each for each in drivers if each is not before] + [entry]
+    return changed
+
+
+def without_entry(csi_node: Doc, driver: str) -> Doc | None:
+    """The CSINode without a driver; None when it is not there."""
+    drivers = dig(csi_node, "spec", "drivers") or []
+    left = [each for each in drivers if each["name"] != driver]
+    if len(left) == len(drivers):
+        return None
+    changed: Doc = copy(csi_node)
+    changed["spec"]["drivers"] = left
+    return changed
+
+
+def patch_to(csi_node: Doc) -> Doc:
+    """The merge patch that gives a CSINode these drivers, if it is still in the state that was read."""
+    metadata = {"uid": csi_node["metadata"]["uid"], "resourceVersion": csi_node["metadata"]["resourceVersion"]}
+    return {"metadata": metadata, "spec": {"drivers": dig(csi_node, "spec", "drivers") or []}}
+
+
+def _says(entry: Doc) -> tuple[object, ...]:
+    return entry["nodeID"], frozenset(entry.get("topologyKeys", ())), dig(entry, "allocatable", "count")
+
+
+_TRIES: Final = 5
+_FIRST_PAUSE_S, _FACTOR = 0.01, 5.0
+
+_log = logs.logger(__name__)
+
+
+class CsiNodeWriter:
+    """The one writer of a node's CSINode in this process; changes come one after the other."""
+
+    def __init__(self, client: Client, node: str, *, clock: Clock, count_may_change: bool) -> None:
+        self._client = client
+        self._node = node
+        self._clock = clock
+        self._count_may_change = count_may_change
+        self._lock = asyncio.Lock()
+
+    async def put(self, node: Node, driver: InstalledDriver) -> bool:
+        """Make the driver's entry say what it last said of itself; True when that took a write.
+
+        Raises ApiError: Invalid when the driver changed what may not change, its node id or topology keys.
+        """
+        entry = entry_of(driver.name, driver.info)
+        if driver.info.max_volumes_per_node < 0:
+            _log.warning(
+                "A driver's max_volumes_per_node makes no sense and is left out",
+                driver=driver.name,
+                node=self._node,
+                max_volumes_per_node=driver.info.max_volumes_per_node,
+            )
+        return await self._change(node, lambda doc: with_entry(doc, entry, count_may_change=self._count_may_change))
+
+    async def remove(self, node: Node, driver: str) -> bool:
+        return await self._change(node, lambda doc: without_entry(doc, driver))
+
+    async def ensure(self, node: Node, shown: CSINode | None) -> None:
+        """See that there is a CSINode of this life of the node; `shown` is the informer's copy."""
+        if shown is None or not any(owner.uid == node.uid for owner in shown.metadata.owner_references):
+            await self._change(node, lambda doc: None)
+
+    async def register(self, node: Node, shown: CSINode | None, driver: InstalledDriver) -> None:
+        """Write the entry of a driver that was found, or whose entry is missing or wrong. Raises as `put` does.
+
+        The count is written when the driver is found. After that it is left as it is, whoever changed it: correcting it
+        is the business of `attach_limits`, for drivers that ask for it by a period.
+        """
+        if shown is None or not self._has(shown, driver, with_count=not driver.is_registered):
+            await self.put(node, driver)
+        driver.is_registered = True
+
+    async def delete(self) -> None:
+        with suppress(NotFound):
+            await self._client.delete(CSINode, self._node)
+
+    def _has(self, shown: CSINode, driver: InstalledDriver, *, with_count: bool) -> bool:
+        found = shown.driver(driver.name)
+        entry = entry_of(driver.name, driver.info)
+        return (
+            found is not None
+            and found.node_id == entry["nodeID"]
+            and set(found.topology_keys) == set(entry.get("topologyKeys", ()))
+            and (
+                not (with_count and self._count_may_change)
+                or found.allocatable.count == entry.get("allocatable", {}).get("count")
+            )
+        )
+
+    async def _change(self, node: Node, change: Callable[[Doc], Doc | None]) -> bool:
+        """Write what `change` makes of the CSINode, which is made first where there is none."""
+        async with self._lock:
+            for attempt in range(_TRIES):
+                try:
+                    wanted = change(await self._read(node))
+                    if wanted is None:
+                        return False
+                    await self._client.patch(CSINode, self._node, patch_to(wanted))
+                    return True
+                except (Conflict, NotFound):
+                    if attempt == _TRIES - 1:
+                        raise
+                    await self._clock.sleep(exponential_s(_FIRST_PAUSE_S, attempt, factor=_FACTOR))
+        return False
+
+    async def _read(self, node: Node) -> Doc:
+        try:
+            found = await self._client.get_doc(CSINode, self._node)
+        except NotFound:
+            return await self._make(node)
+        if belongs_to(found, node.uid):
+            return found
+        # It is left over from a node of this name that was deleted; the garbage collector would take it anyway.
+        await self._client.delete(CSINode, self._node, uid=found["metadata"]["uid"])
+        return await self._make(node)
+
+    async def _make(self, node: Node) -> Doc:
+        try:
+            return await self._client.create_doc(new_csi_node(node.name, node.uid))
+        except AlreadyExists:
+            return await self._client.get_doc(CSINode, self._node)

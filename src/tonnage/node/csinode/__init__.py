@@ -1,1 +1,0 @@
-"""One node's CSINode: its drivers, their attach limits, and when those limits are corrected (KEP-4876)."""

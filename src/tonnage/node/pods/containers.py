@@ -1,0 +1,164 @@
+"""When the containers of a Job's pod end, and how: nothing runs here, so that a pod's own words have to say it.
+
+    tonnage.dev/run-seconds: "30"     on the pod: how long its containers run
+    tonnage.dev/exit-code: "1"        how they end
+
+Without these the plainest commands are taken at their word (`sleep 30`, `false`, `sh -c "sleep 5; exit 3"`), the image
+`pause` runs for ever, and everything else runs for a second and ends well.
+
+Only pods that a Job controls ever end by themselves; all others run until they are deleted. With restartPolicy Never a
+pod whose containers fail is Failed; with OnFailure its containers are started again, after pauses that double from ten
+seconds to five minutes, as a kubelet does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from tonnage.objects.core_v1 import Container, Pod
+from tonnage.objects.texts.whole_numbers import whole_number
+
+RUN_SECONDS: Final = "tonnage.dev/run-seconds"
+EXIT_CODE: Final = "tonnage.dev/exit-code"
+
+_DEFAULT_RUN_S: Final = 1.0
+_MOST_SCRIPT: Final = 200
+_SCRIPT: Final = re.compile(r"(?:sleep (?P<sleep>[0-9.]+|infinity))?\s*(?:;|&&)?\s*(?:exit (?P<code>[0-9]{1,3}))?")
+_MAX_RUN_S: Final = 10.0 * 365 * 24 * 3600
+_FIRST_RESTART_S, _MAX_RESTART_S = 10.0, 300.0
+"""A kubelet's CrashLoopBackOff."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the run of a pod's containers ends, and in how many seconds; what has ended already has 0 or less."""
+
+    left_s: float
+    exit_code: int
+    is_final: bool
+    """The pod ends with it; else its containers are started again."""
+
+
+def ending_of(pod: Pod, now: datetime) -> Ending | None:
+    """None for a pod that runs until it is deleted, and for one that does not run yet."""
+    controller = pod.metadata.controller
+    if controller is None or controller.kind != "Job" or not controller.api_version.startswith("batch/"):
+        return None
+    starts = [each.state.running.started_at for each in pod.status.container_statuses if each.state.running]
+    if pod.status.phase != "Running" or not starts or None in starts:
+        return None
+    started_at = max(each for each in starts if each is not None)
+    exit_code = exit_code_of(pod)
+    is_final = exit_code == 0 or pod.spec.restart_policy != "OnFailure"
+    restarts = max((each.restart_count for each in pod.status.container_statuses), default=0)
+    pause_s = min(_FIRST_RESTART_S * float(2 ** min(restarts - 1, 10)), _MAX_RESTART_S) if restarts else 0.0
+    left_s = run_seconds_of(pod) + pause_s - (now - started_at).total_seconds()
+    return Ending(left_s, exit_code, is_final)
+
+
+def run_seconds_of(pod: Pod) -> float:
+    """What the pod says, if it is a number of seconds; else its commands, the longest of them."""
+    text = pod.metadata.annotations.get(RUN_SECONDS, "")
+    told = _seconds(text)
+    if told is None:
+        told = max((_word_of(each)[0] for each in pod.spec.containers), default=_DEFAULT_RUN_S)
+    return min(told, _MAX_RUN_S)
+
+
+def exit_code_of(pod: Pod) -> int:
+    """What the pod says, if it is a code that a process can have; else the first bad one of its commands."""
+    code = _code(pod.metadata.annotations.get(EXIT_CODE, ""))
+    if code is None:
+        code = next((code for _, code in map(_word_of, pod.spec.containers) if code), 0)
+    return code
+
+
+def _word_of(container: Container) -> tuple[float, int]:
+    """How long a container runs and how it ends, as far as its command says so itself."""
+    words = (*container.command, *container.args)
+    if not words:
+        is_pause = container.image.rpartition("/")[2].partition(":")[0] == "pause"
+        return (_MAX_RUN_S if is_pause else _DEFAULT_RUN_S), 0
+    program = words[0].rpartition("/")[2]
+    if program == "sleep" and len(words) == 2:
+        return _slept(words[1]), 0
+    if program in ("true", "false") and len(words) == 1:
+        return _DEFAULT_RUN_S, int(program == "false")
+    if program in ("sh", "bash") and len(words) == 3 and words[1] == "-c" and len(words[2]) < _MOST_SCRIPT:
+        found = _SCRIPT.fullmatch(words[2].strip())
+        if found is not None and (found["sleep"] or found["code"]):
+            return (_slept(found["sleep"]) if found["sleep"] else _DEFAULT_RUN_S), _code(found["code"] or "0") or 0
+    return _DEFAULT_RUN_S, 0
+
+
+def _slept(text: str) -> float:
+    told = _seconds(text)
+    return _MAX_RUN_S if told is None and text == "infinity" else _DEFAULT_RUN_S if told is None else told
+
+
+def _seconds(text: str) -> float | None:
+    whole, dot, fraction = text.partition(".")
+    is_number = text.isascii() and whole.isdecimal() and (fraction.isdecimal() if dot else True) and len(text) < 20
+    return float(text) if is_number else None
+
+
+def _code(text: str) -> int | None:
+    code = whole_number(text) if text.isascii() and text.isdecimal() else None
+    return code if code is not None and code <= 255 else None
+
+
+def started_at(pod: Pod, container: Container) -> datetime | None:
+    """When a container was last said to have been started; None when it does not run."""
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    was = next((each for each in statuses if each.name == container.name), None)
+    return was.state.running.started_at if was is not None and was.state.running is not None else None
+
+
+def startup_delay_s(container: Container) -> int:
+    """How long after its start a container counts as started."""
+    return container.startup_probe.initial_delay_seconds if container.startup_probe is not None else 0
+
+
+def readiness_delay_s(container: Container) -> int:
+    """How long after its start a container is ready."""
+    probe = container.readiness_probe
+    if probe is None:
+        return startup_delay_s(container)
+    first_s = max(probe.initial_delay_seconds, startup_delay_s(container))
+    return first_s + (probe.success_threshold - 1) * probe.period_seconds
+
+
+def has_passed(delay_s: int, since: datetime | None, now: datetime) -> bool:
+    """Whether a container that was started then, or just now, has waited that long."""
+    return delay_s == 0 or (since is not None and since + timedelta(seconds=delay_s) <= now)
+
+
+def kept_running(pod: Pod) -> tuple[Container, ...]:
+    """The containers whose readiness is the pod's: sidecars first, as upstream lists them."""
+    return (*(each for each in pod.spec.init_containers if each.is_sidecar), *pod.spec.containers)
+
+
+def unready(pod: Pod, now: datetime) -> list[str]:
+    """The names of the running containers that are not ready yet."""
+    return [
+        each.name for each in kept_running(pod) if not has_passed(readiness_delay_s(each), started_at(pod, each), now)
+    ]
+
+
+def next_change_s(pod: Pod, now: datetime) -> float | None:
+    """Seconds until the next container is started or ready; None when none is on its way."""
+    return min(_left_s(pod, kept_running(pod), now), default=None)
+
+
+def _left_s(pod: Pod, containers: Iterable[Container], now: datetime) -> list[float]:
+    due = [
+        since + timedelta(seconds=delay_s)
+        for each in containers
+        if (since := started_at(pod, each)) is not None
+        for delay_s in (startup_delay_s(each), readiness_delay_s(each))
+    ]
+    return [(at - now).total_seconds() for at in due if at > now]

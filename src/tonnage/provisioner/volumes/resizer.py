@@ -1,0 +1,356 @@
+"""Expanding volumes, external-resizer's work: claims that ask for more get it, step by step (`expansion_steps`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from datetime import datetime
+from typing import Final
+
+from tonnage import logs
+from tonnage.client.reconciler import Reconciler
+from tonnage.clock import rfc3339
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.errors import Code, CsiError, error_text
+from tonnage.errors import NotFound, TonnageError
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.references import SecretReference
+from tonnage.objects.document import Doc
+from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import VolumeAttributesClass
+from tonnage.provisioner.context import ProvisionerContext, SecretUnavailable, read_secret
+from tonnage.provisioner.volumes import expansion_steps as steps
+from tonnage.provisioner.volumes.create_volume import (
+    MODIFY_SECRET_NAME,
+    MODIFY_SECRET_NAMESPACE,
+    InvalidClaim,
+    capability,
+)
+from tonnage.provisioner.volumes.expansion_steps import belongs_to, is_final, is_infeasible
+from tonnage.provisioner.volumes.topology import is_accessible
+from tonnage.quantity import Quantity
+
+
+class BoundClaims:
+    """The bound claims of one driver, as one controller sees them; in node-deployment mode those of its node."""
+
+    def __init__(self, context: ProvisionerContext) -> None:
+        self._client = context.client
+        self._driver_name = context.driver_info.name
+        self._retry_max_s = context.options.retry_max_s
+        self._claims = context.caches.claims
+        self._volumes = context.caches.volumes
+        self._own_topology = context.own_topology
+        self._backoff = context.new_backoff()
+        self._refused: set[Key] = set()
+        self._outdated: dict[Key, set[str]] = {}  # states that we have written over; caches lag behind
+
+    def find(self, key: Key) -> tuple[PersistentVolumeClaim, PersistentVolume] | None:
+        """A claim and its volume; None when it is nothing to us, or when a newer state of it is on its way."""
+        claim = self._claims.get(key)
+        volume = self._volumes.get(claim.spec.volume_name) if claim is not None else None
+        if claim is None or volume is None or not self._is_ours(claim, volume):
+            self.forget(key)
+            return None
+        if claim.metadata.resource_version in self._outdated.get(key, ()):
+            return None
+        self._outdated.pop(key, None)
+        return claim, volume
+
+    def _is_ours(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+        source = volume.spec.csi
+        return (
+            source is not None
+            and source.driver == self._driver_name
+            and belongs_to(volume, claim)
+            and is_accessible(volume.spec.node_affinity, self._own_topology)
+        )
+
+    def was_refused(self, key: Key) -> bool:
+        """The driver's last word about it was a no that ends the attempt."""
+        return key in self._refused
+
+    def pause_s(self, key: Key, attempt: Hashable) -> float:
+        """What is left of the pause after a failure of this very attempt; 0.0 when it may be tried."""
+        return self._backoff.left_s(key, attempt)
+
+    def failed(self, key: Key, attempt: Hashable, failure: TonnageError) -> float:
+        """The pause before the next attempt; what can never work is tried rarely."""
+        code = failure.code if isinstance(failure, CsiError) else None
+        at_least_s = self._retry_max_s if code is not None and is_infeasible(code) else 0.0
+        if code is not None and is_final(code):
+            self._refused.add(key)
+        else:
+            self._refused.discard(key)
+        return self._backoff.failed(key, attempt, at_least_s=at_least_s)
+
+    def succeeded(self, key: Key) -> None:
+        self._backoff.forget(key)
+        self._refused.discard(key)
+
+    def forget(self, key: Key) -> None:
+        self.succeeded(key)
+        self._outdated.pop(key, None)
+
+    async def write(self, claim: PersistentVolumeClaim, patch: Doc) -> PersistentVolumeClaim:
+        """Write a step of the status; the claim as it is then. Raises Conflict when it has changed since."""
+        if not patch:
+            return claim
+        written = await self._client.patch(PersistentVolumeClaim, claim.key, patch, subresource="status")
+        if written.metadata.resource_version != claim.metadata.resource_version:
+            self._outdated.setdefault(claim.key, set()).add(claim.metadata.resource_version)
+        return written
+
+
+_log = logs.logger("tonnage.provisioner")
+
+
+class ExpansionController:
+    """Expands the volumes of one driver; in node-deployment mode those of its node."""
+
+    def __init__(self, context: ProvisionerContext) -> None:
+        caches = context.caches
+        self._client = context.client
+        self._driver = context.driver
+        self._driver_info = context.driver_info
+        self._recorder = context.recorder
+        self._refresher = context.refresher
+        self._classes = caches.classes
+        self._clock = context.clock
+        self._bound = BoundClaims(context)
+        self.work = Reconciler(
+            "expansion",
+            self.reconcile,
+            clock=context.clock,
+            metrics=context.queues,
+            workers=context.options.worker_threads,
+        )
+        self.work.follow(caches.claims)
+        self.work.follow(caches.volumes, lambda volume: (volume.spec.claim_ref.key,) if volume.spec.claim_ref else ())
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Expand one claim's volume to the size it asks for."""
+        found = self._bound.find(key)
+        if found is None:
+            return None
+        claim, volume = found
+        if steps.is_node_done(claim, volume):
+            metadata = {
+                "resourceVersion": volume.metadata.resource_version,
+                "annotations": {steps.PRE_RESIZE_CAPACITY: None},
+            }
+            await self._client.patch(PersistentVolume, volume.name, {"metadata": metadata})
+        size = steps.size_to_reach(
+            claim,
+            volume,
+            by_controller=self._driver_info.controller.expand_volume,
+            was_refused=self._bound.was_refused(key),
+        )
+        if size is None or not self._is_allowed(claim):
+            self._bound.forget(key)
+            return None
+        return self._bound.pause_s(key, (volume.uid, size)) or await self._expand(claim, volume, size)
+
+    def _is_allowed(self, claim: PersistentVolumeClaim) -> bool:
+        """Its class allows it. The server sees to that where it has the admission for it; what it let begin goes on."""
+        storage_class = self._classes.get(claim.class_name)
+        if claim.status.allocated_resource_statuses:
+            return True
+        return storage_class is not None and storage_class.allow_volume_expansion
+
+    async def _expand(self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity) -> float | None:
+        """One attempt; the pause before the next, if there has to be one."""
+        claim = await self._bound.write(claim, steps.begun(claim, size, self._clock.now()))
+        told = f"External resizer is resizing volume {volume.name}"
+        self._recorder.event(claim, "Normal", "Resizing", "Resizing", told)
+        try:
+            size, by_node = await self._ask(volume, size)
+        except (CsiError, SecretUnavailable, InvalidClaim) as exc:
+            return await self._failed(claim, volume, size, exc)
+        self._bound.succeeded(claim.key)
+        before = claim.status.capacity.get("storage")
+        volume = await self._client.patch(
+            PersistentVolume, volume.name, steps.grown(volume, size, before, by_node=by_node)
+        )
+        self._refresher.refresh_volume(volume)
+        if by_node:
+            await self._bound.write(claim, steps.left_to_node(claim, self._clock.now()))
+            told = "Require file system resize of volume on node"
+            self._recorder.event(claim, "Normal", "FileSystemResizeRequired", "Resizing", told)
+        else:
+            await self._bound.write(claim, steps.finished(claim, size))
+            self._recorder.event(claim, "Normal", "VolumeResizeSuccessful", "Resizing", "Resize volume succeeded")
+        _log.info("Expanded", claim=claim.key, volume=volume.name, size=size, by_node=by_node)
+        return None
+
+    async def _ask(self, volume: PersistentVolume, size: Quantity) -> tuple[Quantity, bool]:
+        """The size it has then, and whether the node has work left.
+
+        Raises CsiError, SecretUnavailable or InvalidClaim.
+        """
+        source, spec = volume.spec.csi, volume.spec
+        if source is None or self._driver_info.expands_on_nodes_only:
+            return size, True
+        answer = await self._driver.controller_expand(
+            csi.ControllerExpandVolumeRequest(
+                volume_id=source.volume_handle,
+                capacity_range=csi.CapacityRange(required_bytes=size.value()),
+                secrets=await read_secret(self._client, source.controller_expand_secret_ref),
+                volume_capability=capability(
+                    spec.access_modes, spec.volume_mode, source.fs_type, spec.mount_options, self._driver_info
+                ),
+            )
+        )
+        has_bytes = answer.capacity_bytes or size.value()
+        if has_bytes < size.value():
+            told = f"expanded volume capacity {has_bytes} less than requested capacity {size.value()}"
+            raise CsiError("/csi.v1.Controller/ControllerExpandVolume", Code.DATA_LOSS, told)
+        return Quantity.from_bytes(has_bytes), answer.node_expansion_required
+
+    async def _failed(
+        self, claim: PersistentVolumeClaim, volume: PersistentVolume, size: Quantity, failure: TonnageError
+    ) -> float:
+        told = error_text(failure)
+        whole = f'resize volume "{volume.name}" by resizer "{self._driver_info.name}" failed: {told}'
+        _log.warning("Not expanded", claim=claim.key, volume=volume.name, error=told)
+        self._refresher.refresh_volume(volume)
+        self._recorder.event(claim, "Warning", "VolumeResizeFailed", "Resizing", whole)
+        is_final = isinstance(failure, CsiError) and steps.is_final(failure.code)
+        is_infeasible = isinstance(failure, CsiError) and steps.is_infeasible(failure.code)
+        # The pause first: our own write wakes us at once.
+        pause_s = self._bound.failed(claim.key, (volume.uid, size), failure)
+        if is_final:
+            await self._bound.write(claim, steps.refused(claim, told, self._clock.now(), infeasible=is_infeasible))
+        return pause_s
+
+
+MODIFYING, MODIFY_ERROR = "ModifyingVolume", "ModifyVolumeError"
+PENDING, IN_PROGRESS, INFEASIBLE = "Pending", "InProgress", "Infeasible"
+_LOOK_AGAIN_S: Final = 5.0
+"""For a class that is not there yet: nobody follows classes for the few claims that name one."""
+
+
+def target_class(claim: PersistentVolumeClaim, *, was_refused: bool = False) -> str:
+    """The class to change a claim's volume to now; empty when nothing is to be done."""
+    if not claim.is_bound or claim.status.phase != "Bound":
+        return ""
+    wanted, has = claim.spec.volume_attributes_class_name or "", claim.status.current_volume_attributes_class_name
+    begun = claim.status.modify_volume_status
+    if begun is not None and begun.status == IN_PROGRESS and not was_refused:
+        return begun.target_volume_attributes_class_name or wanted
+    return wanted if wanted and wanted != has else ""
+
+
+def progress(claim: PersistentVolumeClaim, target: str, status: str, now: datetime, error: str = "") -> Doc:
+    """The patch that says how far it is; empty when the claim says so already."""
+    known = claim.status.modify_volume_status
+    is_same = known is not None and (known.target_volume_attributes_class_name, known.status) == (target, status)
+    told = {each.type: each.message for each in claim.status.conditions}
+    is_told = (MODIFYING in told or status != IN_PROGRESS) and (not error or told.get(MODIFY_ERROR) == error)
+    if is_same and is_told:
+        return {}
+    conditions = [to_doc(each) for each in claim.status.conditions if each.type not in (MODIFYING, MODIFY_ERROR)]
+    if status == IN_PROGRESS:
+        conditions.append({"type": MODIFYING, "status": "True", "lastTransitionTime": rfc3339(now)})
+    if error:
+        at = rfc3339(now)
+        conditions.append({"type": MODIFY_ERROR, "status": "True", "message": error, "lastTransitionTime": at})
+    changed = {"targetVolumeAttributesClassName": target, "status": status}
+    return _patch(claim, {"modifyVolumeStatus": changed, "conditions": conditions or None})
+
+
+def done(claim: PersistentVolumeClaim, target: str) -> Doc:
+    conditions = [to_doc(each) for each in claim.status.conditions if each.type not in (MODIFYING, MODIFY_ERROR)]
+    status = {"currentVolumeAttributesClassName": target, "modifyVolumeStatus": None, "conditions": conditions or None}
+    return _patch(claim, status)
+
+
+def _patch(claim: PersistentVolumeClaim, status: Doc) -> Doc:
+    return {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status}
+
+
+class ModificationController:
+    """Changes the volumes of one driver; in node-deployment mode those of its node."""
+
+    def __init__(self, context: ProvisionerContext) -> None:
+        self._client = context.client
+        self._driver = context.driver
+        self._driver_info = context.driver_info
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._bound = BoundClaims(context)
+        threads = context.options.worker_threads
+        self.work = Reconciler(
+            "modification", self.reconcile, clock=context.clock, metrics=context.queues, workers=threads
+        )
+        self.work.follow(context.caches.claims)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Change one claim's volume to the class it asks for."""
+        found = self._bound.find(key)
+        if found is None:
+            return None
+        claim, volume = found
+        target = target_class(claim, was_refused=self._bound.was_refused(key))
+        if not target:
+            self._bound.forget(key)
+            return None
+        return self._bound.pause_s(key, (volume.uid, target)) or await self._modify(claim, volume, target)
+
+    async def _modify(self, claim: PersistentVolumeClaim, volume: PersistentVolume, target: str) -> float | None:
+        now = self._clock.now()
+        try:
+            wanted = await self._client.get(VolumeAttributesClass, target)
+        except NotFound:
+            await self._bound.write(claim, progress(claim, target, PENDING, now))
+            told = f'VolumeAttributesClass "{target}" not found'
+            self._recorder.event(claim, "Warning", "VolumeModifyFailed", "Modifying", told)
+            return _LOOK_AGAIN_S
+        if wanted.driver_name != self._driver_info.name:
+            told = f"VAC {target} is for driver {wanted.driver_name}, and the volume is of {self._driver_info.name}"
+            await self._bound.write(claim, progress(claim, target, INFEASIBLE, now, told))
+            self._recorder.event(claim, "Warning", "VolumeModifyFailed", "Modifying", told)
+            return None
+        claim = await self._bound.write(claim, progress(claim, target, IN_PROGRESS, now))
+        told = f"external resizer is modifying volume {claim.name} with vac {target}"
+        self._recorder.event(claim, "Normal", "VolumeModify", "Modifying", told)
+        try:
+            await self._ask(volume, wanted)
+        except (CsiError, SecretUnavailable) as exc:
+            return await self._failed(claim, volume, target, exc)
+        self._bound.succeeded(claim.key)
+        patch: Doc = {"spec": {"volumeAttributesClassName": target}}
+        await self._client.patch(PersistentVolume, volume.name, patch)
+        await self._bound.write(claim, done(claim, target))
+        told = f"external resizer modified volume {claim.name} with vac {target} successfully"
+        self._recorder.event(claim, "Normal", "VolumeModifySuccessful", "Modifying", told)
+        _log.info("Modified", claim=claim.key, volume=volume.name, attributes=target)
+        return None
+
+    async def _ask(self, volume: PersistentVolume, wanted: VolumeAttributesClass) -> None:
+        """Raises CsiError or SecretUnavailable."""
+        source, said = volume.spec.csi, volume.metadata.annotations
+        assert source is not None
+        secret = None
+        if MODIFY_SECRET_NAME in said:
+            secret = SecretReference(name=said[MODIFY_SECRET_NAME], namespace=said.get(MODIFY_SECRET_NAMESPACE, ""))
+        await self._driver.controller_modify(
+            csi.ControllerModifyVolumeRequest(
+                volume_id=source.volume_handle,
+                secrets=await read_secret(self._client, secret),
+                mutable_parameters=dict(wanted.parameters),
+            )
+        )
+
+    async def _failed(
+        self, claim: PersistentVolumeClaim, volume: PersistentVolume, target: str, failure: TonnageError
+    ) -> float:
+        told = error_text(failure)
+        _log.warning("Not modified", claim=claim.key, volume=volume.name, error=told)
+        self._recorder.event(claim, "Warning", "VolumeModifyFailed", "Modifying", told)
+        is_never = isinstance(failure, CsiError) and is_infeasible(failure.code)
+        # The pause first: our own write wakes us at once.
+        pause_s = self._bound.failed(claim.key, (volume.uid, target), failure)
+        status = INFEASIBLE if is_never else IN_PROGRESS
+        await self._bound.write(claim, progress(claim, target, status, self._clock.now(), told))
+        return pause_s
