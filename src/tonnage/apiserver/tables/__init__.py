@@ -1,21 +1,21 @@
 """Tables and bare metadata: objects as a client asks for them with `Accept: application/json;as=…;g=meta.k8s.io;v=v1`.
 
 `kubectl get` does not know the kinds it prints: the server sends it a Table, with headings, cells and, a row each, the
-object's metadata. Which columns a kind has stands in one file for each group of kinds (`pods`, `storage`, `workloads`,
-`cluster`, …) as a list of `column.Column`; `cells` holds the wording they share. Headings, types, priorities and the
-text of every cell are upstream's; the descriptions are those of our own schemas.
-
-Nothing here reads a clock: ages are computed against the `now` that is handed in.
+object's metadata. The columns of a kind stand in one file for each group of kinds (`pods`, `storage`, `workloads`,
+`cluster`). Headings, types, priorities and the text of every cell are upstream's; the descriptions are those of our own
+schemas.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from tonnage.apiserver.tables import cluster, custom, events, pods, storage, workloads
-from tonnage.apiserver.tables.column import NAME, Column, Layout, text
+from tonnage.apiserver.tables import cells, cluster, pods, storage, workloads
+from tonnage.apiserver.tables.cells import NAME, Cell, Column, Layouts
 from tonnage.documents.custom.custom_resource import CustomResource
+from tonnage.documents.custom.printer_columns import Looks, PrinterColumn
 from tonnage.documents.schema import Struct, schema_of, schema_of_resource
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
@@ -26,38 +26,20 @@ API_VERSION = "meta.k8s.io/v1"
 Include = Literal["None", "Metadata", "Object"]
 """How much of each object its row carries (`?includeObject=`)."""
 
-_LAYOUTS: dict[tuple[str, str], Layout] = {
-    **pods.LAYOUTS,
-    **cluster.NODE_LAYOUTS,
-    **storage.LAYOUTS,
-    **workloads.LAYOUTS,
-    **workloads.JOB_LAYOUTS,
-    **cluster.SERVICE_LAYOUTS,
-    **events.LAYOUTS,
-    **cluster.LAYOUTS,
-    **cluster.BINDING_LAYOUTS,
-}
+_LAYOUTS: Layouts = {**pods.LAYOUTS, **storage.LAYOUTS, **workloads.LAYOUTS, **cluster.LAYOUTS}
 
 # A kind without columns of its own gets a creation time instead of an age, for kubectl to format.
-_PLAIN = Layout(
-    (
-        NAME,
-        Column(
-            "Created At",
-            text("metadata.creationTimestamp", "0001-01-01T00:00:00Z"),
-            type="date",
-            field="metadata.creationTimestamp",
-        ),
-    )
-)
+_PLAIN = (NAME, cells.text("Created At", "metadata.creationTimestamp", "0001-01-01T00:00:00Z", type="date"))
 
 
 def columns(resource: Resource, *, subresource: str = "") -> list[Doc]:
     """The column definitions of a resource. In a watch only the first event carries them."""
     if isinstance(resource, CustomResource) and subresource != "scale":
-        return custom.columns(resource)
+        about = cells.description(schema_of("meta", "v1", "ObjectMeta"), "name")
+        name = {"name": NAME.name, "type": NAME.type, "format": NAME.format, "description": about, "priority": 0}
+        return [name, *resource.custom.column_definitions()]
     layout, schema = _shown_as(resource, subresource)
-    return [column.definition(schema) for column in layout.columns]
+    return [column.definition(schema) for column in layout]
 
 
 def table(
@@ -75,39 +57,44 @@ def table(
 
     `list_metadata` becomes the table's metadata: resourceVersion, and continue and remainingItemCount of a page. For a
     single object it is that object's resourceVersion. `headers=False` leaves the definitions out, for the later events
-    of a watch and for `?noHeaders=true`. `subresource` matters for `scale`, whose documents are of another kind.
+    of a watch. `subresource` matters for `scale`, whose documents are of another kind.
     """
+    layout: Sequence[Column]
     if isinstance(resource, CustomResource) and subresource != "scale":
-        layout = custom.layout(resource)
+        looks = Looks()
+        layout = (NAME, *(_custom_column(column, looks) for column in resource.custom.columns))
     else:
         layout, _ = _shown_as(resource, subresource)
+    conditions_of = pods.completed if layout is pods.COLUMNS else None
+    rows: list[Doc] = []
+    for doc in docs:
+        row: Doc = {"cells": [column.cell(doc, now) for column in layout]}
+        if conditions_of is not None and (conditions := conditions_of(doc)):
+            row["conditions"] = conditions
+        whole = doc if include == "Object" else None
+        row["object"] = partial_metadata(doc, api_version) if include == "Metadata" else whole
+        rows.append(row)
     return {
         "kind": "Table",
         "apiVersion": api_version,
         "metadata": list_metadata,
         "columnDefinitions": columns(resource, subresource=subresource) if headers else None,
-        "rows": [_row(layout, doc, now, include, api_version) for doc in docs],
+        "rows": rows,
     }
 
 
-def _row(layout: Layout, doc: Doc, now: datetime, include: Include, api_version: str) -> Doc:
-    row: Doc = {"cells": [column.cell(doc, now) for column in layout.columns]}
-    if conditions := layout.conditions(doc):
-        row["conditions"] = conditions
-    match include:
-        case "Object":
-            row["object"] = doc
-        case "Metadata":
-            row["object"] = partial_metadata(doc, api_version)
-        case "None":
-            row["object"] = None
-    return row
-
-
-def _shown_as(resource: Resource, subresource: str) -> tuple[Layout, Struct]:
+def _shown_as(resource: Resource, subresource: str) -> tuple[tuple[Column, ...], Struct]:
     if subresource == "scale":
         return _LAYOUTS["autoscaling", "Scale"], schema_of("autoscaling", "v1", "Scale")
     return _LAYOUTS.get((resource.group, resource.kind), _PLAIN), schema_of_resource(resource)
+
+
+def _custom_column(column: PrinterColumn, looks: Looks) -> Column:
+    def cell(doc: Doc, now: datetime) -> Cell:
+        made: Cell = column.cell(doc, lambda at: cells.age(at, now), looks)
+        return made
+
+    return Column(column.name, cell)
 
 
 def partial_metadata(doc: Doc, api_version: str = API_VERSION) -> Doc:

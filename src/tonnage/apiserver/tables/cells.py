@@ -1,24 +1,123 @@
-"""What stands in a cell: ages, selectors, sizes and lists as `kubectl get` has always shown them.
+"""Columns of a table, and the words in their cells as `kubectl get` has always shown them.
 
-Every function here is pure, text in and text out; the current time is an argument. An object's age is not stored
-anywhere, so a table is only as fresh as the `now` it was made with.
+A column's description is the one of the field it shows; only columns that sum up several fields bring their own words.
+`wide` columns are those `kubectl get -o wide` adds: the server always sends them, with priority 1. Nothing here reads a
+clock: an age is only as fresh as the `now` that is handed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tonnage.objects.document import Doc
+from tonnage.documents.schema import Struct
+from tonnage.objects.document import Doc, dig
 from tonnage.quantity import Quantity
 
 NONE = "<none>"
 UNSET = "<unset>"
 UNKNOWN = "<unknown>"
 
-_MINUTE_S = 60
-_HOUR_S = 60 * _MINUTE_S
+Cell = str | int | float | bool | None
+"""None where a custom resource has nothing to show."""
+CellOf = Callable[[Doc, datetime], Cell]
+"""(document, now) -> cell; pure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`field` is a dotted path in the kind's schema. Its description is the column's, unless there is an `about`."""
+
+    name: str
+    cell: CellOf
+    field: str = ""
+    type: str = "string"
+    format: str = ""
+    wide: bool = False
+    about: str = ""
+
+    def definition(self, schema: Struct) -> Doc:
+        """The TableColumnDefinition, with every field present as upstream sends it."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.about or description(schema, self.field),
+            "priority": 1 if self.wide else 0,
+        }
+
+
+Layouts = dict[tuple[str, str], tuple[Column, ...]]
+"""The columns of kinds, by group and kind."""
+
+
+def description(schema: Struct, field: str) -> str:
+    """What the schema says about the field at a dotted path. KeyError when there is no such field."""
+    *parents, last = field.split(".")
+    for name in parents:
+        below = schema.fields[name].type
+        if not isinstance(below, Struct):
+            raise KeyError(field)
+        schema = below
+    return schema.fields[last].description
+
+
+# -- columns that show one field --------------------------------------------------------------------------------------
+
+
+def of(
+    name: str,
+    path: str,
+    show: Callable[[Any], Cell],
+    *,
+    field: str = "",
+    type: str = "string",
+    wide: bool = False,
+    about: str = "",
+) -> Column:
+    """A column of what `show` makes of the value at a dotted path (None where it is absent)."""
+    steps = path.split(".")
+    return Column(name, lambda doc, now: show(dig(doc, *steps)), field or path, type=type, wide=wide, about=about)
+
+
+def text(name: str, path: str, missing: str = "", *, type: str = "string", wide: bool = False) -> Column:
+    """The string at a path; `missing` when it is absent or empty."""
+    return of(name, path, lambda value: str(value or missing), type=type, wide=wide)
+
+
+def number(name: str, path: str, *, type: str = "integer") -> Column:
+    """The integer at a path, 0 when absent."""
+    return of(name, path, lambda value: int(value or 0), type=type)
+
+
+def flag(name: str, path: str, *, missing: bool = False, type: str = "boolean") -> Column:
+    return of(name, path, lambda value: missing if value is None else bool(value), type=type)
+
+
+def given(name: str, path: str, missing: str, *, wide: bool = False) -> Column:
+    """The value at a path as text; `missing` only when the field is absent: an empty string stays empty."""
+    return of(name, path, lambda value: missing if value is None else str(value), wide=wide)
+
+
+def count(name: str, path: str, *, type: str = "integer", about: str = "") -> Column:
+    """How many items are at a path."""
+    return of(name, path, lambda items: len(items or ()), type=type, about=about)
+
+
+def of_containers(name: str, field: str, *, template: str = "spec.template", wide: bool = True) -> Column:
+    """One field of every container of a pod template."""
+    where = "the template" if template == "template" else "the pod template"
+    about = f"{name if name != 'Containers' else 'Names'} of the containers in {where}."
+    return of(name, f"{template}.spec.containers", lambda items: joined(items, field), wide=wide, about=about)
+
+
+NAME = Column("Name", lambda doc, now: str(dig(doc, "metadata", "name") or ""), "metadata.name", format="name")
+AGE = Column("Age", lambda doc, now: age(dig(doc, "metadata", "creationTimestamp"), now), "metadata.creationTimestamp")
+CONTAINERS, IMAGES = of_containers("Containers", "name"), of_containers("Images", "image")
+
+# -- words ------------------------------------------------------------------------------------------------------------
 
 
 def age(timestamp: str | None, now: datetime) -> str:
@@ -29,17 +128,14 @@ def age(timestamp: str | None, now: datetime) -> str:
 def elapsed(span: timedelta) -> str:
     """A duration to two or three significant figures, mirroring upstream's duration.HumanDuration.
 
-    A unit is kept to about twice to ten times its size, with the next smaller one beside it while the number is small:
-    seconds below 2 minutes, minutes and seconds below 10, minutes below 3 hours, and so on up to years. Clocks differ:
-    up to 2 s in the future counts as now.
+    Clocks differ: up to 2 s in the future counts as now.
     """
     seconds = int(span.total_seconds())  # towards zero, as Go does: -1.9 s is -1
     if seconds < -1:
         return "<invalid>"
-    if seconds < 2 * _MINUTE_S:
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if seconds < 120:
         return f"{max(seconds, 0)}s"
-    minutes, hours = seconds // _MINUTE_S, seconds // _HOUR_S
-    days = hours // 24
     if minutes < 10:
         return _two_units(minutes, "m", seconds % 60, "s")
     if minutes < 3 * 60:
@@ -76,31 +172,22 @@ def selector(wanted: Doc | None) -> str:
     if wanted is None:
         return ""
     terms = [(key, f"{key}={value}") for key, value in wanted.get("matchLabels", {}).items()]
-    for requirement in wanted.get("matchExpressions", ()):
-        terms.append((requirement["key"], _requirement(requirement)))
+    terms += [(requirement["key"], _requirement(requirement)) for requirement in wanted.get("matchExpressions", ())]
     return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
+
+
+def selector_or_none(wanted: Doc | None) -> str:
+    return selector(wanted) or NONE
 
 
 def _requirement(requirement: Doc) -> str:
     key, values = requirement["key"], ",".join(sorted(requirement.get("values", ())))
-    match requirement["operator"]:
-        case "In":
-            return f"{key} in ({values})"
-        case "NotIn":
-            return f"{key} notin ({values})"
-        case "DoesNotExist":
-            return f"!{key}"
-        case _:
-            return str(key)
+    forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}
+    return forms.get(requirement["operator"], str(key))
 
 
-# In the order they are listed, whatever order the object has them in.
-_ACCESS_MODES = {
-    "ReadWriteOnce": "RWO",
-    "ReadOnlyMany": "ROX",
-    "ReadWriteMany": "RWX",
-    "ReadWriteOncePod": "RWOP",
-}
+_ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+"""In the order they are listed, whatever order the object has them in."""
 
 
 def access_modes(modes: Iterable[str] | None) -> str:
@@ -117,7 +204,3 @@ def joined(items: Iterable[Doc] | None, field: str) -> str:
 def condition_status(conditions: Iterable[Doc] | None, kind: str) -> str:
     """The `status` of the first condition of a type, empty when there is none."""
     return next((str(found.get("status", "")) for found in conditions or () if found.get("type") == kind), "")
-
-
-def int_or_string(value: Any, *, missing: str) -> str:
-    return missing if value is None else str(value)

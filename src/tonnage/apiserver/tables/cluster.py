@@ -1,163 +1,105 @@
-"""Nodes, services, bindings of roles, and the small kinds: namespaces, configuration, identities, leases, priorities
-and the device API. Roles have no columns of their own, as upstream.
+"""Nodes, services, events, bindings of roles, and the small kinds: namespaces, configuration, identities, leases,
+priorities and the device API. Roles have no columns of their own, as upstream.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from typing import NamedTuple
 
-from tonnage.apiserver.tables import cells
-from tonnage.apiserver.tables.column import AGE, NAME, Cell, CellOf, Column, Layout, flag, number, of, text
+from tonnage.apiserver.tables.cells import (
+    AGE,
+    NAME,
+    NONE,
+    UNKNOWN,
+    Cell,
+    CellOf,
+    Column,
+    Layouts,
+    age,
+    condition_status,
+    count,
+    flag,
+    labels,
+    number,
+    of,
+    of_containers,
+    selector_or_none,
+    size,
+    text,
+)
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import RBAC
 
 
-def config_entries(doc: Doc, now: datetime) -> Cell:
+def _config_entries(doc: Doc, now: datetime) -> Cell:
     return len(doc.get("data", ())) + len(doc.get("binaryData", ()))
 
 
-def claim_state(claim: Doc, now: datetime) -> Cell:
+def _claim_state(claim: Doc, now: datetime) -> Cell:
     """`pending`, `allocated`, `allocated,reserved`, with `deleted` in front while it waits to go."""
-    words = []
-    is_deleted = dig(claim, "metadata", "deletionTimestamp") is not None
-    if is_deleted:
-        words.append("deleted")
+    words = ["deleted"] if dig(claim, "metadata", "deletionTimestamp") is not None else []
     if dig(claim, "status", "allocation") is not None:
-        words.append("allocated")
-        if dig(claim, "status", "reservedFor"):
-            words.append("reserved")
-    elif not is_deleted:
-        words.append("pending")
-    return ",".join(words)
+        words += ["allocated", "reserved"] if dig(claim, "status", "reservedFor") else ["allocated"]
+    return ",".join(words or ["pending"])
 
 
-def template_cell(field: str) -> CellOf:
-    """One field of each container in a PodTemplate."""
-    return lambda doc, now: cells.joined(dig(doc, "template", "spec", "containers"), field)
-
-
-def quota_cell(*, limits: bool) -> CellOf:
+def _quota(*, limits: bool) -> CellOf:
     """`pods: 1/5, requests.cpu: 250m/2`: used and hard, of the names that begin with `limits.` or of the others."""
 
     def cell(quota: Doc, now: datetime) -> Cell:
         status = quota.get("status", {})
         hard, used = status.get("hard", {}), status.get("used", {})
         shown = [name for name in sorted(hard) if name.startswith("limits.") is limits]
-        return ", ".join(f"{name}: {cells.size(used.get(name))}/{cells.size(hard[name])}" for name in shown)
+        return ", ".join(f"{name}: {size(used.get(name))}/{size(hard[name])}" for name in shown)
 
     return cell
 
 
-LAYOUTS = {
-    ("", "Namespace"): Layout((NAME, Column("Status", text("status.phase"), field="status.phase"), AGE)),
-    ("", "ConfigMap"): Layout((NAME, Column("Data", config_entries, field="data"), AGE)),
-    ("", "Secret"): Layout(
-        (
-            NAME,
-            Column("Type", text("type"), field="type"),
-            Column("Data", of(lambda data: len(data or ()), "data"), field="data"),
-            AGE,
-        )
-    ),
-    ("", "ServiceAccount"): Layout((NAME, AGE)),
-    ("coordination.k8s.io", "Lease"): Layout(
-        (NAME, Column("Holder", text("spec.holderIdentity"), field="spec.holderIdentity"), AGE)
-    ),
-    ("scheduling.k8s.io", "PriorityClass"): Layout(
-        (
-            NAME,
-            Column("Value", number("value"), type="integer", field="value"),
-            Column("Global-Default", flag("globalDefault"), type="boolean", field="globalDefault"),
-            AGE,
-            Column("PreemptionPolicy", text("preemptionPolicy"), field="preemptionPolicy"),
-        )
-    ),
-    ("", "PodTemplate"): Layout(
-        (
-            NAME,
-            Column("Containers", template_cell("name"), about="Names of the containers in the template."),
-            Column("Images", template_cell("image"), about="Images of the containers in the template."),
-            Column("Pod Labels", of(cells.labels, "template.metadata.labels"), field="template.metadata.labels"),
-        )
-    ),
-    ("", "ResourceQuota"): Layout(
-        (
-            NAME,
-            Column("Request", quota_cell(limits=False), about="What is in use of each limit on requests and counts."),
-            Column("Limit", quota_cell(limits=True), about="What is in use of each limit on limits."),
-            AGE,
-        )
-    ),
-    ("node.k8s.io", "RuntimeClass"): Layout((NAME, Column("Handler", text("handler"), field="handler"), AGE)),
-    ("resource.k8s.io", "DeviceClass"): Layout((NAME, AGE)),
-    ("resource.k8s.io", "ResourceClaim"): Layout(
-        (
-            NAME,
-            Column("State", claim_state, about="Whether the claim has devices, and whether pods hold them."),
-            AGE,
-        )
-    ),
-    ("resource.k8s.io", "ResourceClaimTemplate"): Layout((NAME, AGE)),
-    ("resource.k8s.io", "ResourceSlice"): Layout(
-        (
-            NAME,
-            Column("Node", text("spec.nodeName"), field="spec.nodeName"),
-            Column("Driver", text("spec.driver"), field="spec.driver"),
-            Column("Pool", text("spec.pool.name"), field="spec.pool.name"),
-            AGE,
-        )
-    ),
-}
-
-
-def bound_role(binding: Doc, now: datetime) -> Cell:
+def _bound_role(role: Doc | None) -> Cell:
     """`ClusterRole/view`."""
-    return f"{dig(binding, 'roleRef', 'kind') or ''}/{dig(binding, 'roleRef', 'name') or ''}"
+    return f"{dig(role or {}, 'kind') or ''}/{dig(role or {}, 'name') or ''}"
 
 
-def subjects_cell(kind: str) -> CellOf:
+def _subjects(name: str, kind: str, about: str) -> Column:
     """The subjects of one kind, accounts with their namespace."""
 
-    def cell(binding: Doc, now: datetime) -> Cell:
-        return ", ".join(_subject(each) for each in binding.get("subjects", ()) if each.get("kind") == kind)
+    def subject_text(subject: Doc) -> str:
+        subject_name = str(subject.get("name", ""))
+        return f"{subject.get('namespace', '')}/{subject_name}" if kind == "ServiceAccount" else subject_name
 
-    return cell
+    def show(subjects: list[Doc] | None) -> Cell:
+        return ", ".join(subject_text(subject) for subject in subjects or () if subject.get("kind") == kind)
+
+    return of(name, "subjects", show, wide=True, about=about)
 
 
-def _subject(subject: Doc) -> str:
-    name = str(subject.get("name", ""))
-    return f"{subject.get('namespace', '')}/{name}" if subject.get("kind") == "ServiceAccount" else name
-
-
-_BINDING = Layout(
-    (
-        NAME,
-        Column("Role", bound_role, field="roleRef"),
-        AGE,
-        Column("Users", subjects_cell("User"), wide=True, about="The users it is for."),
-        Column("Groups", subjects_cell("Group"), wide=True, about="The groups it is for."),
-        Column("ServiceAccounts", subjects_cell("ServiceAccount"), wide=True, about="The accounts it is for."),
-    )
+_BINDING = (
+    NAME,
+    of("Role", "roleRef", _bound_role),
+    AGE,
+    _subjects("Users", "User", "The users it is for."),
+    _subjects("Groups", "Group", "The groups it is for."),
+    _subjects("ServiceAccounts", "ServiceAccount", "The accounts it is for."),
 )
-BINDING_LAYOUTS = {
-    (RBAC, "ClusterRoleBinding"): _BINDING,
-    (RBAC, "RoleBinding"): _BINDING,
-}
+
+# -- services ---------------------------------------------------------------------------------------------------------
 
 
-def cluster_ip(service: Doc, now: datetime) -> Cell:
+def _cluster_ip(service: Doc, now: datetime) -> Cell:
     spec = service.get("spec", {})
     first = next(iter(spec.get("clusterIPs", ())), None)
-    return str(first or spec.get("clusterIP") or cells.NONE)
+    return str(first or spec.get("clusterIP") or NONE)
 
 
-def external_ip(service: Doc, now: datetime) -> Cell:
+def _external_ip(service: Doc, now: datetime) -> Cell:
     """Addresses from outside, by type; a load balancer that has none yet is `<pending>`."""
     spec = service.get("spec", {})
     given = list(spec.get("externalIPs", ()))
     match spec.get("type"):
         case "ClusterIP" | "NodePort":
-            return ",".join(given) or cells.NONE
+            return ",".join(given) or NONE
         case "LoadBalancer":
             ingress = dig(service, "status", "loadBalancer", "ingress") or ()
             balancers = {str(point.get("ip") or point.get("hostname") or "") for point in ingress} - {""}
@@ -165,101 +107,197 @@ def external_ip(service: Doc, now: datetime) -> Cell:
         case "ExternalName":
             return str(spec.get("externalName", ""))
         case _:
-            return cells.UNKNOWN
-
-
-def ports(service: Doc, now: datetime) -> Cell:
-    """`80/TCP`, or `80:30080/TCP` where a node port leads to it."""
-    return ",".join(map(_port, dig(service, "spec", "ports") or ())) or cells.NONE
+            return UNKNOWN
 
 
 def _port(port: Doc) -> str:
+    """`80/TCP`, or `80:30080/TCP` where a node port leads to it."""
     inside = f"{port['port']}:{port['nodePort']}" if port.get("nodePort") else str(port["port"])
     return f"{inside}/{port.get('protocol', '')}"
 
 
-def pod_selector(policy: Doc, now: datetime) -> Cell:
-    return cells.selector(dig(policy, "spec", "podSelector")) or cells.NONE
-
-
-SERVICE_LAYOUTS = {
-    ("", "Service"): Layout(
-        (
-            NAME,
-            Column("Type", text("spec.type"), field="spec.type"),
-            Column("Cluster-IP", cluster_ip, field="spec.clusterIP"),
-            Column("External-IP", external_ip, field="spec.externalIPs"),
-            Column("Port(s)", ports, field="spec.ports"),
-            AGE,
-            Column("Selector", of(cells.labels, "spec.selector"), wide=True, field="spec.selector"),
-        )
-    ),
-    ("networking.k8s.io", "NetworkPolicy"): Layout(
-        (NAME, Column("Pod-Selector", pod_selector, field="spec.podSelector"), AGE)
-    ),
-}
-
+# -- nodes ------------------------------------------------------------------------------------------------------------
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
-_ROLE_LABEL = "kubernetes.io/role"
 
 
-def status(node: Doc, now: datetime) -> Cell:
+def _node_status(node: Doc, now: datetime) -> Cell:
     """`Ready`, `NotReady` or `Unknown`, and `SchedulingDisabled` behind it when the node is cordoned."""
-    is_ready = cells.condition_status(dig(node, "status", "conditions"), "Ready")
+    is_ready = condition_status(dig(node, "status", "conditions"), "Ready")
     word = {"True": "Ready", "": "Unknown"}.get(is_ready, "NotReady")
     return f"{word},SchedulingDisabled" if dig(node, "spec", "unschedulable") else word
 
 
-def roles(node: Doc, now: datetime) -> Cell:
+def _roles(node: Doc, now: datetime) -> Cell:
     """Names behind `node-role.kubernetes.io/`, and the value of `kubernetes.io/role`."""
-    found = set()
-    for key, value in (dig(node, "metadata", "labels") or {}).items():
-        if key.startswith(_ROLE_PREFIX):
-            found.add(key.removeprefix(_ROLE_PREFIX))
-        elif key == _ROLE_LABEL:
-            found.add(value)
-    return ",".join(sorted(found - {""})) or cells.NONE
+    of_node = dig(node, "metadata", "labels") or {}
+    names = {key.removeprefix(_ROLE_PREFIX) for key in of_node if key.startswith(_ROLE_PREFIX)}
+    names.add(of_node.get("kubernetes.io/role", ""))
+    return ",".join(sorted(names - {""})) or NONE
 
 
-def address(kind: str) -> CellOf:
+def _address(name: str, kind: str) -> Column:
     """The first address of a type."""
-    return lambda node, now: next(
-        (str(found["address"]) for found in dig(node, "status", "addresses") or () if found.get("type") == kind),
-        cells.NONE,
-    )
+
+    def show(addresses: list[Doc] | None) -> Cell:
+        return next((str(each["address"]) for each in addresses or () if each.get("type") == kind), NONE)
+
+    return of(name, "status.addresses", show, wide=True)
 
 
-def kernel(node: Doc, now: datetime) -> Cell:
+def _kernel(info: Doc | None) -> Cell:
     """Kernel version with the architecture in brackets."""
-    info = dig(node, "status", "nodeInfo") or {}
-    version = info.get("kernelVersion") or cells.UNKNOWN
+    info = info or {}
+    version = info.get("kernelVersion") or UNKNOWN
     return f"{version} ({info['architecture']})" if info.get("architecture") else str(version)
 
 
-NODE_LAYOUTS = {
-    ("", "Node"): Layout(
-        (
-            NAME,
-            Column("Status", status, about="Whether the node is ready, and whether it takes new pods."),
-            Column("Roles", roles, about="What the node is for, by its role labels."),
-            AGE,
-            Column("Version", text("status.nodeInfo.kubeletVersion"), field="status.nodeInfo.kubeletVersion"),
-            Column("Internal-IP", address("InternalIP"), wide=True, field="status.addresses"),
-            Column("External-IP", address("ExternalIP"), wide=True, field="status.addresses"),
-            Column(
-                "OS-Image",
-                text("status.nodeInfo.osImage", cells.UNKNOWN),
-                wide=True,
-                field="status.nodeInfo.osImage",
-            ),
-            Column("Kernel-Version", kernel, wide=True, field="status.nodeInfo.kernelVersion"),
-            Column(
-                "Container-Runtime",
-                text("status.nodeInfo.containerRuntimeVersion", cells.UNKNOWN),
-                wide=True,
-                field="status.nodeInfo.containerRuntimeVersion",
-            ),
-        )
+# -- events: what was new in events.k8s.io (`series`, `eventTime`) is read first, the deprecated fields after it -------
+
+
+class EventFields(NamedTuple):
+    """What one API group calls the parts of an Event. A core Event has the newer fields as well."""
+
+    target: str
+    message: str
+    times: str
+    first_seen: str
+    last_seen: str
+    source: str
+    controller: str
+
+
+_CORE = EventFields(
+    "involvedObject", "message", "count", "firstTimestamp", "lastTimestamp", "source", "reportingComponent"
+)
+_EVENTS = EventFields(
+    "regarding",
+    "note",
+    "deprecatedCount",
+    "deprecatedFirstTimestamp",
+    "deprecatedLastTimestamp",
+    "deprecatedSource",
+    "reportingController",
+)
+
+
+def _first_seen(event: Doc, now: datetime, fields: EventFields) -> Cell:
+    return age(event.get(fields.first_seen) or event.get("eventTime"), now)
+
+
+def _last_seen(event: Doc, now: datetime, fields: EventFields) -> Cell:
+    if series := event.get("series"):
+        return age(series.get("lastObservedTime"), now)
+    last = event.get(fields.last_seen)
+    return age(last, now) if last else _first_seen(event, now, fields)
+
+
+def _count(event: Doc, now: datetime, fields: EventFields) -> Cell:
+    """An event seen once has no count in the newer shape."""
+    if series := event.get("series"):
+        return int(series.get("count", 0))
+    return int(event.get(fields.times) or 1)
+
+
+def _target(event: Doc, now: datetime, fields: EventFields) -> Cell:
+    """`pod/web-0`, or just the kind when there is no name."""
+    target = event.get(fields.target, {})
+    kind = str(target.get("kind", "")).lower()
+    return f"{kind}/{target['name']}" if target.get("name") else kind
+
+
+def _source(event: Doc, now: datetime, fields: EventFields) -> Cell:
+    """`kubelet, node-1`: who reported it, and from which instance."""
+    source = event.get(fields.source, {})
+    component = source.get("component") or event.get(fields.controller) or ""
+    instance = source.get("host") or event.get("reportingInstance")
+    return f"{component}, {instance}" if instance else str(component)
+
+
+def _event_columns(fields: EventFields) -> tuple[Column, ...]:
+    def column(
+        name: str, cell: Callable[[Doc, datetime, EventFields], Cell], field: str, *, wide: bool = False
+    ) -> Column:
+        return Column(name, lambda event, now: cell(event, now, fields), field, wide=wide)
+
+    return (
+        column("Last Seen", _last_seen, fields.last_seen),
+        text("Type", "type"),
+        text("Reason", "reason"),
+        column("Object", _target, fields.target),
+        text("Subobject", f"{fields.target}.fieldPath", wide=True),
+        column("Source", _source, fields.source, wide=True),
+        of("Message", fields.message, lambda message: str(message or "").strip()),
+        column("First Seen", _first_seen, fields.first_seen, wide=True),
+        column("Count", _count, fields.times, wide=True),
+        Column("Name", NAME.cell, "metadata.name", format="name", wide=True),
     )
+
+
+LAYOUTS: Layouts = {
+    ("", "Event"): _event_columns(_CORE),
+    ("events.k8s.io", "Event"): _event_columns(_EVENTS),
+    ("", "Node"): (
+        NAME,
+        Column("Status", _node_status, about="Whether the node is ready, and whether it takes new pods."),
+        Column("Roles", _roles, about="What the node is for, by its role labels."),
+        AGE,
+        text("Version", "status.nodeInfo.kubeletVersion"),
+        _address("Internal-IP", "InternalIP"),
+        _address("External-IP", "ExternalIP"),
+        text("OS-Image", "status.nodeInfo.osImage", UNKNOWN, wide=True),
+        of("Kernel-Version", "status.nodeInfo", _kernel, field="status.nodeInfo.kernelVersion", wide=True),
+        text("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", UNKNOWN, wide=True),
+    ),
+    ("", "Service"): (
+        NAME,
+        text("Type", "spec.type"),
+        Column("Cluster-IP", _cluster_ip, "spec.clusterIP"),
+        Column("External-IP", _external_ip, "spec.externalIPs"),
+        of("Port(s)", "spec.ports", lambda ports: ",".join(map(_port, ports or ())) or NONE),
+        AGE,
+        of("Selector", "spec.selector", labels, wide=True),
+    ),
+    ("networking.k8s.io", "NetworkPolicy"): (NAME, of("Pod-Selector", "spec.podSelector", selector_or_none), AGE),
+    (RBAC, "ClusterRoleBinding"): _BINDING,
+    (RBAC, "RoleBinding"): _BINDING,
+    ("", "Namespace"): (NAME, text("Status", "status.phase"), AGE),
+    ("", "ConfigMap"): (NAME, Column("Data", _config_entries, "data"), AGE),
+    ("", "Secret"): (NAME, text("Type", "type"), count("Data", "data", type="string"), AGE),
+    ("", "ServiceAccount"): (NAME, AGE),
+    ("coordination.k8s.io", "Lease"): (NAME, text("Holder", "spec.holderIdentity"), AGE),
+    ("scheduling.k8s.io", "PriorityClass"): (
+        NAME,
+        number("Value", "value"),
+        flag("Global-Default", "globalDefault"),
+        AGE,
+        text("PreemptionPolicy", "preemptionPolicy"),
+    ),
+    ("", "PodTemplate"): (
+        NAME,
+        of_containers("Containers", "name", template="template", wide=False),
+        of_containers("Images", "image", template="template", wide=False),
+        of("Pod Labels", "template.metadata.labels", labels),
+    ),
+    ("", "ResourceQuota"): (
+        NAME,
+        Column("Request", _quota(limits=False), about="What is in use of each limit on requests and counts."),
+        Column("Limit", _quota(limits=True), about="What is in use of each limit on limits."),
+        AGE,
+    ),
+    ("node.k8s.io", "RuntimeClass"): (NAME, text("Handler", "handler"), AGE),
+    ("resource.k8s.io", "DeviceClass"): (NAME, AGE),
+    ("resource.k8s.io", "ResourceClaim"): (
+        NAME,
+        Column("State", _claim_state, about="Whether the claim has devices, and whether pods hold them."),
+        AGE,
+    ),
+    ("resource.k8s.io", "ResourceClaimTemplate"): (NAME, AGE),
+    ("resource.k8s.io", "ResourceSlice"): (
+        NAME,
+        text("Node", "spec.nodeName"),
+        text("Driver", "spec.driver"),
+        text("Pool", "spec.pool.name"),
+        AGE,
+    ),
 }

@@ -1,8 +1,7 @@
 """Pods: one word for everything their containers are going through.
 
-READY, STATUS and RESTARTS are three views of one walk over the container statuses, and the walk stops early: while an
-init container is at work, the containers behind it say nothing yet. `Progress` is the result of that walk. The rules
-and their order mirror upstream's printPod, because scripts everywhere grep for these words.
+READY, STATUS and RESTARTS are three views of one walk over the container statuses (`Progress`). The rules and their
+order mirror upstream's printPod, because scripts everywhere grep for these words.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from tonnage.apiserver.tables import cells
-from tonnage.apiserver.tables.column import AGE, NAME, Cell, Column, Layout, text
+from tonnage.apiserver.tables.cells import AGE, NAME, NONE, Cell, Column, Layouts, age, condition_status, text
 from tonnage.objects.document import Doc, dig
 
 
@@ -69,7 +67,7 @@ def progress(pod: Doc) -> Progress:
         initializing = True
         break
 
-    if not initializing or cells.condition_status(conditions, "Initialized") == "True":
+    if not initializing or condition_status(conditions, "Initialized") == "True":
         made.restarts, made.restarted_at = of_sidecars.restarts, of_sidecars.restarted_at
         _containers(made, status)
     _deletion(made, pod)
@@ -96,7 +94,7 @@ def _containers(made: Progress, status: Doc) -> None:
     if made.status != "Completed":
         return
     # One container is done; what the pod is depends on the others.
-    if has_running and cells.condition_status(status.get("conditions"), "Ready") == "True":
+    if has_running and condition_status(status.get("conditions"), "Ready") == "True":
         made.status = "Running"
     elif failure:
         made.status = failure
@@ -136,60 +134,45 @@ def status(pod: Doc, now: datetime) -> Cell:
 def restarts(pod: Doc, now: datetime) -> Cell:
     made = progress(pod)
     if made.restarts and made.restarted_at:
-        return f"{made.restarts} ({cells.age(made.restarted_at, now)} ago)"
+        return f"{made.restarts} ({age(made.restarted_at, now)} ago)"
     return str(made.restarts)
 
 
 def ip(pod: Doc, now: datetime) -> Cell:
     """podIP speaks for older kubelets, which write no podIPs."""
     addresses = [dig(pod, "status", "podIP"), *(found["ip"] for found in dig(pod, "status", "podIPs") or ())]
-    return next((str(address) for address in addresses if address), cells.NONE)
+    return next((str(address) for address in addresses if address), NONE)
 
 
 def readiness_gates(pod: Doc, now: datetime) -> Cell:
     gates = dig(pod, "spec", "readinessGates")
     if not gates:
-        return cells.NONE
+        return NONE
     conditions = dig(pod, "status", "conditions")
-    passed = sum(cells.condition_status(conditions, gate["conditionType"]) == "True" for gate in gates)
+    passed = sum(condition_status(conditions, gate["conditionType"]) == "True" for gate in gates)
     return f"{passed}/{len(gates)}"
 
 
-_COMPLETED = {
-    "Succeeded": {
-        "type": "Completed",
-        "status": "True",
-        "reason": "Succeeded",
-        "message": "The pod has completed successfully.",
-    },
-    "Failed": {"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."},
-}
+_COMPLETED = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
 
 
 def completed(pod: Doc) -> list[Doc]:
-    """The row condition of a pod that has run its course."""
-    found = _COMPLETED.get(dig(pod, "status", "phase"))
-    return [dict(found)] if found else []
+    """The row condition of a pod that has run its course: kubectl can hide such rows."""
+    phase = dig(pod, "status", "phase")
+    if phase not in _COMPLETED:
+        return []
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": _COMPLETED[phase]}]
 
 
-LAYOUTS = {
-    ("", "Pod"): Layout(
-        (
-            NAME,
-            Column("Ready", ready, about="Containers that are ready, of how many."),
-            Column("Status", status, about="What the pod's containers are doing, summed up in one word."),
-            Column("Restarts", restarts, about="How often its containers were started again, and when the last time."),
-            AGE,
-            Column("IP", ip, wide=True, field="status.podIP"),
-            Column("Node", text("spec.nodeName", cells.NONE), wide=True, field="spec.nodeName"),
-            Column(
-                "Nominated Node",
-                text("status.nominatedNodeName", cells.NONE),
-                wide=True,
-                field="status.nominatedNodeName",
-            ),
-            Column("Readiness Gates", readiness_gates, wide=True, field="spec.readinessGates"),
-        ),
-        completed,
-    )
-}
+COLUMNS = (
+    NAME,
+    Column("Ready", ready, about="Containers that are ready, of how many."),
+    Column("Status", status, about="What the pod's containers are doing, summed up in one word."),
+    Column("Restarts", restarts, about="How often its containers were started again, and when the last time."),
+    AGE,
+    Column("IP", ip, "status.podIP", wide=True),
+    text("Node", "spec.nodeName", NONE, wide=True),
+    text("Nominated Node", "status.nominatedNodeName", NONE, wide=True),
+    Column("Readiness Gates", readiness_gates, "spec.readinessGates", wide=True),
+)
+LAYOUTS: Layouts = {("", "Pod"): COLUMNS}

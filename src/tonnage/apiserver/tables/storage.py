@@ -1,16 +1,33 @@
 """Volumes, claims, classes and CSI objects, in upstream's columns, so that a script that cuts them reads both alike.
 
-CSIStorageCapacity is the exception. Upstream defines columns for it (class and capacity) but does not wire them up, and
-shows the object's name and creation time alone. Here it says what decisions are made from: where the room is, how much,
-the largest volume, and the free bytes of each pool, from the field of KEP-5925 or the annotation that stands in for it.
+CSIStorageCapacity is the exception. Upstream shows its name and creation time alone. Here it says what decisions are
+made from: where the room is, how much, the largest volume, and the free bytes of each pool, from the field of KEP-5925
+or the annotation that stands in for it.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from tonnage.apiserver.tables import cells
-from tonnage.apiserver.tables.column import AGE, NAME, Cell, CellOf, Column, Layout, flag, of, text
+from tonnage.apiserver.tables.cells import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Cell,
+    Column,
+    Layouts,
+    access_modes,
+    count,
+    flag,
+    given,
+    joined,
+    of,
+    selector,
+    size,
+    text,
+)
 from tonnage.documents.kinds.storage.storage_class import is_default_class
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig
@@ -21,53 +38,34 @@ _WIDEST = 80
 """Characters of a cell that has no end of its own."""
 
 
-def storage_class(doc: Doc, now: datetime) -> Cell:
-    """The storage class of a volume or a claim."""
-    return class_name_in(doc) or ""
-
-
-def phase(doc: Doc, now: datetime) -> Cell:
+def _phase(doc: Doc, now: datetime) -> Cell:
     """`Terminating` is no phase, but what a person wants to read in its place."""
     if dig(doc, "metadata", "deletionTimestamp") is not None:
         return "Terminating"
     return str(dig(doc, "status", "phase") or "")
 
 
-def claim_ref(volume: Doc, now: datetime) -> Cell:
-    claim = dig(volume, "spec", "claimRef")
+def _claim_ref(claim: Doc | None) -> Cell:
     return "" if claim is None else f"{claim.get('namespace', '')}/{claim.get('name', '')}"
 
 
-def claim_capacity(claim: Doc, now: datetime) -> Cell:
+def _claim_capacity(claim: Doc, now: datetime) -> Cell:
     """What the volume holds; a claim without one shows nothing, whatever it asks for."""
-    if not dig(claim, "spec", "volumeName"):
-        return ""
-    return cells.size(dig(claim, "status", "capacity", "storage"))
+    return size(dig(claim, "status", "capacity", "storage")) if dig(claim, "spec", "volumeName") else ""
 
 
-def claim_access_modes(claim: Doc, now: datetime) -> Cell:
-    return cells.access_modes(dig(claim, "status", "accessModes")) if dig(claim, "spec", "volumeName") else ""
+def _claim_access_modes(claim: Doc, now: datetime) -> Cell:
+    return access_modes(dig(claim, "status", "accessModes")) if dig(claim, "spec", "volumeName") else ""
 
 
-def unset_or(path: str) -> CellOf:
-    """The string at a path, `<unset>` only when the field is absent: an empty string stays empty."""
-    return of(lambda value: cells.UNSET if value is None else str(value), path)
-
-
-def class_name(doc: Doc, now: datetime) -> Cell:
+def _class_name(doc: Doc, now: datetime) -> Cell:
     name = str(doc["metadata"]["name"])
     return f"{name} (default)" if is_default_class(doc) else name
 
 
-def token_requests(driver: Doc, now: datetime) -> Cell:
-    requests = dig(driver, "spec", "tokenRequests")
-    return cells.UNSET if requests is None else cells.joined(requests, "audience")
-
-
-def reached_nodes(capacity: Doc, now: datetime) -> Cell:
+def _reached_nodes(topology: Doc | None) -> Cell:
     """The nodes that reach the storage, as a selector; `<none>` where the object says nothing, `<all>` for any node."""
-    topology = dig(capacity, "nodeTopology")
-    return cells.NONE if topology is None else _fitting(cells.selector(topology)) or "<all>"
+    return NONE if topology is None else _fitting(selector(topology)) or "<all>"
 
 
 def _fitting(text: str) -> str:
@@ -75,131 +73,90 @@ def _fitting(text: str) -> str:
     return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…"
 
 
-def amount(path: str) -> CellOf:
+def _amount(value: Any) -> Cell:
     """A quantity that may be unknown."""
-    return of(lambda value: cells.UNSET if value is None else cells.size(value), path)
+    return UNSET if value is None else size(value)
 
 
-def pools(capacity: Doc, now: datetime) -> Cell:
+def _pools(capacity: Doc, now: datetime) -> Cell:
     """The free bytes of each pool, as many as fit into a line."""
-    told = dig(capacity, "availableCapacities")
-    if not told:
+    sizes = dig(capacity, "availableCapacities")
+    if not sizes:
         annotation = str(dig(capacity, "metadata", "annotations", AVAILABLE_CAPACITIES) or "")
-        told = [each.strip() for each in annotation.split(",") if each.strip()]
-    shown = _fitting(",".join(str(each) for each in told[:_MOST_POOLS]))
-    return f"{shown},… ({len(told)})" if len(told) > _MOST_POOLS else shown or cells.NONE
+        sizes = [part.strip() for part in annotation.split(",") if part.strip()]
+    shown = _fitting(",".join(map(str, sizes[:_MOST_POOLS])))
+    return f"{shown},… ({len(sizes)})" if len(sizes) > _MOST_POOLS else shown or NONE
 
 
-LAYOUTS = {
-    ("", "PersistentVolume"): Layout(
-        (
-            NAME,
-            Column("Capacity", of(cells.size, "spec.capacity.storage"), field="spec.capacity"),
-            Column("Access Modes", of(cells.access_modes, "spec.accessModes"), field="spec.accessModes"),
-            Column(
-                "Reclaim Policy",
-                text("spec.persistentVolumeReclaimPolicy"),
-                field="spec.persistentVolumeReclaimPolicy",
-            ),
-            Column("Status", phase, field="status.phase"),
-            Column("Claim", claim_ref, field="spec.claimRef"),
-            Column("StorageClass", storage_class, field="spec.storageClassName"),
-            Column(
-                "VolumeAttributesClass",
-                unset_or("spec.volumeAttributesClassName"),
-                field="spec.volumeAttributesClassName",
-            ),
-            Column("Reason", text("status.reason"), field="status.reason"),
-            AGE,
-            Column("VolumeMode", unset_or("spec.volumeMode"), wide=True, field="spec.volumeMode"),
-        )
+_PHASE = Column("Status", _phase, "status.phase")
+_CLASS = Column("StorageClass", lambda doc, now: class_name_in(doc) or "", "spec.storageClassName")
+_ATTRIBUTES_CLASS = given("VolumeAttributesClass", "spec.volumeAttributesClassName", UNSET)
+_MODE = given("VolumeMode", "spec.volumeMode", UNSET, wide=True)
+
+LAYOUTS: Layouts = {
+    ("", "PersistentVolume"): (
+        NAME,
+        of("Capacity", "spec.capacity.storage", size, field="spec.capacity"),
+        of("Access Modes", "spec.accessModes", access_modes),
+        text("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
+        _PHASE,
+        of("Claim", "spec.claimRef", _claim_ref),
+        _CLASS,
+        _ATTRIBUTES_CLASS,
+        text("Reason", "status.reason"),
+        AGE,
+        _MODE,
     ),
-    ("", "PersistentVolumeClaim"): Layout(
-        (
-            NAME,
-            Column("Status", phase, field="status.phase"),
-            Column("Volume", text("spec.volumeName"), field="spec.volumeName"),
-            Column("Capacity", claim_capacity, field="status.capacity"),
-            Column("Access Modes", claim_access_modes, field="status.accessModes"),
-            Column("StorageClass", storage_class, field="spec.storageClassName"),
-            Column(
-                "VolumeAttributesClass",
-                unset_or("spec.volumeAttributesClassName"),
-                field="spec.volumeAttributesClassName",
-            ),
-            AGE,
-            Column("VolumeMode", unset_or("spec.volumeMode"), wide=True, field="spec.volumeMode"),
-        )
+    ("", "PersistentVolumeClaim"): (
+        NAME,
+        _PHASE,
+        text("Volume", "spec.volumeName"),
+        Column("Capacity", _claim_capacity, "status.capacity"),
+        Column("Access Modes", _claim_access_modes, "status.accessModes"),
+        _CLASS,
+        _ATTRIBUTES_CLASS,
+        AGE,
+        _MODE,
     ),
-    ("storage.k8s.io", "StorageClass"): Layout(
-        (
-            Column("Name", class_name, format="name", field="metadata.name"),
-            Column("Provisioner", text("provisioner"), field="provisioner"),
-            Column("ReclaimPolicy", text("reclaimPolicy", "Delete"), field="reclaimPolicy"),
-            Column("VolumeBindingMode", text("volumeBindingMode", "Immediate"), field="volumeBindingMode"),
-            Column("AllowVolumeExpansion", flag("allowVolumeExpansion"), field="allowVolumeExpansion"),
-            AGE,
-        )
+    ("storage.k8s.io", "StorageClass"): (
+        Column("Name", _class_name, "metadata.name", format="name"),
+        text("Provisioner", "provisioner"),
+        text("ReclaimPolicy", "reclaimPolicy", "Delete"),
+        text("VolumeBindingMode", "volumeBindingMode", "Immediate"),
+        flag("AllowVolumeExpansion", "allowVolumeExpansion", type="string"),
+        AGE,
     ),
-    ("storage.k8s.io", "CSIDriver"): Layout(
-        (
-            NAME,
-            Column(
-                "AttachRequired",
-                flag("spec.attachRequired", missing=True),
-                type="boolean",
-                field="spec.attachRequired",
-            ),
-            Column("PodInfoOnMount", flag("spec.podInfoOnMount"), type="boolean", field="spec.podInfoOnMount"),
-            Column("StorageCapacity", flag("spec.storageCapacity"), type="boolean", field="spec.storageCapacity"),
-            Column("TokenRequests", token_requests, field="spec.tokenRequests"),
-            Column("RequiresRepublish", flag("spec.requiresRepublish"), type="boolean", field="spec.requiresRepublish"),
-            Column(
-                "Modes",
-                of(lambda modes: ",".join(modes or ()) or cells.NONE, "spec.volumeLifecycleModes"),
-                field="spec.volumeLifecycleModes",
-            ),
-            AGE,
-        )
+    ("storage.k8s.io", "CSIDriver"): (
+        NAME,
+        flag("AttachRequired", "spec.attachRequired", missing=True),
+        flag("PodInfoOnMount", "spec.podInfoOnMount"),
+        flag("StorageCapacity", "spec.storageCapacity"),
+        of("TokenRequests", "spec.tokenRequests", lambda asked: UNSET if asked is None else joined(asked, "audience")),
+        flag("RequiresRepublish", "spec.requiresRepublish"),
+        of("Modes", "spec.volumeLifecycleModes", lambda modes: ",".join(modes or ()) or NONE),
+        AGE,
     ),
-    ("storage.k8s.io", "CSINode"): Layout(
-        (
-            NAME,
-            Column(
-                "Drivers",
-                of(lambda drivers: len(drivers or ()), "spec.drivers"),
-                type="integer",
-                about="How many CSI drivers have registered on the node.",
-            ),
-            AGE,
-        )
+    ("storage.k8s.io", "CSINode"): (
+        NAME,
+        count("Drivers", "spec.drivers", about="How many CSI drivers have registered on the node."),
+        AGE,
     ),
-    ("storage.k8s.io", "VolumeAttachment"): Layout(
-        (
-            NAME,
-            Column("Attacher", text("spec.attacher"), format="name", field="spec.attacher"),
-            Column("PV", text("spec.source.persistentVolumeName"), field="spec.source.persistentVolumeName"),
-            Column("Node", text("spec.nodeName"), field="spec.nodeName"),
-            Column("Attached", flag("status.attached"), type="boolean", field="status.attached"),
-            AGE,
-        )
+    ("storage.k8s.io", "VolumeAttachment"): (
+        NAME,
+        Column("Attacher", text("", "spec.attacher").cell, "spec.attacher", format="name"),
+        text("PV", "spec.source.persistentVolumeName"),
+        text("Node", "spec.nodeName"),
+        flag("Attached", "status.attached"),
+        AGE,
     ),
-    ("storage.k8s.io", "CSIStorageCapacity"): Layout(
-        (
-            NAME,
-            Column("StorageClassName", text("storageClassName"), field="storageClassName"),
-            Column("Topology", reached_nodes, field="nodeTopology"),
-            Column("Capacity", amount("capacity"), field="capacity"),
-            Column("Maximum", amount("maximumVolumeSize"), field="maximumVolumeSize"),
-            Column("Pools", pools, field="availableCapacities"),
-            AGE,
-        )
+    ("storage.k8s.io", "CSIStorageCapacity"): (
+        NAME,
+        text("StorageClassName", "storageClassName"),
+        of("Topology", "nodeTopology", _reached_nodes),
+        of("Capacity", "capacity", _amount),
+        of("Maximum", "maximumVolumeSize", _amount),
+        Column("Pools", _pools, "availableCapacities"),
+        AGE,
     ),
-    ("storage.k8s.io", "VolumeAttributesClass"): Layout(
-        (
-            NAME,
-            Column("DriverName", text("driverName"), field="driverName"),
-            AGE,
-        )
-    ),
+    ("storage.k8s.io", "VolumeAttributesClass"): (NAME, text("DriverName", "driverName"), AGE),
 }
