@@ -2,7 +2,7 @@
 
 Both live in a folder of the server, keys with mode 0600, and are reused while they are valid: whoever trusts the CA
 today still does after a restart. Both are valid from a month before they were made: a clock that is set back makes no
-certificate "not yet valid". `serving_certificate` renews the second while a server runs; the first is never
+certificate "not yet valid". `serving/server_tls.py` renews the second while a server runs; the first is never
 replaced, because everybody would have to be told.
 """
 

@@ -29,7 +29,7 @@ Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Tls(Protocol):
-    """What a listener with TLS needs: `server_tls.ServerTls`, `serving_certificate.ServingCertificate`."""
+    """What a listener with TLS needs: `ServerTls` and `ServingCertificate` of `serving/server_tls.py`."""
 
     def context(self) -> ssl.SSLContext: ...
 

@@ -20,8 +20,7 @@ from tonnage.dashboard.server import access
 from tonnage.dashboard.server.access import AT_ONCE, Access, RequestRefused
 from tonnage.dashboard.server.router import SECURITY_HEADERS
 from tonnage.errors import TonnageError
-from tonnage.serving.server_tls import ServerTls
-from tonnage.serving.serving_certificate import ServingCertificate
+from tonnage.serving.server_tls import ServerTls, ServingCertificate
 
 
 @pytest.fixture

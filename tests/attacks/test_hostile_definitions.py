@@ -13,8 +13,15 @@ import pytest
 from test_server_stays_responsive import probing
 
 from tonnage.documents.custom import validation
-from tonnage.documents.custom.json_path import MAX_FOUND, parse
-from tonnage.documents.custom.printer_columns import MAX_CELL_CHARS, MAX_COLUMNS, Looks, PrinterColumn, printer_columns
+from tonnage.documents.custom.printer_columns import (
+    MAX_CELL_CHARS,
+    MAX_COLUMNS,
+    MAX_FOUND,
+    Looks,
+    PrinterColumn,
+    parse,
+    printer_columns,
+)
 from tonnage.documents.custom.validation import Rules
 from tonnage.testing.http import Reply
 from tonnage.testing.processes import ApiServerProcess, start_cluster

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.protobuf.messages import decode_protobuf
+from support.protobuf_bodies import decode_protobuf
 from tonnage.documents.schema import ListOf, MapOf, Struct, Type, structs
 from tonnage.objects.document import Doc
 

@@ -9,7 +9,7 @@ import yaml
 
 from tonnage.documents.admit import admit
 from tonnage.documents.custom.custom_resource import CustomKind
-from tonnage.documents.custom.definition_status import record_stored_version
+from tonnage.documents.custom.definition_rules import record_stored_version
 from tonnage.documents.kinds.custom_resource_definition import default_definition
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy

@@ -19,8 +19,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from tonnage import metrics
-from tonnage.apiserver import health_checks, leader_fence, responses, status
-from tonnage.apiserver.audit.audit_log import AuditLog, note
+from tonnage.apiserver import health_checks, options, responses, status
+from tonnage.apiserver.audit_log import AuditLog, note
 from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.service_account_tokens import JWKS_PATH
 from tonnage.apiserver.body_reading import Bodies
@@ -33,7 +33,7 @@ from tonnage.apiserver.options import LONG_QUERY_CHARS, boolean, read_selectors
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Location, Response, is_about, locate, verb_of
 from tonnage.apiserver.responses import warning_headers
-from tonnage.apiserver.verbs import deleting, patching, reading, reviews, subresources, token_requests, writing
+from tonnage.apiserver.verbs import deleting, patching, reading, reviews, subresources, writing
 from tonnage.apiserver.verbs.subresources import refuse_container_request
 from tonnage.apiserver.verbs.watching import Watching
 from tonnage.documents.access.attributes import Attributes, attributes_of, forbidden
@@ -248,7 +248,7 @@ class Application:
     async def _limited(self, request: web.BaseRequest, call: Call) -> Response:
         """Run a verb unless too many are under way; every kind of failure becomes an ApiError."""
         reads = call.verb in ("get", "list")
-        fence = None if reads else leader_fence.fence_of(call.headers.get(LEASE_HEADER))
+        fence = None if reads else options.fence_of(call.headers.get(LEASE_HEADER))
         if not reads and request.body_exists:
             call.body = await self._bodies.read(request)
         body = call.body
@@ -269,7 +269,7 @@ class Application:
             finally:
                 self._count(reads, -1)
         except FenceBroken as exc:
-            raise leader_fence.broken(call.headers[LEASE_HEADER], exc.record) from exc
+            raise options.broken(call.headers[LEASE_HEADER], exc.record) from exc
         except StoreError as exc:
             _log.error("%s %s: %s", request.method, request.path, exc)
             raise status.from_store(exc) from exc
@@ -290,7 +290,7 @@ class Application:
             if call.resource is SELF_REVIEWS:
                 return reviews.review_self
         if call.subresource == "token":
-            return partial(token_requests.create_token, self._authenticator.accounts)
+            return partial(reviews.create_token, self._authenticator.accounts)
         return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
 
     def _count(self, reads: bool, step: int) -> None:

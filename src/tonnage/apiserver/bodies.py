@@ -23,7 +23,7 @@ from tonnage.documents import api_errors
 from tonnage.documents.admit import ROOT, Malformed, Path
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
 from tonnage.documents.json_syntax import syntax_error
-from tonnage.documents.protobuf.messages import open_envelope, struct_named
+from tonnage.documents.protobuf import open_envelope, struct_named
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, UnsupportedMediaType
 from tonnage.objects import field_errors

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources, shape_id
-from tonnage.documents.custom.definition_status import are_names_accepted, is_established
-from tonnage.documents.custom.version_rules import version_preference
+from tonnage.documents.custom.definition_rules import are_names_accepted, is_established, version_preference
 from tonnage.objects.document import Doc, copy, decode
 from tonnage.objects.resources import BY_PATH, BY_PLURAL
 from tonnage.store import KeyDamaged, Store, StoreRecord

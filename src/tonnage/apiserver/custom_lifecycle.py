@@ -23,7 +23,7 @@ from tonnage.background import in_background
 from tonnage.backoff import Backoff
 from tonnage.clock import rfc3339
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources
-from tonnage.documents.custom.definition_status import accept_names, establish, is_established, terminate
+from tonnage.documents.custom.definition_rules import accept_names, establish, is_established, terminate
 from tonnage.documents.kinds.custom_resource_definition import CLEANUP_FINALIZER
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.document import Doc, decode

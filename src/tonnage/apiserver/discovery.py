@@ -29,7 +29,7 @@ from tonnage.apiserver.custom_definitions import Definitions
 from tonnage.apiserver.requests import Response
 from tonnage.apiserver.responses import accepted, quality
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.custom.version_rules import version_preference
+from tonnage.documents.custom.definition_rules import version_preference
 from tonnage.documents.schema import ShapedResource
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import NOT_STORED, RESOURCES, Resource, subresource_named, verbs_of

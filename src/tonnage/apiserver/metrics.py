@@ -24,7 +24,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from tonnage.apiserver.audit.audit_log import AuditLog
+from tonnage.apiserver.audit_log import AuditLog
 from tonnage.apiserver.requests import Call
 from tonnage.documents.access.attributes import AccessDecision
 from tonnage.gates import Gates

@@ -15,11 +15,16 @@ from typing import Final
 from tonnage.apiserver import status
 from tonnage.documents.api_errors import UnknownReason
 from tonnage.documents.validation.metadata import FIELD_MANAGER_MAX_BYTES, validate_field_manager
-from tonnage.errors import BadRequest
+from tonnage.errors import BadRequest, Conflict
 from tonnage.objects import field_errors
+from tonnage.objects.coordination_v1 import LEASE_HEADER, Lease
+from tonnage.objects.document import decode, dig
 from tonnage.objects.field_rules import unsupported
 from tonnage.objects.meta import InvalidRevision, parse_revision
+from tonnage.objects.scheme import resource_of
 from tonnage.objects.selectors import FieldSelector, InvalidSelector, LabelMatcher, label_matcher
+from tonnage.store import StoreRecord
+from tonnage.store.writes import Fence
 
 _OPTIONS_KIND = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 _POLICIES = ("Ignore", "Strict", "Warn")
@@ -199,3 +204,31 @@ def revision(text: str, *, of: str) -> int:
         problem = f'resourceVersion: Invalid value: "{text}": {exc}'
         error = BadRequest(f"invalid resource version: {problem}") if of == "list" else UnknownReason(problem)
         raise error from exc
+
+
+def fence_of(header: str | None) -> Fence | None:
+    """The fence that a request asks for, if any. Raises BadRequest."""
+    if header is None:
+        return None
+    lease, _, identity = header.partition(" ")
+    namespace, _, name = lease.partition("/")
+    if not (namespace and name and identity):
+        told = f'the header {LEASE_HEADER} names no lease and holder: "{header}"'
+        raise BadRequest(f'{told}; write it like "kube-system/name holder"')
+    return Fence(resource_of(Lease).key(namespace, name), lambda record: holder_of(record) in (None, identity))
+
+
+def holder_of(record: StoreRecord | None) -> str | None:
+    """Who holds a lease: empty when it was let go, None when there is no lease."""
+    if record is None:
+        return None
+    return str(dig(decode(record.document), "spec", "holderIdentity") or "")
+
+
+def broken(header: str, record: StoreRecord | None) -> Conflict:
+    """The answer to a write that came too late."""
+    lease, _, identity = header.partition(" ")
+    return Conflict(
+        f'the write was made by "{identity}" as holder of the lease "{lease}", which "{holder_of(record) or ""}" '
+        "holds by now: it is not carried out"
+    )

@@ -35,7 +35,7 @@ from tonnage.documents.creation import Creator, refuse_too_large
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.deletion import is_deletable, judge_deletion
 from tonnage.documents.object_metadata import NameGenerator, is_no_change, prepare_update, track_managed_fields
-from tonnage.documents.protobuf.messages import table_of
+from tonnage.documents.protobuf import table_of
 from tonnage.documents.schema import structs
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.documents.validation.metadata import validate_object_meta_update

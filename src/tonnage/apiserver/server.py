@@ -20,21 +20,24 @@ from functools import partial
 from pathlib import Path
 
 from tonnage.apiserver.app import Application
-from tonnage.apiserver.audit.audit_log import AuditLog
-from tonnage.apiserver.audit.audit_log_file import AuditLogFile, AuditSettings
-from tonnage.apiserver.authentication.client_certificates import client_ca_followed
+from tonnage.apiserver.audit_log import AuditLog, AuditLogFile
+from tonnage.apiserver.authentication.client_certificates import authentication_published, client_ca_followed
 from tonnage.apiserver.authentication.server_credentials import read_credentials, write_kubeconfig
 from tonnage.apiserver.authentication.service_account_tokens import token_secrets_filled
-from tonnage.apiserver.authorization.authentication_map import authentication_published
-from tonnage.apiserver.authorization.cluster_roles import cluster_roles_aggregated, ensure_policy
-from tonnage.apiserver.authorization.modes import authorizer_of, guard_of
-from tonnage.apiserver.bootstrap import bootstrap, publish_address, taken_when_there_is_room
+from tonnage.apiserver.authorizer import authorizer_of, guard_of
+from tonnage.apiserver.bootstrap import (
+    bootstrap,
+    cluster_roles_aggregated,
+    ensure_policy,
+    publish_address,
+    taken_when_there_is_room,
+)
 from tonnage.apiserver.custom_lifecycle import definitions_followed
 from tonnage.apiserver.event_expiry import EVENT_TTL_S, events_expired
 from tonnage.apiserver.event_loop import lag_measured
-from tonnage.apiserver.flag_values import DEFAULT_ISSUER, RBAC_MODE
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.selection import index_for
+from tonnage.apiserver.settings import DEFAULT_ISSUER, RBAC_MODE, AuditSettings
 from tonnage.apiserver.stored_documents import stored_problem
 from tonnage.background import in_background
 from tonnage.clock import Clock, SystemClock

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.apiserver.audit.audit_log_file import MAX_BACKUPS, MAX_MEGABYTES
-from tonnage.apiserver.flag_values import DEFAULT_ISSUER, RBAC_MODE
+from tonnage.apiserver.settings import (
+    DEFAULT_ISSUER,
+    MAX_BACKUPS,
+    MAX_MEGABYTES,
+    RBAC_MODE,
+    AuditSettings,
+    authorization_mode,
+)
 from tonnage.cli.options import DURATION, feature_gates, logging_options, start_logging
 from tonnage.cli.output import echo, say
 from tonnage.clock import SystemClock
@@ -27,8 +33,6 @@ if TYPE_CHECKING:
 
 
 def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    from tonnage.apiserver.authorization.modes import authorization_mode
-
     try:
         return authorization_mode(value)
     except TonnageError as exc:
@@ -143,7 +147,6 @@ def apiserver(
     To restore a backup: stop the server, move DIR/store away, make it anew (mkdir -m 700 DIR/store), copy FILE to
     DIR/store/log.sqlite3, and start.
     """
-    from tonnage.apiserver.audit.audit_log_file import AuditSettings
     from tonnage.apiserver.server import ServerSettings
     from tonnage.apiserver.stored_documents import stored_problem
     from tonnage.store import back_up, check_folder

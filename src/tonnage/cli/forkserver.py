@@ -23,7 +23,7 @@ PROGRAMS: Final = {
     "provisioner": ("provisioner.program", "client.metrics"),
     "controllers": (
         *("controllers.program", "client.delegated_access.access", "serving.profiling"),
-        *("serving.server_tls", "serving.serving_certificate", "csi.metrics"),
+        *("serving.server_tls", "csi.metrics"),
     ),
     "scheduler": (*("scheduler.program", "scheduler.configuration_file", "scheduling.configuration.written"),),
 }

@@ -27,7 +27,7 @@ MOUNTABLE_ANNOTATION: Final = "kubernetes.io/enforce-mountable-secrets"
 TOKEN_VOLUME_PREFIX: Final = "kube-api-access-"
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_S: Final = 60 * 60 + 7
-"""How long the token is asked for: a length by which the server knows this volume (`verbs/token_requests.py`)."""
+"""How long the token is asked for: a length by which the server knows this volume (`verbs/reviews.py`)."""
 _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))  # Go's ParseBool
 
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.documents import known_pod_specs
 from tonnage.documents.apply import managed_fields
-from tonnage.documents.apply.field_shapes import UnnamedItem
-from tonnage.documents.apply.field_walk import compare
+from tonnage.documents.apply.field_walk import UnnamedItem, compare
 from tonnage.documents.kinds.pods import pod_spec as pod_rules
 from tonnage.documents.kinds.pods import pod_warnings as warnings_of_pods
 from tonnage.documents.kinds.pods.pod_defaults import default_pod

@@ -1,6 +1,6 @@
 """Any document a schema allows survives the way through protobuf; any bytes are read or refused.
 
-The encoder here is the twin of `tonnage.documents.protobuf.messages`, written the other way round and from Go's habits:
+The encoder here is the twin of `tonnage.documents.protobuf`, written the other way round and from Go's habits:
 a plain scalar is always written, zero or not, a pointer only when it is set, and inlined messages always are.
 """
 
@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.protobuf_bodies import decode_protobuf
 from tonnage.clock import parse_rfc3339, rfc3339, rfc3339_micro
 from tonnage.documents.admit import Malformed
-from tonnage.documents.protobuf.messages import MAGIC, decode_protobuf
+from tonnage.documents.protobuf import MAGIC
 from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type, schema_of, schema_of_resource
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import RESOURCES

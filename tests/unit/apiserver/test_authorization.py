@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tonnage.apiserver.authorization.modes import authorization_mode
-from tonnage.apiserver.authorization.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RbacAuthorizer
+from tonnage.apiserver.authorizer import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RbacAuthorizer
+from tonnage.apiserver.settings import authorization_mode
 from tonnage.cli.apiserver import apiserver
 from tonnage.documents.access.attributes import Attributes
 from tonnage.errors import TonnageError

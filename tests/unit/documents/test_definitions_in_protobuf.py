@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from support.protobuf_bodies import decode_protobuf
 from tonnage.documents.admit import Malformed, admit
-from tonnage.documents.protobuf.messages import decode_protobuf
 from tonnage.documents.schema import schema_of
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tonnage.documents.apply.field_set import FieldSet, Tree, path_text
-from tonnage.documents.apply.field_shapes import UnnamedItem
-from tonnage.documents.apply.field_walk import compare, field_set_of, remove_items, with_named_fields
+from tonnage.documents.apply.field_walk import UnnamedItem, compare, field_set_of, remove_items, with_named_fields
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 

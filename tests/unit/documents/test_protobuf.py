@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from support.protobuf_bodies import decode_protobuf
 from tonnage.documents.admit import Malformed
-from tonnage.documents.protobuf.messages import Envelope, decode_protobuf, open_envelope, struct_named
+from tonnage.documents.protobuf import Envelope, open_envelope, struct_named
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc
 from tonnage.objects.texts.decode_budget import REQUEST, Budget

@@ -16,7 +16,7 @@ from tonnage.certificates import ensure_identity
 from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
 from tonnage.listener import listening
-from tonnage.serving.serving_certificate import ServingCertificate
+from tonnage.serving.server_tls import ServingCertificate
 
 DAY_S = 86_400.0
 HOSTS = ("127.0.0.1", "localhost")

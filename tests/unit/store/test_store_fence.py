@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tonnage.apiserver.leader_fence import broken, fence_of
+from tonnage.apiserver.options import broken, fence_of
 from tonnage.errors import BadRequest
 from tonnage.store import FenceBroken, Store
 from tonnage.store.writes import Fence, fenced

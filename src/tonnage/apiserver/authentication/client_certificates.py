@@ -13,8 +13,10 @@ What cannot be read leaves the authorities in force that were, and is said once.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
+import random
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -25,13 +27,19 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
+from tonnage.apiserver.options import WriteOptions
+from tonnage.apiserver.registry import Registry
 from tonnage.background import in_background
+from tonnage.backoff import Backoff
 from tonnage.clock import Clock
-from tonnage.errors import TonnageError
+from tonnage.errors import ApiError, NotFound, TonnageError
+from tonnage.objects.document import Doc
+from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.users import CREDENTIAL_ID, User
 from tonnage.private_files import read_given
 from tonnage.serving.certificate_judging import InvalidCertificate, Validity, judged, may_sign, read
 from tonnage.serving.server_tls import ask_for_any
+from tonnage.store import StoreClosed, StoreError, StoreRecord
 
 MAX_REMEMBERED: Final = 1024
 _UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
@@ -162,3 +170,56 @@ async def _follow(file: ClientCaFile, clock: Clock) -> None:
     while True:
         file.refresh()
         await clock.sleep(_LOOK_EVERY_S)
+
+
+NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
+_CONFIG_MAPS = BY_PLURAL["", "configmaps"]
+_OPTIONS = WriteOptions(manager="kube-apiserver")
+
+
+@asynccontextmanager
+async def authentication_published(
+    registry: Registry, certificates: ClientCertificates, rng: random.Random
+) -> AsyncIterator[None]:
+    """Inside the block, the ConfigMap says which certificates of clients are good."""
+    changed = asyncio.Event()
+    changed.set()
+    key = _CONFIG_MAPS.key(NAMESPACE, NAME)
+
+    def note(record: StoreRecord, *, is_deleted: bool) -> None:
+        if record.key == key:
+            changed.set()
+
+    registry.store.follow(_CONFIG_MAPS.store_prefix, note)
+    certificates.follow(changed.set)
+    async with in_background(_publish(registry, certificates, changed, rng), "client certificates"):
+        yield
+
+
+async def _publish(
+    registry: Registry, certificates: ClientCertificates, changed: asyncio.Event, rng: random.Random
+) -> None:
+    backoff = Backoff(clock=registry.clock, rng=rng)
+    while True:
+        await changed.wait()
+        changed.clear()
+        try:
+            await _ensure(registry, certificates.ca_pem.decode())
+            backoff.reset()
+        except StoreClosed:
+            return
+        except (ApiError, StoreError) as exc:
+            _log.error("ConfigMap %s/%s cannot be written: %s", NAMESPACE, NAME, exc.message)
+            changed.set()
+            await registry.clock.sleep(backoff.next_s())
+
+
+async def _ensure(registry: Registry, client_ca: str) -> None:
+    def with_ca(doc: Doc) -> Doc:
+        return {**doc, "data": {**doc.get("data", {}), "client-ca-file": client_ca}}
+
+    try:
+        await registry.change(_CONFIG_MAPS, NAMESPACE, NAME, with_ca, _OPTIONS)
+    except NotFound:
+        doc = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": NAME}}
+        await registry.create(_CONFIG_MAPS, NAMESPACE, with_ca(doc), _OPTIONS)

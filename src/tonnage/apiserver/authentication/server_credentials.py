@@ -25,13 +25,13 @@ from tonnage.apiserver.authentication.authenticator import Authenticator
 from tonnage.apiserver.authentication.client_certificates import ClientCertificates, read_client_ca
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.apiserver.authentication.signing_key import ensure_signing_key
-from tonnage.apiserver.flag_values import DEFAULT_ISSUER
+from tonnage.apiserver.settings import DEFAULT_ISSUER
 from tonnage.certificates import ensure_identity
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 from tonnage.objects.users import AUTHENTICATED, MASTERS, User
 from tonnage.private_files import own_folder, read_given, read_own, write_private
-from tonnage.serving.serving_certificate import ServingCertificate
+from tonnage.serving.server_tls import ServingCertificate
 from tonnage.store import Store
 
 ADMIN: Final = User("admin", groups=(MASTERS, AUTHENTICATED))

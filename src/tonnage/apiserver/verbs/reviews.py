@@ -4,15 +4,19 @@ nothing is stored.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
+from typing import Final
 
 from tonnage.apiserver import bodies, responses, status
 from tonnage.apiserver.authentication.authenticator import Authenticator, bearer_token
-from tonnage.apiserver.authorization.rbac import RbacAuthorizer
+from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
+from tonnage.apiserver.authorizer import RbacAuthorizer
 from tonnage.apiserver.event_loop import on_loop
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
+from tonnage.clock import rfc3339
 from tonnage.documents.access.policy import aggregated
 from tonnage.documents.access.reviews import (
     attributes_of_review,
@@ -24,12 +28,30 @@ from tonnage.documents.access.reviews import (
     validate_subject_review,
 )
 from tonnage.documents.access.rules import Rule
-from tonnage.documents.access.service_account_tokens import InvalidToken
+from tonnage.documents.access.service_account_tokens import (
+    ACCOUNTS,
+    DEFAULT_SECONDS,
+    EXTENDED_SECONDS,
+    MAX_SECONDS,
+    MIN_SECONDS,
+    WARN_ONLY_SECONDS,
+    Bound,
+    BoundObject,
+    InvalidToken,
+)
 from tonnage.documents.object_metadata import track_managed_fields
-from tonnage.errors import BadRequest
-from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import invalid_object
-from tonnage.objects.resources import ACCESS_REVIEWS, LOCAL_ACCESS_REVIEWS, RULES_REVIEWS, SUBJECT_ACCESS_REVIEWS
+from tonnage.errors import BadRequest, Conflict
+from tonnage.objects.document import Doc, decode
+from tonnage.objects.field_errors import FieldError, invalid, invalid_object
+from tonnage.objects.resources import (
+    ACCESS_REVIEWS,
+    BY_PLURAL,
+    LOCAL_ACCESS_REVIEWS,
+    RULES_REVIEWS,
+    SUBJECT_ACCESS_REVIEWS,
+    TOKEN_REQUESTS,
+    Resource,
+)
 from tonnage.objects.users import User
 
 _VALIDATE = {
@@ -122,3 +144,115 @@ async def _read(registry: Registry, call: Call) -> Doc:
     content_type = call.headers.get("Content-Type", "")
     read = partial(bodies.read_object, call.body, content_type, call.resource, options.field_validation, call.warnings)
     return await registry.work(bodies.is_large(call.body, content_type), read)
+
+
+_BOUND: Final = {"Pod": BY_PLURAL["", "pods"], "Secret": BY_PLURAL["", "secrets"], "Node": BY_PLURAL["", "nodes"]}
+
+
+async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: Call) -> Response:
+    """POST serviceaccounts/{name}/token. Raises NotFound, Invalid, Conflict, BadRequest."""
+    doc = await _read_request(registry, call)
+    meta = doc.get("metadata", {})
+    for field, wanted in (("name", call.name), ("namespace", call.namespace)):
+        if meta.get(field, wanted) not in ("", wanted):
+            told = f"must match the service account {field} if specified"
+            raise _invalid(call.name, invalid(f"metadata.{field}", meta[field], told))
+    account = decode(registry.read(ACCOUNTS, call.namespace, call.name).document)["metadata"]
+    if meta.get("uid") and meta["uid"] != account["uid"]:
+        told = "the UID in the token request ({}) does not match the UID of the service account ({})"
+        raise _conflict(TOKEN_REQUESTS.group, TOKEN_REQUESTS.kind, call.name, told.format(meta["uid"], account["uid"]))
+    spec = doc.get("spec", {})
+    seconds = spec.get("expirationSeconds")
+    seconds = DEFAULT_SECONDS if seconds is None else seconds
+    if seconds < MIN_SECONDS:
+        told = "may not specify a duration less than 10 minutes"
+        raise _invalid("", invalid("spec.expirationSeconds", seconds, told))
+    if seconds > MAX_SECONDS:
+        told = "may not specify a duration larger than 2^32 seconds"
+        raise _invalid("", invalid("spec.expirationSeconds", seconds, told))
+    audiences = spec.get("audiences") or list(tokens.audiences)
+    bound = _bound(registry, call, spec["boundObjectRef"]) if spec.get("boundObjectRef") else Bound()
+    now = registry.clock.now()
+    warn_after_s, lasts_s = 0, seconds
+    if bound.pod is not None and seconds == WARN_ONLY_SECONDS and set(audiences) <= set(tokens.audiences):
+        warn_after_s, lasts_s = seconds, EXTENDED_SECONDS
+    token = tokens.issue(
+        account,
+        bound,
+        audiences=audiences,
+        seconds=lasts_s,
+        now=now,
+        jti=registry.new_uid(),
+        warn_after_s=warn_after_s,
+    )
+    answer = {
+        "kind": TOKEN_REQUESTS.kind,
+        "apiVersion": TOKEN_REQUESTS.api_version,
+        "metadata": {
+            **meta,
+            "name": call.name,
+            "namespace": call.namespace,
+            "uid": account["uid"],
+            "creationTimestamp": rfc3339(now),
+        },
+        "spec": {
+            "audiences": audiences,
+            "expirationSeconds": seconds,
+            "boundObjectRef": spec.get("boundObjectRef"),
+        },
+        "status": {"token": token, "expirationTimestamp": rfc3339(now + timedelta(seconds=seconds))},
+    }
+    return responses.of_document(call, answer, 201)
+
+
+def _bound(registry: Registry, call: Call, ref: Doc) -> Bound:
+    """The object that a token is to be bound to, as it is now."""
+    group, _, version = ref.get("apiVersion", "").rpartition("/")
+    kind, name = ref.get("kind", ""), ref.get("name", "")
+    resource = _BOUND.get(kind) if not group else None
+    if resource is None:
+        raise BadRequest(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+    found = _object(registry, resource, call.namespace, name)
+    if kind == "Pod" and found.get("spec", {}).get("serviceAccountName", "") != call.name:
+        told = "to pod running with different serviceaccount name."
+        raise BadRequest(f'cannot bind token for serviceaccount "{call.name}" {told}')
+    uid = found["metadata"]["uid"]
+    if ref.get("uid") and ref["uid"] != uid:
+        told = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record."
+        raise _conflict("", kind, name, f"{told} The object might have been deleted and then recreated")
+    made = BoundObject(name, uid)
+    if kind == "Secret":
+        return Bound(secret=made)
+    if kind == "Node":
+        return Bound(node=made)
+    node = found.get("spec", {}).get("nodeName", "")
+    if not node:
+        return Bound(pod=made)
+    record = registry.store.get(_BOUND["Node"].key("", node))
+    # A node that is not there is still told by its name: somebody may want to know where the pod is.
+    node_uid = decode(record.document)["metadata"]["uid"] if record is not None else ""
+    return Bound(pod=made, node=BoundObject(node, node_uid))
+
+
+def _object(registry: Registry, resource: Resource, namespace: str, name: str) -> Doc:
+    if not name:
+        raise BadRequest("Name parameter required.")
+    found: Doc = decode(registry.read(resource, namespace if resource.namespaced else "", name).document)
+    return found
+
+
+async def _read_request(registry: Registry, call: Call) -> Doc:
+    options = write_options("create", call.query, call.headers.get("User-Agent", ""))
+    content_type = call.headers.get("Content-Type", "")
+    read = partial(bodies.read_object, call.body, content_type, TOKEN_REQUESTS, options.field_validation, call.warnings)
+    return await registry.work(bodies.is_large(call.body, content_type), read)
+
+
+def _invalid(name: str, error: FieldError) -> Exception:
+    return invalid_object(TOKEN_REQUESTS.group, TOKEN_REQUESTS.kind, name, [error])
+
+
+def _conflict(group: str, kind: str, name: str, why: str) -> Conflict:
+    """Upstream puts the kind where elsewhere the plural stands."""
+    about = f"{kind}.{group}" if group else kind
+    return Conflict(f'Operation cannot be fulfilled on {about} "{name}": {why}', group=group, kind=kind, name=name)

@@ -164,8 +164,7 @@ def tls_of(
 
     `more_names` are names of the program besides its address, for that certificate.
     """
-    from tonnage.serving.server_tls import GivenCertificate, ServerTls
-    from tonnage.serving.serving_certificate import ServingCertificate
+    from tonnage.serving.server_tls import GivenCertificate, ServerTls, ServingCertificate
 
     rules, clock = checked(flags), SystemClock()
     certificate, key = flags["tls_cert_file"], flags["tls_private_key_file"]

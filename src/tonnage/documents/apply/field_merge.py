@@ -17,8 +17,7 @@ from typing import Any
 
 from tonnage.documents import go_text
 from tonnage.documents.apply.field_set import path_text
-from tonnage.documents.apply.field_shapes import LEAF, Entries, ListShape, Shape, UnnamedItem
-from tonnage.documents.apply.field_walk import list_shape, shape_of
+from tonnage.documents.apply.field_walk import LEAF, Entries, ListShape, Shape, UnnamedItem, list_shape, shape_of
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import MAX_ERRORS_TOLD, MAX_TOLD_BYTES
@@ -200,17 +199,8 @@ def _named(shape: ListShape, item: Any) -> str:
     return shape.step(item)
 
 
-_OF_ANY_SHAPE = frozenset(
-    {
-        "any",
-        "FieldsV1",
-        "deduced",
-        "JSON",
-        "JSONSchemaPropsOrArray",
-        "JSONSchemaPropsOrBool",
-        "JSONSchemaPropsOrStringArray",
-    }
-)
+_SCHEMAS = ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
+_OF_ANY_SHAPE = frozenset({"any", "FieldsV1", "deduced", *_SCHEMAS})
 
 
 def _scalar_misfits(kind: Scalar, value: Any, path: _Place) -> Iterator[tuple[_Place, str]]:

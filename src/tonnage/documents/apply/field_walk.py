@@ -18,10 +18,304 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from tonnage.documents.apply.field_set import FieldSet, Tree
-from tonnage.documents.apply.field_shapes import ABSENT, DEDUCED, LEAF, ListShape, MapShape, Shape, StructShape
+from tonnage.documents.apply.field_set import FieldSet, Tree, json_text
 from tonnage.documents.schema import Field, ListOf, MapOf, Scalar, Struct, Type
 from tonnage.objects.document import Doc
+
+ABSENT: Any = object()
+"""A field that is not there at all, as opposed to one that is null."""
+
+
+class UnnamedItem(ValueError):
+    """A list item that cannot be told from its neighbours; the text is upstream's."""
+
+
+class Shape:
+    """How one type of value is walked. This base is a leaf: one field, whatever is inside."""
+
+    __slots__ = ()
+
+    def leaves(self, value: Any) -> Tree | None:
+        """The node of what `value` sets: its leaves and items. None when it sets nothing."""
+        return {}
+
+    def whole(self, value: Any) -> Tree:
+        """The node of a value that came or went as a whole: its leaves, items and every container on the way."""
+        return {}
+
+    def compare(self, old: Any, new: Any, added: Tree, modified: Tree, removed: Tree) -> None:
+        """Enter into the three trees what differs inside two values that are not equal. A leaf has no inside."""
+
+    def remove(self, value: Any, tree: Tree) -> Any:
+        """`value` without the items in the tree; None when nothing is left of it."""
+        return value
+
+    def named(self, tree: Tree) -> Tree:
+        """The tree with every struct field it leads through made a member."""
+        return tree
+
+    def enters(self, old: Any, new: Any) -> bool:
+        """Have both values an inside that can be compared and merged? Of a declared type they have."""
+        return True
+
+
+LEAF = Shape()
+
+
+Entry = tuple[str, Shape, Any]
+"""The FieldsV1 step of a name, the shape of its value, and what stands in for a value that is not there: ABSENT, or the
+empty value a Go server would have."""
+
+
+class Entries(Shape):
+    """What maps and structs have in common: named values. `fields` answers every name with an `Entry`."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: dict[str, Entry]) -> None:
+        self.fields = fields
+
+    def whole(self, value: Any) -> Tree:
+        if not value:
+            return {}
+        tree: Tree = {".": {}}
+        fields = self.fields
+        for name, item in value.items():
+            step, shape, _ = fields[name]
+            tree[step] = {} if shape is LEAF else shape.whole(item)
+        return tree
+
+    def compare(self, old: Any, new: Any, added: Tree, modified: Tree, removed: Tree) -> None:
+        old, new, fields = old or {}, new or {}, self.fields
+        for name, after in new.items():
+            before = old.get(name, ABSENT)
+            if before == after:
+                continue
+            step, shape, stand_in = fields[name]
+            if before is ABSENT:
+                before = stand_in
+            if before is ABSENT:
+                added[step] = {} if shape is LEAF else shape.whole(after)
+            elif before != after:
+                _descend(step, shape, before, after, added, modified, removed)
+        for name, before in old.items():
+            if name not in new:
+                step, shape, after = fields[name]
+                if after is ABSENT:
+                    removed[step] = shape.whole(before)
+                elif before != after:
+                    _descend(step, shape, before, after, added, modified, removed)
+
+    def remove(self, value: Any, tree: Tree) -> Any:
+        if not isinstance(value, dict):
+            return None
+        kept: Doc = {}
+        for name, item in value.items():
+            step, shape, _ = self.fields[name]
+            node = tree.get(step)
+            if node is None:
+                kept[name] = item
+            elif node and "." not in node:
+                kept[name] = shape.remove(item, node)
+        return kept or None
+
+
+def _descend(step: str, shape: Shape, before: Any, after: Any, added: Tree, modified: Tree, removed: Tree) -> None:
+    # Null against empty is a change of the field itself, and so is another type where none is declared.
+    if shape is LEAF or not (before or after) or not shape.enters(before, after):
+        modified[step] = {}
+        return
+    below: tuple[Tree, Tree, Tree] = ({}, {}, {})
+    shape.compare(before, after, *below)
+    for tree, node in zip((added, modified, removed), below, strict=True):
+        if node:
+            tree[step] = node
+
+
+class Declared(dict[str, Entry]):
+    """The fields of a struct. One the schema does not know counts as a leaf: of most kinds admission drops those.
+
+    Custom resources may keep them; `others` is then their shape.
+    """
+
+    others: Shape = LEAF
+
+    def __missing__(self, name: str) -> Entry:
+        return f"f:{name}", self.others, ABSENT
+
+
+class StructShape(Entries):
+    """A type with declared fields, filled in by whoever compiles it."""
+
+    __slots__ = ()
+    fields: Declared
+
+    def __init__(self) -> None:
+        super().__init__(Declared())
+
+    def leaves(self, value: Any) -> Tree | None:
+        tree: Tree = {}
+        for name, item in (value or {}).items():
+            step, shape, _ = self.fields[name]
+            node = {} if item is None or item == {} else shape.leaves(item)
+            if name not in self.fields:  # then it is an item, as in a map
+                node = _member(node)
+            if node is not None:
+                tree[step] = node
+        return tree or None
+
+    def named(self, tree: Tree) -> Tree:
+        result: Tree = {}
+        for step, node in tree.items():
+            declared = self.fields.get(step[2:]) if step != "." else None
+            if node and declared is not None:
+                node = {".": {}, **declared[1].named(node)}
+            elif node:
+                node = self.fields.others.named(node)
+            result[step] = node
+        return result
+
+
+class _AnyName(dict[str, Entry]):
+    """Every name has the same shape."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def __missing__(self, name: str) -> Entry:
+        return f"f:{name}", self.shape, ABSENT
+
+
+class MapShape(Entries):
+    """A map from any name to values of one shape; every entry is an item in its own right."""
+
+    __slots__ = ("item",)
+
+    def __init__(self, item: Shape) -> None:
+        super().__init__(_AnyName(item))
+        self.item = item
+
+    def leaves(self, value: Any) -> Tree | None:
+        return {f"f:{name}": _member(self.item.leaves(item)) for name, item in (value or {}).items()} or None
+
+    def named(self, tree: Tree) -> Tree:
+        return {step: node if step == "." else self.item.named(node) for step, node in tree.items()}
+
+
+class _Deduced(MapShape):
+    """A value that no schema describes: a map is entered, anything else is a leaf."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(self)
+
+    def leaves(self, value: Any) -> Tree | None:
+        return super().leaves(value) if isinstance(value, dict) else {}
+
+    def whole(self, value: Any) -> Tree:
+        return super().whole(value) if isinstance(value, dict) else {}
+
+    def remove(self, value: Any, tree: Tree) -> Any:
+        return super().remove(value, tree) if isinstance(value, dict) else value
+
+    def enters(self, old: Any, new: Any) -> bool:
+        return isinstance(old, (dict, type(None))) and isinstance(new, (dict, type(None)))
+
+
+def _member(node: Tree | None) -> Tree:
+    return {".": {}, **node} if node else {}
+
+
+class ListShape(Shape):
+    """A list whose items are named by their keys, or by their value when there are no keys (a set).
+
+    Items that share a name are one field: nobody can own a part of one of them.
+    """
+
+    __slots__ = ("item", "keys")
+
+    def __init__(self, item: Shape, keys: tuple[tuple[str, Any], ...]) -> None:
+        self.item = item
+        self.keys = keys
+        """(key, value when absent), sorted by key as their step is spelled."""
+
+    def step(self, item: Any) -> str:
+        """The FieldsV1 step of one item. Raises UnnamedItem."""
+        if not self.keys:
+            return f"v:{json_text(item)}"
+        parts = []
+        for key, default in self.keys:
+            value = item.get(key, default)
+            if value is not ABSENT:
+                parts.append(f'"{key}":{json_text(value)}')
+        if not parts:
+            names = " ".join(f'"{key}"' for key, _ in self.keys)
+            raise UnnamedItem(
+                f"associative list with keys has an element that omits all key fields [{names}] "
+                "(and doesn't have default values for any key fields)"
+            )
+        return "k:{" + ",".join(parts) + "}"
+
+    def grouped(self, items: Any) -> dict[str, list[Any]]:
+        """Items by their step, in the order of first appearance."""
+        groups: dict[str, list[Any]] = {}
+        for item in items or ():
+            groups.setdefault(self.step(item), []).append(item)
+        return groups
+
+    def leaves(self, value: Any) -> Tree | None:
+        tree: Tree = {}
+        for item in value or ():
+            step = self.step(item)
+            tree[step] = {} if step in tree else _member(self.item.leaves(item))
+        return tree or None
+
+    def whole(self, value: Any) -> Tree:
+        tree: Tree = {".": {}} if value else {}
+        for item in value or ():
+            step = self.step(item)
+            tree[step] = {} if step in tree else self.item.whole(item)
+        return tree
+
+    def compare(self, old: Any, new: Any, added: Tree, modified: Tree, removed: Tree) -> None:
+        before, after = self.grouped(old), self.grouped(new)
+        for step, group in after.items():
+            earlier = before.get(step, [])
+            if earlier == group:
+                continue
+            if len(earlier) > 1 and len(group) > 1:
+                modified[step] = {}
+            elif len(earlier) > 1:  # a field shared by several items became an item
+                added[step], removed[step] = self.item.whole(group[0]), {}
+            elif len(group) > 1:
+                added[step] = {}
+                if earlier:
+                    removed[step] = self.item.whole(earlier[0])
+            elif earlier:
+                _descend(step, self.item, earlier[0], group[0], added, modified, removed)
+            else:
+                added[step] = self.item.whole(group[0])
+        for step, earlier in before.items():
+            if step not in after:
+                removed[step] = self.item.whole(earlier[0]) if len(earlier) == 1 else {}
+
+    def remove(self, value: Any, tree: Tree) -> Any:
+        kept = []
+        for item in value or ():
+            node = tree.get(self.step(item))
+            if node is None:
+                kept.append(item)
+            elif node and "." not in node:
+                kept.append(self.item.remove(item, node))
+        return kept or None
+
+    def named(self, tree: Tree) -> Tree:
+        return {step: node if step == "." else self.item.named(node) for step, node in tree.items()}
+
+
+DEDUCED = _Deduced()
+
 
 _ALWAYS_THERE: dict[str, tuple[str, ...]] = {
     "AllocationResult": ("devices",),

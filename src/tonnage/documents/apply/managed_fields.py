@@ -24,8 +24,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tonnage.documents.apply.field_set import FieldSet, OrderedTree, Tree, ordered
-from tonnage.documents.apply.field_shapes import UnnamedItem
-from tonnage.documents.apply.field_walk import FieldChanges, compare
+from tonnage.documents.apply.field_walk import FieldChanges, UnnamedItem, compare
 from tonnage.documents.known_pod_specs import KnownSpecs, text_of_spec
 from tonnage.documents.schema import ShapedResource, Struct, schema_of
 from tonnage.objects.document import Doc, dig, same

@@ -20,8 +20,7 @@ from collections.abc import Collection
 
 from tonnage.documents.apply.field_merge import merge, misfit
 from tonnage.documents.apply.field_set import FieldSet, Path, path_text
-from tonnage.documents.apply.field_shapes import UnnamedItem
-from tonnage.documents.apply.field_walk import compare, field_set_of, remove_items, with_named_fields
+from tonnage.documents.apply.field_walk import UnnamedItem, compare, field_set_of, remove_items, with_named_fields
 from tonnage.documents.apply.managed_fields import (
     NEVER_OWNED,
     NOTHING,

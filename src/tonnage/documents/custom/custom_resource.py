@@ -25,14 +25,13 @@ from typing import Any
 from tonnage.clock import Clock
 from tonnage.documents.admit import Findings, admit
 from tonnage.documents.apply.field_walk import shape_of
-from tonnage.documents.custom.defaulting import drop_nulls, fill_defaults
+from tonnage.documents.custom.definition_rules import deprecation_warning
 from tonnage.documents.custom.merging import struct_of
 from tonnage.documents.custom.openapi import kind_definition
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
-from tonnage.documents.custom.pruning import keys_in, prune
+from tonnage.documents.custom.pruning import drop_nulls, fill_defaults, keys_in, prune
 from tonnage.documents.custom.structural import Structural, compile_schema, walk
 from tonnage.documents.custom.validation import Rules, validate, validate_status, validate_update
-from tonnage.documents.custom.version_rules import deprecation_warning
 from tonnage.documents.scale import validate_scale_paths
 from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
 from tonnage.documents.strategy import Generation, Strategy

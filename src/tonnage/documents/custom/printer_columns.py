@@ -7,15 +7,275 @@ show whatever there is. Mirrors upstream's tableconvertor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from tonnage.clock import InvalidTime, parse_rfc3339
-from tonnage.documents.custom.json_path import ABSENT, MAX_FOUND, InvalidJsonPath, JsonPath, parse
 from tonnage.documents.go_text import plain
+from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc, encode
+
+ABSENT: Any = object()
+"""In place of a value: there is none. Filters give it for what does not match, which is work too."""
+_END: Any = object()
+MAX_PATH_CHARS = 4096
+"""Longer paths are refused: nobody writes them, and each step is work for every document."""
+MAX_FOUND = 10_000
+"""What a path may find in one document: `..` and wildcards multiply."""
+
+
+class InvalidJsonPath(TonnageError):
+    """A path is not in the notation; says where."""
+
+
+Step = Callable[[Any], Iterator[Any]]
+
+
+class JsonPath:
+    """A compiled path."""
+
+    def __init__(self, text: str, steps: tuple[Step, ...]) -> None:
+        self.text = text
+        self._steps = steps
+
+    def find(self, doc: Any) -> list[Any]:
+        """All values at the path, in document order."""
+        found: list[Any] = [doc]
+        for step in self._steps:
+            below: list[Any] = []
+            for value in found:
+                for item in step(value):
+                    if item is ABSENT:
+                        continue
+                    below.append(item)
+                    if len(below) >= MAX_FOUND:
+                        return []
+            found = below
+        return found
+
+    def first(self, doc: Any, most: int) -> tuple[Any, int]:
+        """The first value at the path, ABSENT when there is none, and how many were looked at; at most `most` are."""
+        pending: list[Iterator[Any]] = [iter((doc,))]
+        for looked_at in range(most):
+            value = next(pending[-1], _END)
+            if value is _END:
+                pending.pop()
+                if not pending:
+                    return ABSENT, looked_at
+            elif value is ABSENT:
+                continue
+            elif len(pending) > len(self._steps):
+                return value, looked_at
+            else:
+                pending.append(self._steps[len(pending) - 1](value))
+        return ABSENT, most
+
+
+def parse(text: str) -> JsonPath:
+    """A path such as `.spec.size`; a leading `$` or `@` is the document. Raises InvalidJsonPath."""
+    if len(text) > MAX_PATH_CHARS:
+        raise InvalidJsonPath(f"a JSONPath of {len(text)} characters; at most {MAX_PATH_CHARS} are read")
+    return JsonPath(text, tuple(_steps(text)))
+
+
+_FIELD = re.compile(r"(?:\\.|[^.\[\]\\])+", re.DOTALL)
+
+
+def _steps(text: str) -> Iterator[Step]:
+    position = 1 if text[:1] in ("$", "@") else 0
+    while position < len(text):
+        if text.startswith("..", position):
+            yield _everything_below
+            position += 1 if text[position + 2 : position + 3] != "[" else 2
+        elif text[position] == ".":
+            position += 1
+            if position == len(text):
+                return  # `.` is the document itself
+            if text[position] == "[":
+                continue
+            name = _FIELD.match(text, position)
+            if name is None:
+                raise InvalidJsonPath(f"unexpected {text[position]!r} at position {position} of JSONPath {text!r}")
+            position = name.end()
+            yield _wildcard if name[0] == "*" else _field_step(re.sub(r"\\(.)", r"\1", name[0], flags=re.DOTALL))
+        elif text[position] == "[":
+            end = _closing(text, position)
+            yield _bracket(text[position + 1 : end], text)
+            position = end + 1
+        else:
+            raise InvalidJsonPath(f"unexpected {text[position]!r} at position {position} of JSONPath {text!r}")
+
+
+def _closing(text: str, position: int) -> int:
+    """Where the bracket that opens at `position` closes, quotes and inner brackets passed over."""
+    depth, quote, at = 0, "", position
+    while at < len(text):
+        char = text[at]
+        if quote:
+            if char == "\\":
+                at += 1
+            elif char == quote:
+                quote = ""
+        elif char in "'\"":
+            quote = char
+        elif char == "[":
+            depth += 1
+        elif char == "]":
+            depth -= 1
+            if depth == 0:
+                return at
+        at += 1
+    raise InvalidJsonPath(f"unterminated array at position {position} of JSONPath {text!r}")
+
+
+_INDEX = re.compile(r"-?[0-9]{1,9}")
+_SLICE = re.compile(r"(-?[0-9]{0,9}):(-?[0-9]{0,9})(?::(-?[0-9]{0,9}))?")
+_NAME = re.compile(r"'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\"", re.DOTALL)
+
+
+def _bracket(inside: str, text: str) -> Step:
+    inside = inside.strip()
+    if inside == "*":
+        return _wildcard
+    if inside.startswith("?(") and inside.endswith(")"):
+        return _filter(inside[2:-1], text)
+    if quoted := _NAME.fullmatch(inside):
+        return _field_step(_unquoted(quoted))
+    if _INDEX.fullmatch(inside):
+        return _index(int(inside))
+    if cut := _SLICE.fullmatch(inside):
+        return _slice(*(int(part) if part and part != "-" else None for part in cut.groups()))
+    parts = [part.strip() for part in inside.split(",")]
+    if len(parts) > 1 and all(_INDEX.fullmatch(part) or _NAME.fullmatch(part) for part in parts):
+        return _union([_bracket(part, text) for part in parts])
+    raise InvalidJsonPath(f"invalid array index [{inside}] in JSONPath {text!r}")
+
+
+def _unquoted(quoted: re.Match[str]) -> str:
+    inner = quoted[1] if quoted[1] is not None else quoted[2]
+    return re.sub(r"\\(.)", r"\1", inner, flags=re.DOTALL)
+
+
+def _field_step(name: str) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, dict) and name in value:
+            yield value[name]
+
+    return step
+
+
+def _wildcard(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def _everything_below(value: Any) -> Iterator[Any]:
+    """A value and all that lies in it, the outermost first."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        yield item
+        below = list(item.values()) if isinstance(item, dict) else item if isinstance(item, list) else []
+        pending.extend(reversed(below))
+
+
+def _index(index: int) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, list) and -len(value) <= index < len(value):
+            yield value[index]
+
+    return step
+
+
+def _slice(start: int | None, stop: int | None, stride: int | None = None) -> Step:
+    cut = slice(start, stop, stride if stride is not None and stride > 0 else None)
+
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, list):
+            yield from value[cut]
+
+    return step
+
+
+def _union(steps: list[Step]) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        for each in steps:
+            yield from each(value)
+
+    return step
+
+
+# -- filters ----------------------------------------------------------------------------------------------------------
+
+_COMPARED = re.compile(
+    r"\s*((?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|\[[^]]*\]|[^'\"\[=!<>])+)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*", re.DOTALL
+)
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+
+
+def _filter(condition: str, text: str) -> Step:
+    compared = _COMPARED.fullmatch(condition)
+    if compared is None:
+        if re.search("[=!<>]", _NAME.sub("", condition)):
+            raise InvalidJsonPath(f"cannot read the filter ({condition}) in JSONPath {text!r}")
+        exists = _operand(condition.strip(), text)
+        return _matching(lambda item: bool(exists(item)))
+    left, right = _operand(compared[1].strip(), text), _operand(compared[3], text)
+    holds = _COMPARISONS[compared[2]]
+
+    def matches(item: Any) -> bool:
+        ours, theirs = left(item), right(item)
+        return len(ours) == 1 and len(theirs) == 1 and _comparable(ours[0], theirs[0]) and holds(ours[0], theirs[0])
+
+    return _matching(matches)
+
+
+def _matching(matches: Callable[[Any], bool]) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, list):
+            yield from (item if matches(item) else ABSENT for item in value)
+
+    return step
+
+
+def _comparable(left: Any, right: Any) -> bool:
+    if isinstance(left, bool) or isinstance(right, bool):
+        return isinstance(left, bool) and isinstance(right, bool)
+    return (isinstance(left, (int, float)) and isinstance(right, (int, float))) or isinstance(left, str) is isinstance(
+        right, str
+    ) is True
+
+
+_LITERALS: Doc = {"true": True, "false": False}
+
+
+def _operand(text: str, whole: str) -> Callable[[Any], list[Any]]:
+    if quoted := _NAME.fullmatch(text):
+        literal: Any = _unquoted(quoted)
+    elif text in _LITERALS:
+        literal = _LITERALS[text]
+    elif re.fullmatch(r"-?[0-9]{1,18}", text):
+        literal = int(text)
+    elif re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text):
+        literal = float(text)
+    elif text.startswith(("@", ".", "$")):
+        return parse(text).find
+    else:
+        raise InvalidJsonPath(f"unrecognized operand {text!r} in JSONPath {whole!r}")
+    return lambda item: [literal]
+
 
 MAX_COLUMNS = 100
 MAX_CELL_CHARS = 4096

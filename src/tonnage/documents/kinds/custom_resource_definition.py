@@ -16,16 +16,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tonnage.clock import rfc3339
-from tonnage.documents.custom.definition_status import is_established, record_stored_version, storage_version, terminate
-from tonnage.documents.custom.formats import format_check
-from tonnage.documents.custom.schema_rules import walk_schema
-from tonnage.documents.custom.version_rules import (
+from tonnage.documents.custom.definition_rules import (
     column_errors,
     deprecation_errors,
+    is_established,
+    record_stored_version,
     schema_errors,
     selectable_errors,
+    storage_version,
     subresource_errors,
+    terminate,
 )
+from tonnage.documents.custom.formats import format_check
+from tonnage.documents.custom.schema_rules import walk_schema
 from tonnage.documents.strategy import Generation, Strategy
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tonnage.apiserver.audit.audit_log import AuditedAnswer, AuditedRequest, cut, event_of, source_ips
+from tonnage.apiserver.audit_log import AuditedAnswer, AuditedRequest, cut, event_of, source_ips
 from tonnage.documents.access.attributes import AccessDecision, Attributes
 from tonnage.objects.users import User, service_account_user
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.apiserver.audit.audit_log_file import AuditLogFile, AuditSettings
+from tonnage.apiserver.audit_log import AuditLogFile
+from tonnage.apiserver.settings import AuditSettings
 from tonnage.errors import TonnageError
 
 AT = datetime(2026, 11, 15, 2, 29, 13, 500_000, tzinfo=UTC)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.custom.json_path import InvalidJsonPath, parse
-from tonnage.documents.custom.printer_columns import printer_columns
+from tonnage.documents.custom.printer_columns import InvalidJsonPath, parse, printer_columns
 from tonnage.objects.document import Doc
 
 DOC: Doc = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.definition_builders import object_schema
-from tonnage.documents.custom.defaulting import drop_nulls, fill_defaults
+from tonnage.documents.custom.pruning import drop_nulls, fill_defaults
 from tonnage.documents.custom.structural import compile_schema
 from tonnage.objects.document import Doc, copy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.definition_builders import definition
-from tonnage.documents.custom.definition_status import (
+from tonnage.documents.custom.definition_rules import (
     accept_names,
     condition,
     establish,

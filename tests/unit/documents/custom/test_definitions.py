@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.definition_builders import admitted, definition, object_schema
-from tonnage.documents.custom.definition_status import accept_names, establish
+from tonnage.documents.custom.definition_rules import accept_names, establish
 from tonnage.documents.kinds.custom_resource_definition import (
     default_definition,
     definition_warnings,

@@ -8,7 +8,7 @@ import pytest
 
 from support.definition_builders import read_definition
 from tonnage.documents.custom.custom_resource import CustomKind, custom_kinds
-from tonnage.documents.custom.definition_status import accept_names, establish, is_established
+from tonnage.documents.custom.definition_rules import accept_names, establish, is_established
 from tonnage.documents.kinds.custom_resource_definition import definition_warnings, validate_definition
 from tonnage.objects.document import Doc
 

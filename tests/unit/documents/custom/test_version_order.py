@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.custom.version_rules import deprecation_warning, version_preference
+from tonnage.documents.custom.definition_rules import deprecation_warning, version_preference
 
 
 def test_versions_are_in_upstreams_order() -> None:

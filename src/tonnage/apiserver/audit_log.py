@@ -1,32 +1,104 @@
-"""What `app` talks to: a record is begun with each request, told what is learned of it, and written when it is over.
+"""The audit log: who asked for what, and what came of it, a line of audit.k8s.io/v1 a request at level Metadata.
 
     response = await audit_log.audited(request, handle)   # a server without an audit log calls `handle` alone
     note(request, user=user)                              # in `handle`: who asks, what for, what the authorizer said
 
-A watch has two lines of the same auditID, when it began and when it was over; everything else has one.
-
-One request as an event of an audit log, as kube-apiserver writes it at level Metadata.
+Nothing of bodies and of credentials is written. A watch has two lines of the same auditID, when it began and when it
+was over; everything else has one. The file has mode 0600. When it is full it is put aside under upstream's name, by
+when (`audit-2026-11-15T02-29-13.000.log`). A disk that takes no more stops the log, not the server.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import random
 import re
+import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
-from tonnage.apiserver.audit.audit_log_file import AuditLogFile
+from tonnage.apiserver.settings import AuditSettings
 from tonnage.clock import Clock, rfc3339_micro
 from tonnage.documents.access.attributes import AccessDecision, Attributes
+from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.users import User
+from tonnage.private_files import open_own
+
+_WHEN: Final = r"-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}"
+
+_log = logging.getLogger(__name__)
+
+
+class AuditLogFile:
+    """The file that takes the lines. Use it as a context manager."""
+
+    def __init__(self, settings: AuditSettings) -> None:
+        """Raises TonnageError."""
+        self._path = None if settings.path == "-" else Path(settings.path)
+        self._max_bytes = settings.max_bytes
+        self._max_backups = settings.max_backups
+        self.lost = 0
+        """Lines that the disk did not take."""
+        self._fd = sys.stdout.fileno() if self._path is None else self._open(self._path)
+        self._bytes = 0 if self._path is None else os.fstat(self._fd).st_size
+
+    def __enter__(self) -> AuditLogFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._path is not None:
+            os.close(self._fd)
+
+    def write(self, line: bytes, now: datetime) -> None:
+        """Add a line, without its end."""
+        data = line + b"\n"
+        try:
+            if self._path is not None and self._max_bytes and self._bytes and self._bytes + len(data) > self._max_bytes:
+                self._put_aside(self._path, now)
+            written = os.write(self._fd, data)
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+            self._bytes += len(data)
+        except (OSError, TonnageError) as exc:
+            self.lost += 1
+            _log.error("The audit log takes no more: %s", exc)
+
+    def _put_aside(self, path: Path, now: datetime) -> None:
+        when = now.strftime("%Y-%m-%dT%H-%M-%S.") + f"{now.microsecond // 1000:03d}"
+        path.rename(path.with_name(f"{path.stem}-{when}{path.suffix}"))
+        fresh = self._open(path)
+        os.close(self._fd)
+        self._fd, self._bytes = fresh, 0
+        if self._max_backups:
+            mine = re.compile(re.escape(path.stem) + _WHEN + re.escape(path.suffix))
+            backups = sorted(each for each in path.parent.iterdir() if mine.fullmatch(each.name))
+            for each in backups[: -self._max_backups]:
+                with suppress(OSError):
+                    each.unlink()
+
+    @staticmethod
+    def _open(path: Path) -> int:
+        try:
+            fd = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.fchmod(fd, 0o600)  # who asks for what is nobody else's business, whatever made the file
+            return fd
+        except OSError as exc:
+            raise TonnageError(
+                f"--audit-log-path {path}: cannot be written: {exc.strerror or exc}",
+                hint="name a file in a folder that is there and yours",
+            ) from exc
+
 
 API_VERSION: Final = "audit.k8s.io/v1"
 MAX_USER_AGENT: Final = 1024
@@ -122,14 +194,9 @@ def _ip(text: str) -> str:
 def _user_info(user: User | None) -> Doc:
     if user is None:
         return {}
-    info: Doc = {"username": user.name}
-    if user.uid:
-        info["uid"] = user.uid
-    if user.groups:
-        info["groups"] = list(user.groups)
-    if user.extra:
-        info["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return info
+    extra = {key: list(values) for key, values in user.extra.items()}
+    given = {"uid": user.uid, "groups": list(user.groups), "extra": extra}
+    return {"username": user.name, **{name: value for name, value in given.items() if value}}
 
 
 def _object_reference(attributes: Attributes) -> Doc:
@@ -144,15 +211,10 @@ def _object_reference(attributes: Attributes) -> Doc:
     return {name: value for name, value in fields.items() if value}
 
 
-def _status(outcome: AuditedAnswer) -> dict[str, Any]:
-    status: dict[str, Any] = {"metadata": {}}
-    if outcome.code >= 400:
-        status["status"] = "Failure"
-    if outcome.message:
-        status["message"] = outcome.message
-    if outcome.reason:
-        status["reason"] = outcome.reason
-    return {**status, "code": outcome.code}
+def _status(answer: AuditedAnswer) -> Doc:
+    failure = "Failure" if answer.code >= 400 else ""
+    given = {"status": failure, "message": answer.message, "reason": answer.reason}
+    return {"metadata": {}, **{name: value for name, value in given.items() if value}, "code": answer.code}
 
 
 HEADER: Final = "Audit-Id"

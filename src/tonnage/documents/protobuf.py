@@ -1,26 +1,24 @@
 """Kubernetes' protobuf, read into the JSON document it stands for.
 
-kubectl and client-go send it for built-in kinds unless told otherwise, and do not fall back to JSON. A body is four
-magic bytes and an envelope, `runtime.Unknown`, that names apiVersion and kind and holds the message of that kind:
+kubectl and client-go send it for built-in kinds, and do not fall back to JSON. A body is four magic bytes and an
+envelope, `runtime.Unknown`, that names apiVersion and kind and holds the message of that kind:
 
     6b 38 73 00 | typeMeta {apiVersion, kind} | raw | contentEncoding | contentType
 
-The numbers of a message's fields stand in the schema (`@4`), so there is no generated code: each struct is compiled
-once into a table from number to a function that puts what was read into the document. The result is what Go's JSON
-encoder would write of the same object. Go writes zeros into messages whether they were set or not, so a zero stays only
-where the schema says it means something (`Field.keeps_zero`).
-
-Numbers nobody knows are skipped, as upstream does: a newer client may send them. What cannot be read is `Malformed`, in
-the words of upstream's decoder. The document is as good as one from a client's JSON, and goes through `admit` like it.
-How bytes are cut into fields is `protowire`'s.
+The numbers of a message's fields stand in the schema (`@4`): each struct is compiled once into a table from number to a
+function that puts the value into the document. Go writes zeros into messages whether they were set or not, so a zero
+stays only where the schema says it means something (`Field.keeps_zero`). Numbers nobody knows are skipped, for a newer
+client may send them. What cannot be read is `Malformed`, in the words of upstream's decoder. Two bytes can be a whole
+object, so every field is charged to the request's `Budget` before it is looked at.
 """
 
 from __future__ import annotations
 
 import base64
 import math
+import re
 import struct as binary
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -28,13 +26,125 @@ import msgspec
 
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.documents.admit import Malformed
-from tonnage.documents.protobuf.wire import BYTES, FIXED64, VARINT, expect, fields_of, parts, signed, text, varint
 from tonnage.documents.schema import FILES, Field, ListOf, MapOf, Scalar, Struct, Type, schema_of
 from tonnage.objects.document import Doc
-from tonnage.objects.texts.decode_budget import REQUEST, Budget
+from tonnage.objects.texts.decode_budget import Budget
 from tonnage.objects.texts.json_text import NumberOutOfRange, read_json
 
 MAGIC = b"k8s\0"
+VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
+
+
+def fields_of(data: bytes, name: str, budget: Budget) -> Iterator[tuple[int, int, Any]]:
+    """(number, wire type, value) of each field of a message called `name`, in the order they were written.
+
+    The value is an unsigned int for a varint, bytes for what has a length or is eight bytes long, None for the other
+    types. Each is charged to the budget. Raises Malformed, BudgetExceeded.
+    """
+    at, end, most = 0, len(data), budget.limits.values
+    while at < end:
+        budget.values += 1
+        if budget.values > most:
+            budget.charge(0)  # raises
+        tag, at = varint(data, at)
+        number, wire_type = tag >> 3 & 0xFFFFFFFF, tag & 7
+        if wire_type == END_GROUP:
+            raise Malformed(f"proto: {name}: wiretype end group for non-group")
+        if not 0 < number < 1 << 31:
+            raise Malformed(f"proto: {name}: illegal tag {signed(number, 32)} (wire type {wire_type})")
+        if wire_type == VARINT:
+            value, at = varint(data, at)
+            yield number, wire_type, value
+        else:
+            start, at = _extent(data, at, wire_type, budget)
+            yield number, wire_type, data[start:at] if wire_type in (BYTES, FIXED64) else None
+
+
+def parts(data: bytes, name: str, budget: Budget, **wanted: int) -> tuple[Any, ...]:
+    """The values of a small message whose fields 1, 2, … are given as name=wire type; zero for those left out.
+
+    All of it is one value, and charged as that already; its fields are charged from the second time they come.
+    """
+    names = tuple(wanted)
+    found: list[Any] = [b"" if wire_type == BYTES else 0 for wire_type in wanted.values()]
+    free = len(names)
+    for number, wire_type, value in fields_of(data, name, budget):
+        if free:
+            free -= 1
+            budget.values -= 1
+        if number <= len(names):
+            expect(wanted[names[number - 1]], wire_type, names[number - 1])
+            found[number - 1] = value
+    return tuple(found)
+
+
+def expect(wanted: int, found: int, name: str) -> None:
+    """Raises Malformed."""
+    if found != wanted:
+        raise Malformed(f"proto: wrong wireType = {found} for field {name}")
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned 64-bit number, and where the next thing starts."""
+    number = shift = 0
+    while shift < 64:
+        if at >= len(data):
+            raise Malformed("unexpected EOF")
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+    raise Malformed("proto: integer overflow")
+
+
+def signed(number: int, bits: int) -> int:
+    number &= (1 << bits) - 1
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
+def text(value: bytes) -> str:
+    """A string field. Go lets invalid UTF-8 pass, and replaces it byte by byte when it writes JSON."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return re.sub("[\udc80-\udcff]", "\N{REPLACEMENT CHARACTER}", value.decode(errors="surrogateescape"))
+
+
+def _extent(data: bytes, at: int, wire_type: int, budget: Budget) -> tuple[int, int]:
+    """Where a value that is no varint starts and ends."""
+    if wire_type == GROUP:
+        return at, _end_of_group(data, at, budget)
+    if wire_type == BYTES:
+        length, at = varint(data, at)
+        if length >> 63:
+            raise Malformed("proto: negative length found during unmarshaling")
+    elif wire_type in (FIXED32, FIXED64):
+        length = 4 if wire_type == FIXED32 else 8
+    else:
+        raise Malformed(f"proto: illegal wireType {wire_type}")
+    if at + length > len(data):
+        raise Malformed("unexpected EOF")
+    return at, at + length
+
+
+def _end_of_group(data: bytes, at: int, budget: Budget) -> int:
+    """Groups nest. They are counted, not entered, so that no depth of them can exhaust the stack."""
+    depth = 1
+    while depth:
+        budget.charge(1)
+        tag, at = varint(data, at)
+        wire_type = tag & 7
+        if wire_type == GROUP:
+            depth += 1
+        elif wire_type == END_GROUP:
+            depth -= 1
+        elif wire_type == VARINT:
+            _, at = varint(data, at)
+        else:
+            _, at = _extent(data, at, wire_type, budget)
+    return at
 
 
 class Envelope(NamedTuple):
@@ -56,19 +166,8 @@ class Envelope(NamedTuple):
         return inside
 
 
-def decode_protobuf(body: bytes, budget: Budget | None = None) -> Doc:
-    """The object in a body, of whatever kind its envelope names. Raises Malformed, BudgetExceeded.
-
-    The budget is that of a request unless another is given.
-    """
-    budget = budget or Budget(REQUEST)
-    envelope = open_envelope(body, budget)
-    struct = struct_named(envelope.api_version, envelope.kind)
-    return {**envelope.decode(struct, budget), "kind": envelope.kind, "apiVersion": envelope.api_version}
-
-
 def open_envelope(body: bytes, budget: Budget) -> Envelope:
-    """What the magic bytes and the envelope hold; the message stays closed. Raises Malformed, BudgetExceeded."""
+    """The envelope of a body; the message in it stays closed. Raises Malformed, BudgetExceeded."""
     if not body:
         raise Malformed("empty data")
     if not body.startswith(MAGIC):
@@ -225,7 +324,7 @@ def _map_put(name: str, kind: Type) -> Put:
 
 
 def _item_reader(kind: Type) -> tuple[int, Read]:
-    """Wire type and reader of what lists and maps hold. A list in a map is a message around it, items = 1."""
+    """Wire type and reader of an item of a list or map. A list in a map is a message around it, items = 1."""
     if isinstance(kind, ListOf):
         items: Table = {1: _list_put("items", kind.item)}
         return BYTES, lambda value, budget: _fill({}, items, value, "items", budget).get("items", [])
@@ -269,10 +368,14 @@ def _instant(name: str, write: Callable[[datetime], str]) -> Read:
     return read
 
 
-def _raw(value: bytes, budget: Budget) -> Any:
-    """RawExtension and FieldsV1: a message around JSON."""
-    inside = parts(value, "RawExtension", budget, raw=BYTES)[0]
-    return _json(inside, budget) if inside else None
+def _raw(name: str) -> Read:
+    """A message around JSON: RawExtension, FieldsV1, JSON of apiextensions. An empty one is null."""
+
+    def read(value: bytes, budget: Budget) -> Any:
+        inside = parts(value, name, budget, raw=BYTES)[0]
+        return _json(inside, budget) if inside else None
+
+    return read
 
 
 def _json(value: bytes, budget: Budget) -> Any:
@@ -292,14 +395,8 @@ def _double(value: bytes, budget: Budget) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-def _json_value(value: bytes, budget: Budget) -> Any:
-    """JSON of apiextensions: a message around it; an empty one is null."""
-    inside = parts(value, "JSON", budget, raw=BYTES)[0]
-    return _json(inside, budget) if inside else None
-
-
 def _schema_or(name: str) -> Read:
-    """JSONSchemaProps, or what else a field may hold: of the message's fields 1 and 2 the one that is there."""
+    """JSONSchemaProps or something else: of the message's fields 1 and 2 the one that is there."""
 
     def read(value: bytes, budget: Budget) -> Any:
         schema: Doc | None = None
@@ -337,26 +434,15 @@ _READERS: dict[str, tuple[int, Read]] = {
     "IntOrString": (BYTES, _int_or_string),
     "Time": (BYTES, _instant("Time", rfc3339)),
     "MicroTime": (BYTES, _instant("MicroTime", rfc3339_micro)),
-    "FieldsV1": (BYTES, _raw),
-    "any": (BYTES, _raw),
+    "FieldsV1": (BYTES, _raw("RawExtension")),
+    "any": (BYTES, _raw("RawExtension")),
     "number": (FIXED64, _double),
-    "JSON": (BYTES, _json_value),
+    "JSON": (BYTES, _raw("JSON")),
     "JSONSchemaPropsOrArray": (BYTES, _schema_or("JSONSchemaPropsOrArray")),
     "JSONSchemaPropsOrBool": (BYTES, _schema_or("JSONSchemaPropsOrBool")),
     "JSONSchemaPropsOrStringArray": (BYTES, _schema_or("JSONSchemaPropsOrStringArray")),
 }
 """Wire type and reader of each scalar of a schema."""
 
-_STRUCTS_IN_GO = frozenset(
-    {
-        "Quantity",
-        "IntOrString",
-        "FieldsV1",
-        "any",
-        "JSON",
-        "JSONSchemaPropsOrArray",
-        "JSONSchemaPropsOrBool",
-        "JSONSchemaPropsOrStringArray",
-    }
-)
+_STRUCTS_IN_GO = _READERS.keys() - {"string", "bool", "int32", "int64", "bytes", "number", "Time", "MicroTime"}
 """Go leaves empty values out of JSON, but never a struct: these are written whenever they are there."""

@@ -1,0 +1,86 @@
+"""Who may do what on this server: RBAC on one store.
+
+The index of roles and bindings follows the store: a write to one is in the index before its writer is answered, so that
+the very next request is judged by it. Members of system:masters may do everything.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from tonnage.apiserver.event_loop import on_loop
+from tonnage.apiserver.registry import Guard
+from tonnage.apiserver.settings import ALWAYS_ALLOW
+from tonnage.documents.access.attributes import AccessDecision, AllowAll, Attributes, Authorizer
+from tonnage.documents.access.escalation import refuse_escalation
+from tonnage.documents.access.policy import AccessPolicy, RoleRef, Sheet
+from tonnage.documents.access.rules import RuleIndex
+from tonnage.objects.document import Doc, decode
+from tonnage.objects.resources import BY_PLURAL, RBAC, Resource
+from tonnage.objects.users import User
+from tonnage.store import Store, StoreRecord
+
+ROLES, CLUSTER_ROLES = BY_PLURAL[RBAC, "roles"], BY_PLURAL[RBAC, "clusterroles"]
+ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS = BY_PLURAL[RBAC, "rolebindings"], BY_PLURAL[RBAC, "clusterrolebindings"]
+_MASTER = AccessDecision(True)
+_log = logging.getLogger(__name__)
+
+
+class RbacAuthorizer:
+    """Judges by the roles and bindings of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.policy = AccessPolicy()
+        for resource in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
+            follow = partial(self._changed, resource)
+            for record in store.follow(resource.store_prefix, follow):
+                follow(record, is_deleted=False)
+
+    def authorize(self, attributes: Attributes) -> AccessDecision:
+        return _MASTER if attributes.user.is_master else self.policy.authorize(attributes)
+
+    def _changed(self, resource: Resource, record: StoreRecord, *, is_deleted: bool) -> None:
+        put, drop = self.policy.put_role, self.policy.drop_role
+        if resource in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
+            put, drop = self.policy.put_binding, self.policy.drop_binding
+        try:
+            if not is_deleted:
+                put(decode(record.document))
+                return
+        except Exception:  # what nobody should have let in gives no rights, and does not stop the store
+            _log.exception("%s gives no rights: it cannot be read", record.key)
+        namespace, _, name = record.key.removeprefix(resource.store_prefix).rpartition("/")
+        drop(namespace, name)
+
+
+def authorizer_of(mode: str, store: Store) -> Authorizer:
+    return AllowAll() if mode == ALWAYS_ALLOW else RbacAuthorizer(store)
+
+
+def guard_of(authorizer: Authorizer) -> Guard | None:
+    """What looks at writes of roles and bindings, in a thread; nothing where everybody may do everything."""
+    if not isinstance(authorizer, RbacAuthorizer):
+        return None
+    rights = _RightsOnLoop(authorizer)
+
+    def guard(resource: Resource, namespace: str, name: str, new: Doc, old: Doc | None, user: User) -> None:
+        refuse_escalation(resource, namespace, name, new, old, user=user, authorizer=rights, resolver=rights)
+
+    return guard
+
+
+class _RightsOnLoop:
+    """Roles and bindings, read where they change: a thread that judges by them asks the loop for each part."""
+
+    def __init__(self, authorizer: RbacAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    def authorize(self, attributes: Attributes) -> AccessDecision:
+        return on_loop(lambda: self._authorizer.authorize(attributes))
+
+    def sheet(self, user: User, namespace: str) -> Sheet:
+        return on_loop(lambda: self._authorizer.policy.sheet(user, namespace))
+
+    def rules_of(self, role: RoleRef, namespace: str) -> RuleIndex:
+        return on_loop(lambda: self._authorizer.policy.rules_of(role, namespace))

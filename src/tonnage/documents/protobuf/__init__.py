@@ -1,1 +1,0 @@
-"""Kubernetes' protobuf as clients send it: the wire format, and the messages read into documents."""
