@@ -1,40 +1,142 @@
-"""NodeResourcesFit: a node must have room for what the pod asks for, and is scored by how full it would be.
+"""NodeResourcesFit and NodeResourcesBalancedAllocation: is there room for a pod, and how full would the node be?
 
-Filter counts real requests; every resource that does not suffice is named. A request that is larger than the whole node
-cannot be helped by preemption. A resource the pod does not ask for never refuses it, even on an overcommitted node.
-
-Score, by strategy, over the configured resources (CPU and memory by default, with something assumed for containers that
-do not say):
-
-    LeastAllocated              sum(weight * 100 * (allocatable - use) // allocatable) // sum(weight)
-    MostAllocated               sum(weight * 100 * use // allocatable) // sum(weight)
-    RequestedToCapacityRatio    the shape at 100 * use // allocatable; resources that score 0 leave the mean, rounded
+A resource takes part in a score on a node that has some of it. An extended resource that the pod does not ask for takes
+no part at all; ephemeral storage always does.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.scheduling.cluster.amounts import CPU, MEMORY, PODS, amounts, is_extended, requests_of
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY, NATIVE, PODS, amounts, is_extended, requests_of
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, few_rows, only_row, row_count
+from tonnage.scheduling.cluster.columns import LARGE, MOST, Ints, Mask, Rows, few_rows, grown, only_row, row_count
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.configuration.shapes import Shape, along
+from tonnage.scheduling.configuration.plugin_args_rules import Shape, along
 from tonnage.scheduling.decision.nominated_room import SumsAsked, SumsFilter
 from tonnage.scheduling.events import QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (
+    MAX_SCORE,
+    SKIP,
     Cycle,
     EventHint,
     Judgement,
+    PreScorePlugin,
     ScorePlugin,
+    Status,
 )
-from tonnage.scheduling.plugins.resource_scores import FEW_ROWS, UseAt, Uses, percent, uses, uses_at
-from tonnage.scheduling.reason_bits import MAX_REASONS, OTHER_REASONS
+from tonnage.scheduling.framework.plugin import MAX_REASONS, OTHER_REASONS
+
+_CPU_AND_MEMORY = [0, 1]
+"""Their places in `Cluster.scored_usage`, which has no others, and in the cluster's other tables."""
+
+
+FEW_ROWS = 4
+"""Up to so many rows are scored one by one."""
+
+
+class Uses(NamedTuple):
+    """R resources that take part, over k rows. Not to be written to: some are views of the cluster's columns."""
+
+    numbers: list[int]
+    """Their places in the cluster's tables."""
+    weights: tuple[int, ...]
+    has: Ints
+    """R x k: allocatable."""
+    in_use: Ints
+    """R x k."""
+    asked: Ints
+    """R x 1: what the pod would add."""
+    is_large: bool = False
+    """Sums and products of these may be more than 64 bits hold."""
+
+    @property
+    def together(self) -> Ints:
+        """R x k: what is in use with the pod, as far as 64 bits go; a new array."""
+        if not self.is_large:
+            return self.in_use + self.asked
+        return np.minimum(self.in_use, MOST - self.asked) + self.asked
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Every row has some of every resource."""
+        return bool(np.minimum.reduce(self.has, axis=None, initial=1) > 0)
+
+
+def uses(cycle: Cycle, resources: tuple[tuple[str, int], ...], rows: Rows, *, scored: bool) -> Uses:
+    """Room, use and demand of each resource that takes part, in their order.
+
+    With `scored`, CPU and memory are the figures with something assumed for containers that do not say.
+    """
+    cluster = cycle.cluster
+    amounts = cycle.pod.scored_amounts if scored else cycle.pod.requests
+    numbers, weights, asked = [], [], []
+    for name, weight in resources:
+        amount = amounts.get(name, 0)
+        number = cluster.resources.find(name)
+        if number is not None and (amount or name in NATIVE):  # else no node has ever had any of it
+            numbers.append(number)
+            weights.append(weight)
+            asked.append([amount])
+    used = picked(cluster.requested, numbers, rows)
+    if scored and numbers == _CPU_AND_MEMORY:
+        used = cluster.scored_usage[:, rows]
+    elif scored:
+        for place, number in enumerate(numbers):
+            if number in _CPU_AND_MEMORY:
+                used[place] = cluster.scored_usage[number, rows]
+    return Uses(
+        numbers,
+        tuple(weights),
+        picked(cluster.allocatable, numbers, rows),
+        used,
+        np.array(asked, dtype=np.int64).reshape(len(numbers), 1),
+        cluster.counts_large or any(amount >= LARGE for (amount,) in asked),
+    )
+
+
+def picked(table: Ints, numbers: list[int], rows: Rows) -> Ints:
+    """R x k: some of the resources in one of the cluster's tables; of CPU and memory it may be a view."""
+    if numbers == _CPU_AND_MEMORY:  # what nearly every profile looks at: no need to gather them
+        return table[:2, rows]
+    return table[numbers][:, rows]
+
+
+UseAt = tuple[int, int, int, int]
+"""One resource that takes part, on one row that has some of it: weight, has, in use, asked."""
+
+
+def uses_at(cycle: Cycle, resources: tuple[tuple[str, int], ...], row: int, *, scored: bool) -> list[UseAt]:
+    """The same as `uses`, of one row."""
+    cluster = cycle.cluster
+    amounts = cycle.pod.scored_amounts if scored else cycle.pod.requests
+    found = []
+    for name, weight in resources:
+        amount = amounts.get(name, 0)
+        number = cluster.resources.find(name)
+        if number is not None and (amount or name in NATIVE) and (has := cluster.allocatable.item(number, row)):
+            used = cluster.scored_usage if scored and number in _CPU_AND_MEMORY else cluster.requested
+            found.append((weight, has, used.item(number, row), amount))
+    return found
+
+
+def percent(part: Ints, whole: Ints, *, is_large: bool = False) -> Ints:
+    """100 * part // whole, and 0 where there is no whole. Written over `part`."""
+    if is_large:
+        exact = part.astype(object) * 100 // np.where(whole == 0, 1, whole).astype(object)
+        return np.where(whole == 0, 0, exact).astype(np.int64)
+    part *= 100
+    with np.errstate(divide="ignore"):
+        part //= whole  # numpy's answer to an integer divided by 0 is 0
+    return part
+
 
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))
 
@@ -240,3 +342,121 @@ def _mean(total: Ints, weights: Ints) -> Ints:
     with np.errstate(divide="ignore"):
         found: Ints = total // weights
     return found
+
+
+Fractions = npt.NDArray[np.float64]
+
+
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
+    name = "NodeResourcesBalancedAllocation"
+    row_local = True
+
+    def __init__(self, resources: tuple[tuple[str, int], ...] = DEFAULT_RESOURCES) -> None:
+        self._resources = resources
+        self._as_it_is = _AsItIs()
+
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        requests = cycle.pod.requests
+        for name, _ in self._resources:
+            if requests.get(name):
+                return None
+        return SKIP
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        if few := few_rows(rows, FEW_ROWS):
+            return np.array([_score_at(uses_at(cycle, self._resources, row, scored=False)) for row in few])
+        found = uses(cycle, self._resources, rows, scored=False)
+        gain = _evenness(found.together, found.has) - self._as_it_is.evenness(cycle.cluster, found, rows)
+        # Fractions of 0 to 1 deviate by 0.5 at most: this is never negative, and rounding down is truncating.
+        score: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + gain) // 2
+        return score
+
+
+class _AsItIs:
+    """How evenly each row is used without the pod: the same for all pods, and kept until a row changes.
+
+    It saves unlike pods a third of their time: for 5,000 rows the score takes 90 µs and not 140.
+    """
+
+    def __init__(self) -> None:
+        self._cluster: Cluster | None = None
+        self._numbers: list[int] = []
+        self._as_of = -1
+        self._known: Ints = np.zeros(0, dtype=np.int64)
+
+    def evenness(self, cluster: Cluster, found: Uses, rows: Rows) -> Ints:
+        if cluster is not self._cluster or found.numbers != self._numbers:
+            self._cluster, self._numbers, self._as_of = cluster, found.numbers, -1
+            self._known = np.zeros(cluster.capacity, dtype=np.int64)
+        if self._as_of != cluster.changes.tick:
+            self._known = grown(self._known, cluster.capacity) if len(self._known) < cluster.capacity else self._known
+            changed = cluster.all_rows if self._as_of < 0 else cluster.changes.since(self._as_of, cluster.size)
+            use, has = (picked(table, self._numbers, changed) for table in (cluster.requested, cluster.allocatable))
+            self._known[changed] = _evenness(use, has)
+            self._as_of = cluster.changes.tick
+        return self._known[rows]
+
+
+def _evenness(use: Ints, has: Ints) -> Ints:
+    """100 for a row whose resources are used alike, less the more they differ; both are R x k."""
+    if len(has) == 2 and np.minimum.reduce(has, axis=None, initial=1) > 0:
+        # What nearly every profile asks of nearly every cluster. One resource at a time: smaller arrays are nearer.
+        std: Fractions = np.minimum(use[0] / has[0], 1.0)
+        std -= np.minimum(use[1] / has[1], 1.0)
+        np.abs(std, out=std)
+        std /= 2
+    else:
+        std = _deviation(use, has)
+    np.subtract(1, std, out=std)
+    std *= MAX_SCORE
+    found: Ints = std.astype(np.int64)
+    return found
+
+
+def _deviation(use: Ints, has: Ints) -> Fractions:
+    """The standard deviation over the resources a row has; of two it is half their distance, of fewer 0.
+
+    Sums run in the order of the resources, as Go's do: the last bit decides about a whole point.
+    """
+    fractions = np.zeros(use.shape)
+    np.divide(use, has, out=fractions, where=has > 0)
+    np.minimum(fractions, 1.0, out=fractions)
+    total, squares, distance = np.zeros((3, has.shape[1]))
+    counts = np.zeros(has.shape[1], dtype=np.int64)
+    for fraction, room in zip(fractions, has, strict=True):
+        distance += np.where(counts == 0, fraction, -fraction)  # only looked at where there are two
+        total += fraction
+        counts += room > 0
+    some = np.maximum(counts, 1)
+    mean = total / some
+    for fraction, room in zip(fractions, has, strict=True):
+        squares += np.where(room > 0, (fraction - mean) * (fraction - mean), 0.0)
+    several: Fractions = np.sqrt(squares / some)
+    return np.where(counts == 2, np.abs(distance / 2), np.where(counts > 2, several, 0.0))
+
+
+# -- one row, in plain numbers ----------------------------------------------------------------------------------------
+
+
+def _score_at(found: list[UseAt]) -> int:
+    before = _evenness_at([min(in_use / has, 1.0) for _, has, in_use, _ in found])
+    after = _evenness_at([min((in_use + asked) / has, 1.0) for _, has, in_use, asked in found])
+    return MAX_SCORE // 2 + (MAX_SCORE // 2 + after - before) // 2
+
+
+def _evenness_at(fractions: list[float]) -> int:
+    std = 0.0
+    if len(fractions) == 2:
+        std = abs(fractions[0] - fractions[1]) / 2
+    elif len(fractions) > 2:
+        mean = _sum(fractions) / len(fractions)
+        std = math.sqrt(_sum([(each - mean) * (each - mean) for each in fractions]) / len(fractions))
+    return int((1 - std) * MAX_SCORE)
+
+
+def _sum(numbers: list[float]) -> float:
+    """The sum as Go's loop makes it: from Python 3.12 on, the built-in one is more exact than that."""
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tonnage.errors import TonnageError, did_you_mean
-from tonnage.scheduler.tracing.pod_traces import Attributes, Span, Tracer
-from tonnage.scheduling.configuration.strict_decoding import Problem
-from tonnage.scheduling.configuration.text import document_of
+from tonnage.scheduler.pod_traces import Attributes, Span, Tracer
+from tonnage.scheduling.configuration.strict_decoding import Problem, document_of
 
 KIND: Final = "TracingConfiguration"
 VERSIONS: Final = tuple(f"apiserver.config.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
