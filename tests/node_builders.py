@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from tonnage.clock import rfc3339
-from tonnage.objects.coordination_v1 import Lease, LeaseSpec
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import NodeCondition
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import MicroTime, ObjectMeta
-from tonnage.objects.taints import Taint, Toleration
+from tonnage.objects.node_selectors import Taint, Toleration
+from tonnage.objects.small_groups import Lease, LeaseSpec
 from tonnage.testing import builders
 
 START = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)

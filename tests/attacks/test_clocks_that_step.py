@@ -40,9 +40,9 @@ from tonnage.controllers.workloads.ttl_after_finished import TTLAfterFinishedCon
 from tonnage.errors import NotFound
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.batch_v1 import Job
-from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Event, Node, Pod
 from tonnage.objects.document import Doc, decode, encode
+from tonnage.objects.small_groups import Lease
 from tonnage.plane.identities import LIFETIME_S
 from tonnage.stories.objects import claim, pod
 from tonnage.testing.eventually import eventually, eventually_async

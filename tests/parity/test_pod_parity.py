@@ -15,20 +15,25 @@ import yaml
 
 from tonnage.documents.admit import admit
 from tonnage.documents.kinds.config import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
-from tonnage.documents.kinds.device import DeviceClassStrategy, ResourceClaimStrategy
 from tonnage.documents.kinds.event import EventStrategy, from_events_v1, to_events_v1
-from tonnage.documents.kinds.lease import LeaseStrategy
 from tonnage.documents.kinds.namespace import NamespaceStrategy
-from tonnage.documents.kinds.pod_disruption_budget import PodDisruptionBudgetStrategy
 from tonnage.documents.kinds.pods.pod import PodStrategy
-from tonnage.documents.kinds.priority_class import PriorityClassStrategy
+from tonnage.documents.kinds.scheduling_kinds import (
+    DeviceClassStrategy,
+    LeaseStrategy,
+    PodDisruptionBudgetStrategy,
+    PriorityClassStrategy,
+    ResourceClaimStrategy,
+)
 from tonnage.documents.kinds.service import ServiceStrategy
-from tonnage.documents.kinds.workloads.controller_revision import ControllerRevisionStrategy
 from tonnage.documents.kinds.workloads.daemon_set import DaemonSetStrategy
-from tonnage.documents.kinds.workloads.deployment import DeploymentStrategy
-from tonnage.documents.kinds.workloads.replica_set import ReplicaSetStrategy
-from tonnage.documents.kinds.workloads.replication_controller import ReplicationControllerStrategy
+from tonnage.documents.kinds.workloads.deployment import (
+    DeploymentStrategy,
+    ReplicaSetStrategy,
+    ReplicationControllerStrategy,
+)
 from tonnage.documents.kinds.workloads.stateful_set import StatefulSetStrategy
+from tonnage.documents.kinds.workloads.workload import ControllerRevisionStrategy
 from tonnage.documents.pod_admission import resolve_priority
 from tonnage.documents.schema import schema_of_resource
 from tonnage.documents.strategy import Generation, Strategy

@@ -24,7 +24,7 @@ from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
 from tonnage.node.mounts.mounter import Mounter
-from tonnage.objects.core_v1.references import SecretReference
+from tonnage.objects.core_v1.volume import SecretReference
 from tonnage.testing.scripted_driver import ScriptedDriver
 
 STEPS = 60

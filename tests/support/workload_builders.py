@@ -18,7 +18,7 @@ from tonnage.objects.batch_v1 import JOB_TRACKING, CronJob, Job
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.testing.builders import Doc, pod
 
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -42,9 +42,9 @@ from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.errors import ApiError, BadRequest, TooManyRequests, Unauthorized
 from tonnage.http_connection import SEND_S, WRITE_BUFFER_BYTES, LargeResponse, connection_of
 from tonnage.objects import names
-from tonnage.objects.coordination_v1 import LEASE_HEADER
 from tonnage.objects.document import encode
 from tonnage.objects.resources import AUTHORIZATION_REVIEWS, REVIEW_GROUPS, SELF_REVIEWS, TOKEN_REVIEWS, verbs_of
+from tonnage.objects.small_groups import LEASE_HEADER
 from tonnage.objects.users import NOBODY, User
 from tonnage.store import FenceBroken, StoreError
 from tonnage.store.writes import fenced

@@ -22,7 +22,7 @@ from tonnage.apiserver import event_loop
 from tonnage.documents import api_errors
 from tonnage.documents.admit import ROOT, Malformed, Path
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
-from tonnage.documents.json_syntax import syntax_error
+from tonnage.documents.go_text import syntax_error
 from tonnage.documents.protobuf import open_envelope, struct_named
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import BadRequest, UnsupportedMediaType
@@ -31,8 +31,7 @@ from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.texts.decode_budget import MAX_REQUEST_BYTES, REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import NumberOutOfRange, read_json
-from tonnage.objects.texts.yaml_duplicates import duplicate_keys
-from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, documents
+from tonnage.objects.texts.yaml_text import ExcessiveYaml, InvalidYaml, documents, duplicate_keys
 
 MAX_BODY_BYTES = MAX_REQUEST_BYTES
 MAX_STRICT_PROBLEMS = 100

@@ -34,9 +34,9 @@ from tonnage.client.transport.wire import HttpResponse, Request, Stream, Transpo
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects import codec
-from tonnage.objects.coordination_v1 import LEASE_HEADER
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.meta import Status
+from tonnage.objects.small_groups import LEASE_HEADER
 
 OnRequest = Callable[[str, str, int, float], None]
 """(verb, resource, HTTP code or 0 when there was no answer, seconds): told of every request, also of second tries."""

@@ -34,9 +34,9 @@ from tonnage.client.leadership import InvalidLeaseTimes, Leadership
 from tonnage.clock import rfc3339_micro, within
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects import codec
-from tonnage.objects.coordination_v1 import Lease, LeaseSpec
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.meta import Key, split_key
+from tonnage.objects.small_groups import Lease, LeaseSpec
 
 JITTER_FACTOR = 1.2
 _MAX_TRANSITIONS = 2**31 - 1

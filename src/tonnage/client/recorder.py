@@ -52,8 +52,8 @@ from tonnage.clock import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.objects import scheme
 from tonnage.objects.codec import to_doc
-from tonnage.objects.core_v1.references import ObjectReference
 from tonnage.objects.core_v1.small_kinds import EventSeries
+from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import MicroTime, Object, ObjectMeta
 from tonnage.objects.names import dns_subdomain

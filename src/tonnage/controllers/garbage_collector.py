@@ -50,12 +50,12 @@ from tonnage.objects.core_v1 import (
     ReplicationController,
     ServiceAccount,
 )
-from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object, OwnerReference
-from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.objects.resources import BY_KIND, BY_PLURAL, Resource
 from tonnage.objects.scheme import resource_of
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, StorageClass, VolumeAttachment
 
 SHARED: Final[tuple[type[Object], ...]] = (

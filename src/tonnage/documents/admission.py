@@ -20,12 +20,13 @@ from tonnage.documents.kinds.runtime_class import obey_runtime_class, refuse_for
 from tonnage.documents.kinds.storage.persistent_volume_claim import resize_refusal
 from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.documents.pod_admission import (
+    give_account,
     inherit_topology,
+    obey_account,
     refuse_second_default,
     resolve_priority,
     tolerate_node_trouble,
 )
-from tonnage.documents.service_account_admission import give_account, obey_account
 from tonnage.documents.system_objects import SYSTEM_PRIORITY_CLASSES, UNDELETABLE_NAMESPACES
 from tonnage.errors import Cause
 from tonnage.objects.core_v1 import class_name_in

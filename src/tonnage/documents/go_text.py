@@ -2,15 +2,21 @@
 
 `map[image:nginx name:web]` looks odd in a Python program, but it is what people search for. Most messages quote values
 as JSON instead; that is `fielderrors.go_value`.
+
+What is wrong with a text that is no JSON, in the words of Go's decoder.
+
+Reading JSON is msgspec's work. Only when it has failed does this read the text again, slowly, up to the first character
+that cannot stand where it stands: the sentences are what users of Kubernetes find when they search for them.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn
 
 
 def plain(value: Any) -> str:
@@ -84,3 +90,167 @@ def _quoted(char: str) -> str:
 def quoted_list(texts: Iterable[str]) -> str:
     """As %q prints a list: `["a" "b"]`."""
     return "[" + " ".join(map(quoted, texts)) + "]"
+
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_DIGITS = "0123456789"
+_SOME_DIGITS = re.compile("[0-9]*")
+_PLAIN_TEXT = re.compile(r'[^"\\\x00-\x1f]*')
+_ESCAPES = 'bfnrt\\/"'
+_TRUNCATED = "unexpected end of JSON input"
+
+
+class _Problem(Exception):
+    """The sentence about the first character that is wrong."""
+
+
+def syntax_error(text: bytes) -> str:
+    """The sentence for a text that does not parse; for one that does, that it ends where it should not."""
+    # Go looks at bytes, and shows one that is not ASCII as the character of that number.
+    scanner = _Scanner(text.decode("latin-1"))
+    try:
+        scanner.value()
+        scanner.blanks()
+        if scanner.has_more:
+            scanner.refuse("after top-level value")
+    except _Problem as exc:
+        return str(exc)
+    except RecursionError:
+        return "exceeded max depth"
+    return _TRUNCATED
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    @property
+    def has_more(self) -> bool:
+        return self._at < len(self._text)
+
+    def refuse(self, why: str) -> NoReturn:
+        raise _Problem(f"invalid character {_quoted_char(self._peek())} {why}")
+
+    def blanks(self) -> None:
+        self._skip(_BLANKS)
+
+    def _skip(self, what: re.Pattern[str]) -> None:
+        """Pass over what matches, as long as it is: a large text is mostly this."""
+        found = what.match(self._text, self._at)
+        if found is not None:
+            self._at = found.end()
+
+    def value(self) -> None:
+        self.blanks()
+        first = self._peek()
+        if first == "{":
+            self._entries("}", self._entry, "after object key:value pair")
+        elif first == "[":
+            self._entries("]", self.value, "after array element")
+        elif first == '"':
+            self._string()
+        elif first in "tfn":
+            self._literal({"t": "true", "f": "false", "n": "null"}[first])
+        elif first == "-" or first in _DIGITS:
+            self._number()
+        else:
+            self.refuse("looking for beginning of value")
+
+    def _peek(self) -> str:
+        if not self.has_more:
+            raise _Problem(_TRUNCATED)
+        return self._text[self._at]
+
+    def _entries(self, end: str, entry: Callable[[], None], after: str) -> None:
+        self._at += 1
+        self.blanks()
+        if self._peek() == end:
+            self._at += 1
+            return
+        while True:
+            entry()
+            self.blanks()
+            found = self._peek()
+            if found not in (end, ","):
+                self.refuse(after)
+            self._at += 1
+            if found == end:
+                return
+
+    def _entry(self) -> None:
+        self.blanks()
+        if self._peek() != '"':
+            self.refuse("looking for beginning of object key string")
+        self._string()
+        self.blanks()
+        if self._peek() != ":":
+            self.refuse("after object key")
+        self._at += 1
+        self.value()
+
+    def _string(self) -> None:
+        self._at += 1
+        self._skip(_PLAIN_TEXT)
+        while (found := self._peek()) != '"':
+            if found < " ":
+                self.refuse("in string literal")
+            self._at += 1
+            if found == "\\":
+                self._escape()
+            self._skip(_PLAIN_TEXT)
+        self._at += 1
+
+    def _escape(self) -> None:
+        if self._peek() not in _ESCAPES + "u":
+            self.refuse("in string escape code")
+        hex_digits = 4 if self._peek() == "u" else 0
+        self._at += 1
+        for _ in range(hex_digits):
+            if self._peek() not in "0123456789abcdefABCDEF":
+                self.refuse("in \\u hexadecimal character escape")
+            self._at += 1
+
+    def _literal(self, word: str) -> None:
+        for wanted in word:
+            if self._peek() != wanted:
+                self.refuse(f"in literal {word} (expecting {_quoted_char(wanted)})")
+            self._at += 1
+
+    def _number(self) -> None:
+        if self._peek() == "-":
+            self._at += 1
+            self._digit("in numeric literal")
+            self._at -= 1
+        is_zero = self._peek() == "0"
+        self._at += 1
+        if not is_zero:
+            self._digits()
+        if self.has_more and self._peek() == ".":
+            self._at += 1
+            self._digit("after decimal point in numeric literal")
+            self._digits()
+        if self.has_more and self._peek() in "eE":
+            self._at += 1
+            if self._peek() in "+-":
+                self._at += 1
+            self._digit("in exponent of numeric literal")
+            self._digits()
+
+    def _digit(self, where: str) -> None:
+        if self._peek() not in _DIGITS:
+            self.refuse(where)
+        self._at += 1
+
+    def _digits(self) -> None:
+        self._skip(_SOME_DIGITS)
+
+
+def _quoted_char(character: str) -> str:
+    if character in "'\\":
+        return f"'\\{character}'"
+    if character.isprintable():
+        return f"'{character}'"
+    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f", "\v": "\\v", "\a": "\\a"}
+    escaped = f"\\x{ord(character):02x}" if ord(character) < 0x80 else f"\\u{ord(character):04x}"
+    return f"'{named.get(character, escaped)}'"

@@ -2,18 +2,29 @@
 
 Upstream runs them between decoding and the strategy: DefaultTolerationSeconds on every create and update, Priority
 and PodTopologyLabels on create. The last two look at other objects, so the caller hands those in.
+
+The identity a new pod runs as. Upstream: the admission plugin ServiceAccount.
+
+A pod that names no account runs as `default`; the account must be there. What the account says goes into the pod: its
+imagePullSecrets, and the volume with a token. An account that is marked so lets its pods refer only to secrets that it
+lists itself.
+
+Two things are less than upstream's, for the reasons in docs/decisions/022-identities.md: a server without controllers
+has nobody who makes the account `default`, so a pod may run as one that is not there; and the volume with the token is
+added for those who ask for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from tonnage.documents.api_errors import forbidden
 from tonnage.errors import Forbidden
 from tonnage.objects.core_v1.node import REGION, ZONE
 from tonnage.objects.document import Doc
+from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.objects.taints import NOT_READY, UNREACHABLE
 
 _PODS = BY_PLURAL["", "pods"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
@@ -125,3 +136,138 @@ def _forbidden(pod: Doc, reason: str) -> Forbidden:
     # Before a generated name is filled in upstream has only the prefix to show.
     name = pod["metadata"].get("name") or pod["metadata"].get("generateName", "")
     return forbidden(_PODS, name, reason)
+
+
+_POD_ROW: Final = BY_PLURAL["", "pods"]
+
+DEFAULT_ACCOUNT: Final = "default"
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+MOUNTABLE_ANNOTATION: Final = "kubernetes.io/enforce-mountable-secrets"
+TOKEN_VOLUME_PREFIX: Final = "kube-api-access-"
+TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOKEN_S: Final = 60 * 60 + 7
+"""How long the token is asked for: a length by which the server knows this volume (`verbs/reviews.py`)."""
+_TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))  # Go's ParseBool
+
+
+def give_account(pod: Doc) -> None:
+    """Let a pod that names no account run as `default`, in place. Pods that mirror a file of their node keep as is."""
+    spec = pod["spec"]
+    if not is_mirror(pod) and not spec.get("serviceAccountName"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = DEFAULT_ACCOUNT
+
+
+def obey_account(pod: Doc, account: Doc | None, generate_name: Callable[[str], str]) -> None:
+    """Write what the account says into a pod, in place. Raises Forbidden, in upstream's words."""
+    spec = pod["spec"]
+    if is_mirror(pod):
+        _refuse_references_of_mirror(pod)
+        return
+    name = spec["serviceAccountName"]
+    if account is None:
+        if name == DEFAULT_ACCOUNT:
+            return
+        at = f"{pod['metadata'].get('namespace', '')}/{name}"
+        raise _refused(pod, f'error looking up service account {at}: serviceaccount "{name}" not found')
+    if spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", False)):
+        _mount_token(spec, generate_name)
+    if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = [_named(each) for each in account["imagePullSecrets"]]
+    if account["metadata"].get("annotations", {}).get(MOUNTABLE_ANNOTATION) in _TRUE:
+        for why in _secrets_not_listed(spec, account):
+            raise _refused(pod, f"{why} is not allowed because service account {name} does not reference that secret")
+        allowed = {each.get("name", "") for each in account.get("imagePullSecrets", ())}
+        for i, each in enumerate(spec.get("imagePullSecrets", ())):
+            if (secret := each.get("name", "")) not in allowed:
+                why = f"because service account {name} does not reference that imagePullSecret"
+                raise _refused(pod, f'imagePullSecrets[{i}].name="{secret}" is not allowed {why}')
+
+
+def is_mirror(pod: Doc) -> bool:
+    return MIRROR_ANNOTATION in pod["metadata"].get("annotations", {})
+
+
+def _mount_token(spec: Doc, generate_name: Callable[[str], str]) -> None:
+    """Every container without something else at that path finds a token, the server's CA and the namespace there."""
+    volumes = spec.get("volumes", ())
+    existing = next((each["name"] for each in volumes if each.get("name", "").startswith(TOKEN_VOLUME_PREFIX)), None)
+    name = existing or generate_name(TOKEN_VOLUME_PREFIX)
+    is_needed = False
+    for field in ("initContainers", "containers"):
+        for container in spec.get(field, ()):
+            mounts = container.get("volumeMounts", [])
+            if all(each.get("mountPath") != TOKEN_PATH for each in mounts):
+                container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": TOKEN_PATH}]
+                is_needed = True
+    if is_needed and existing is None:
+        sources = [
+            {"serviceAccountToken": {"expirationSeconds": _TOKEN_S, "path": "token"}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {
+                "downwardAPI": {
+                    "items": [
+                        {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                    ]
+                }
+            },
+        ]
+        spec["volumes"] = [*volumes, {"name": name, "projected": {"sources": sources, "defaultMode": 0o644}}]
+
+
+def _secrets_not_listed(spec: Doc, account: Doc) -> Iterator[str]:
+    """How a pod refers to secrets that its account does not list, in upstream's order and words."""
+    listed = {each.get("name", "") for each in account.get("secrets", ())}
+    for volume in spec.get("volumes", ()):
+        if "secret" in volume and (name := volume["secret"].get("secretName", "")) not in listed:
+            yield f'volume with secret.secretName="{name}"'
+    for field, kind in (("initContainers", "init container"), ("containers", "container")):
+        for container in spec.get(field, ()):
+            for how, name in _secrets_of_container(container):
+                if name not in listed:
+                    yield f'{kind} {container.get("name", "")} with {how} referencing secret.secretName="{name}"'
+
+
+def _secrets_of_container(container: Doc) -> Iterator[tuple[str, str]]:
+    for env in container.get("env", ()):
+        if (ref := env.get("valueFrom", {}).get("secretKeyRef")) is not None:
+            yield f"envVar {env.get('name', '')}", ref.get("name", "")
+    for source in container.get("envFrom", ()):
+        if (ref := source.get("secretRef")) is not None:
+            yield "envFrom", ref.get("name", "")
+
+
+def _refuse_references_of_mirror(pod: Doc) -> None:
+    """A mirror pod is what a node's own file says, and the file has no rights in the cluster."""
+    spec = pod["spec"]
+    if spec.get("serviceAccountName"):
+        raise _refused(pod, "a mirror pod may not reference service accounts")
+    containers = [each for field in ("initContainers", "containers") for each in spec.get(field, ())]
+    volumes, sources = spec.get("volumes", ()), list(_projected(spec))
+    if (
+        spec.get("imagePullSecrets")
+        or any(True for each in containers for _ in _secrets_of_container(each))
+        or any(_refers_to_secret(source) for volume in volumes for source in volume.values() if type(source) is dict)
+        or any("secret" in volume for volume in volumes)
+        or any("secret" in source for source in sources)
+    ):
+        raise _refused(pod, "a mirror pod may not reference secrets")
+    if any("serviceAccountToken" in source for source in sources):
+        raise _refused(pod, "a mirror pod may not use ServiceAccountToken volume projections")
+
+
+def _refers_to_secret(source: Doc) -> bool:
+    """Whether a volume source of any sort names a secret, as drivers of CSI, RBD, CephFS and others have them do."""
+    return any(source.get(field) for field in ("secretName", "secretRef", "nodePublishSecretRef"))
+
+
+def _projected(spec: Doc) -> Iterator[Doc]:
+    for volume in spec.get("volumes", ()):
+        yield from volume.get("projected", {}).get("sources", ())
+
+
+def _named(reference: Doc) -> Doc:
+    return {"name": reference["name"]} if reference.get("name") else {}
+
+
+def _refused(pod: Doc, why: str) -> Forbidden:
+    return forbidden(_POD_ROW, pod["metadata"].get("name") or pod["metadata"].get("generateName", ""), why)

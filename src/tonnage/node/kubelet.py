@@ -27,7 +27,7 @@ from tonnage.node.mounts.mounter import Mounter
 from tonnage.node.pods.worker import STAGED, PodWorker
 from tonnage.node.registration import Registration
 from tonnage.objects.core_v1 import Secret
-from tonnage.objects.core_v1.references import SecretReference
+from tonnage.objects.core_v1.volume import SecretReference
 
 _WORKERS: Final = 8
 _SLOW_S: Final = 1.0

@@ -34,9 +34,9 @@ from tonnage.node.node_objects import (
     topology_patch,
 )
 from tonnage.objects.codec import convert
-from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node
-from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.core_v1.volume import ObjectReference
+from tonnage.objects.small_groups import Lease
 
 _FIRST_S, _MAX_S = 1.0, 300.0
 

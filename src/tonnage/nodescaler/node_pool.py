@@ -29,8 +29,8 @@ from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1.node import HOSTNAME
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.meta import Object
+from tonnage.objects.node_selectors import NO_SCHEDULE, NOT_READY, Taint
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
-from tonnage.objects.taints import NO_SCHEDULE, NOT_READY, Taint
 from tonnage.scheduling.cluster.storage import Storage
 
 KINDS: Final[dict[str, type[CSINode] | type[CSIStorageCapacity]]] = {

@@ -23,7 +23,7 @@ from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, taint_of, with
 from tonnage.nodescaler.trial import Trial
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.taints import NOT_READY
+from tonnage.objects.node_selectors import NOT_READY
 from tonnage.scheduling.cluster.amounts import amounts
 from tonnage.scheduling.cluster.pod_info import PodInfo
 

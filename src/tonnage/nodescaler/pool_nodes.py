@@ -17,7 +17,7 @@ from tonnage.nodescaler.plan import nodes_used_by
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.taints import NO_SCHEDULE, NOT_READY, Taint
+from tonnage.objects.node_selectors import NO_SCHEDULE, NOT_READY, Taint
 
 _log = logs.logger("tonnage.node-scaler")
 

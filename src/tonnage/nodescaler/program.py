@@ -33,7 +33,7 @@ from tonnage.nodescaler.pool_nodes import PoolNodes
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.taints import NOT_READY
+from tonnage.objects.node_selectors import NOT_READY
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 
 PROGRAM: Final = "tonnage-node-scaler"

@@ -8,16 +8,7 @@ server and read by no program.
 from __future__ import annotations
 
 from tonnage.errors import TonnageError, closest
-from tonnage.objects import (
-    apps_v1,
-    batch_v1,
-    coordination_v1,
-    core_v1,
-    events_v1,
-    policy_v1,
-    scheduling_v1,
-    storage_v1,
-)
+from tonnage.objects import apps_v1, batch_v1, core_v1, events_v1, small_groups, storage_v1
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_KIND, Resource
 
@@ -44,10 +35,10 @@ _CLASSES: dict[str, tuple[type[Object], ...]] = {
         apps_v1.StatefulSet,
     ),
     "batch/v1": (batch_v1.CronJob, batch_v1.Job),
-    "coordination.k8s.io/v1": (coordination_v1.Lease,),
+    "coordination.k8s.io/v1": (small_groups.Lease,),
     "events.k8s.io/v1": (events_v1.Event,),
-    "policy/v1": (policy_v1.PodDisruptionBudget,),
-    "scheduling.k8s.io/v1": (scheduling_v1.PriorityClass,),
+    "policy/v1": (small_groups.PodDisruptionBudget,),
+    "scheduling.k8s.io/v1": (small_groups.PriorityClass,),
     "storage.k8s.io/v1": (
         storage_v1.CSIDriver,
         storage_v1.CSINode,

@@ -39,9 +39,9 @@ from tonnage.errors import AlreadyExists, ApiError, TonnageError
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc
+from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, CSIDriver, CSIStorageCapacity, StorageClass
-from tonnage.objects.taints import NOT_READY, UNREACHABLE
 from tonnage.plane.command_lines import CommandLines
 from tonnage.plane.identities import Identities
 from tonnage.plane.settings import PlaneSettings

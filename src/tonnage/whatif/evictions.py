@@ -2,7 +2,7 @@
 
 A dump has statuses that were true when it was taken, and manifests have none; so the numbers are counted anew, as the
 disruption controller does (`behaviour/workloads/disruption_plan.py`), and the eviction is judged as the server judges
-it (`documents/eviction.py`).
+it (`documents/pod_subresources.py`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tonnage.behaviour.workloads.disruption_plan import (
     workload_size,
 )
 from tonnage.clock import rfc3339
-from tonnage.documents.eviction import judge_eviction
+from tonnage.documents.pod_subresources import judge_eviction
 from tonnage.errors import ApiError
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.objects.selectors import InvalidSelector, selects
+from tonnage.objects.small_groups import PodDisruptionBudget
 
 
 def eviction_refusal(

@@ -30,9 +30,9 @@ from tonnage.objects.apps_v1 import DaemonSet, Deployment
 from tonnage.objects.batch_v1 import CronJob, Job
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND, Resource
-from tonnage.objects.scheduling_v1 import PriorityClass
 from tonnage.objects.scheme import resource_of
-from tonnage.scheduling.engine.event_handlers import READ_KINDS
+from tonnage.objects.small_groups import PriorityClass
+from tonnage.scheduling.engine.kinds import READ_KINDS
 from tonnage.whatif.manifest_errors import (
     BrokenManifest,
     GivenText,

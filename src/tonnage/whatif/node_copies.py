@@ -13,8 +13,8 @@ import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Object
+from tonnage.objects.node_selectors import Taint
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity, VolumeNodeResources
-from tonnage.objects.taints import Taint
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools
 

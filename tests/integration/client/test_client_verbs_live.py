@@ -13,12 +13,12 @@ from tonnage.client import Client, LeaderElector, Recorder
 from tonnage.client.config import kubeconfig
 from tonnage.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
 from tonnage.objects.codec import WatchChange, decode_event
-from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import ConfigMap, Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.resources import BY_PLURAL
+from tonnage.objects.small_groups import Lease
 
 
 @pytest.fixture

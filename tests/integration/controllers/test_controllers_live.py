@@ -24,11 +24,11 @@ from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeLifecycleConfig
 from tonnage.controllers.program import ControllerManager
 from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.errors import NotFound
-from tonnage.objects.coordination_v1 import Lease, LeaseSpec
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import Object, ObjectMeta
+from tonnage.objects.small_groups import Lease, LeaseSpec
 from tonnage.testing.eventually import eventually_async
 
 CONTROLLERS = (

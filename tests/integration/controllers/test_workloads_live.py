@@ -15,7 +15,7 @@ from tonnage.controllers.namespaces.namespace_objects import service_account
 from tonnage.errors import Conflict, NotFound, TooManyRequests
 from tonnage.objects.apps_v1 import ControllerRevision, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, ReplicationController
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 
 
 async def test_a_deployment_rolls_out_scales_and_keeps_its_fences(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from node_stage import DRIVER, NodeStage
 
 from tonnage.errors import NotFound
 from tonnage.gates import Gates
-from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.small_groups import Lease
 from tonnage.objects.storage_v1 import CSINode
 from tonnage.testing.eventually import eventually_async
 

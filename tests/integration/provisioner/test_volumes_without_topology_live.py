@@ -13,7 +13,6 @@ from typing import Any
 from provisioner_stage import DRIVER, KEY, Stage, server, servers
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.objects.coordination_v1 import Lease, LeaseSpec
 from tonnage.objects.core_v1 import (
     CSIPersistentVolumeSource,
     EventSource,
@@ -31,6 +30,7 @@ from tonnage.objects.core_v1 import Event as CoreEvent
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import MicroTime, Object, ObjectMeta, StampedMeta
 from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.small_groups import Lease, LeaseSpec
 from tonnage.objects.storage_v1 import (
     CSINode,
     CSINodeDriver,

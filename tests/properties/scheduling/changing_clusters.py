@@ -21,7 +21,7 @@ from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Namespace, PersistentVolumeClaim, Pod, Service
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, SELECTED_NODE
 from tonnage.objects.meta import Object
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import INCLUDED_CLAIMS
 from tonnage.scheduling.engine.attempt import Attempt, Placement
 from tonnage.scheduling.engine.engine import Engine

@@ -13,7 +13,7 @@ from typing import Any
 
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.testing.builders import node, pod
 
 Doc = dict[str, Any]

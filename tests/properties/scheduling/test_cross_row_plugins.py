@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from examples_tried import tries
 from tonnage.objects.core_v1 import Node, Pod, PodAffinityTerm, TopologySpreadConstraint
 from tonnage.objects.meta import ObjectMeta
+from tonnage.objects.node_selectors import find_untolerated
 from tonnage.objects.selectors import LabelSelector, selects
-from tonnage.objects.taints import find_untolerated
 from tonnage.scheduling.cluster import residents
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo

@@ -159,7 +159,7 @@ class World(InformedEngine):
                     self.put(pod_with(name, rng.choice((f"{name}-0", "shared")), cpu=cpu, **more))
 
     def unlike_pods_come(self) -> None:
-        """Each asks for something else than all others, so that each is a class by itself."""
+        """Each asks for something else than all others, so that each is a class by itself (queue/needs.py)."""
         rng = self.rng
         for _ in range(rng.randint(2, 6)):
             name = f"u{next(self._numbers):03}"

@@ -28,16 +28,17 @@ from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import VirtualClock
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.objects import codec
-from tonnage.objects.coordination_v1 import LEASE_HEADER
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.meta import Object
+from tonnage.objects.small_groups import LEASE_HEADER
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduler.binding_api import LiveBindingApi
-from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPods
+from tonnage.scheduler.bindings_under_way import PreBindWaits
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics
+from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineHooks

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.eviction import (
+from tonnage.documents.pod_subresources import (
     MAX_DISRUPTED_PODS,
     ManyBudgets,
     OnConflict,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.documents.pod_binding import BadTarget, bind, validate_binding
+from tonnage.documents.pod_subresources import BadTarget, bind, validate_binding
 from tonnage.errors import BadRequest, Conflict
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.documents.admission import Admission
-from tonnage.documents.service_account_admission import MIRROR_ANNOTATION, TOKEN_PATH
+from tonnage.documents.pod_admission import MIRROR_ANNOTATION, TOKEN_PATH
 from tonnage.errors import Forbidden
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL, Resource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.documents.validation.addresses import is_dual_stack, validate_cidr, validate_ip
+from tonnage.objects.field_rules import is_dual_stack, validate_cidr, validate_ip
 
 
 @pytest.mark.parametrize(

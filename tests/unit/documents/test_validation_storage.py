@@ -8,8 +8,7 @@ import pytest
 
 from tonnage.clock import SystemClock
 from tonnage.documents.kinds import strategies
-from tonnage.documents.kinds.storage.csi_node import validate_csi_node_update
-from tonnage.documents.kinds.storage.csi_storage_capacity import validate_csi_storage_capacity
+from tonnage.documents.kinds.storage.csi_kinds import validate_csi_node_update, validate_csi_storage_capacity
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors

@@ -12,7 +12,6 @@ import pytest
 from tonnage.objects import codec, scheme
 from tonnage.objects.apps_v1 import Deployment
 from tonnage.objects.codec import Bookmark, ObjectList, WatchChange, WatchFailure
-from tonnage.objects.coordination_v1 import Lease, LeaseSpec
 from tonnage.objects.core_v1 import (
     ContainerPort,
     Event,
@@ -34,6 +33,7 @@ from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.meta import MicroTime, ObjectMeta, OwnerReference, Record, StampedMeta, Status, split_key
 from tonnage.objects.scheme import UnknownKind
 from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.small_groups import Lease, LeaseSpec
 from tonnage.objects.storage_v1 import (
     CSIDriver,
     CSINode,

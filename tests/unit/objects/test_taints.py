@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.objects.taints import (
+from tonnage.objects.node_selectors import (
     NO_EXECUTE,
     NO_SCHEDULE,
     PREFER_NO_SCHEDULE,

@@ -9,7 +9,7 @@ from tonnage.behaviour.workloads.stateful_identity import ordinal_of
 from tonnage.durations import parse_duration
 from tonnage.objects.field_rules import amount_of, at_most_all
 from tonnage.objects.requirements import integer
-from tonnage.objects.texts.whole_numbers import whole_number
+from tonnage.objects.texts.decode_budget import whole_number
 
 DIGITS = "9" * 5_000
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.objects.texts.yaml_duplicates import duplicate_keys
-from tonnage.objects.texts.yaml_text import documents
+from tonnage.objects.texts.yaml_text import documents, duplicate_keys
 
 
 @pytest.mark.parametrize(

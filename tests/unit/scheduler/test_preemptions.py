@@ -11,7 +11,7 @@ from scheduler_volume_rig import Rig
 from tonnage.errors import Forbidden, InternalError, NotFound, TonnageError
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.framework import Code, Cycle, PermitPlugin, Status
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.testing.builders import node, pod

@@ -10,7 +10,7 @@ import pytest
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.whatif.evictions import eviction_refusal
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

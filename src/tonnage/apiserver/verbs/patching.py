@@ -27,7 +27,7 @@ from tonnage.documents.apply.managed_fields import reset_fields_of
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
 from tonnage.documents.custom.merging import is_typed
-from tonnage.documents.json_syntax import syntax_error
+from tonnage.documents.go_text import syntax_error
 from tonnage.documents.kinds.event import from_stored, to_stored
 from tonnage.documents.object_metadata import api_versions_of
 from tonnage.documents.patches.json_patch import PatchFailed, json_patch, merge_patch
@@ -38,7 +38,7 @@ from tonnage.objects import field_errors
 from tonnage.objects.document import Doc, copy, encode
 from tonnage.objects.texts.decode_budget import JSON_PATCH, REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import NumberOutOfRange
-from tonnage.objects.texts.yaml_duplicates import duplicate_keys
+from tonnage.objects.texts.yaml_text import duplicate_keys
 
 APPLY = "application/apply-patch+yaml"
 

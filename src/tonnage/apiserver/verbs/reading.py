@@ -24,7 +24,7 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.selection import Matches, matcher, scope
 from tonnage.apiserver.verbs.writing import respond
-from tonnage.documents.json_syntax import syntax_error
+from tonnage.documents.go_text import syntax_error
 from tonnage.errors import BadRequest, Expired
 from tonnage.objects.document import Doc
 from tonnage.store import RevisionCompacted, RevisionInFuture, StoreRecord

@@ -26,17 +26,18 @@ from tonnage.apiserver.verbs.patching import patcher
 from tonnage.apiserver.verbs.writing import check_name, respond
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.custom.custom_resource import CustomResource
-from tonnage.documents.eviction import (
+from tonnage.documents.kinds.namespace import finalize
+from tonnage.documents.pod_admission import carry_topology
+from tonnage.documents.pod_subresources import (
     EvictionDecision,
     OnConflict,
+    bind,
     judge_eviction,
     mark_disrupted,
     still_processing,
+    validate_binding,
     validate_eviction,
 )
-from tonnage.documents.kinds.namespace import finalize
-from tonnage.documents.pod_admission import carry_topology
-from tonnage.documents.pod_binding import bind, validate_binding
 from tonnage.documents.scale import apply_custom_scale, apply_scale, custom_scale_of, scale_of
 from tonnage.documents.schema import schema_of_resource
 from tonnage.errors import ApiError, BadRequest, Conflict

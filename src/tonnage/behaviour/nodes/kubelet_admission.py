@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.taints import NO_EXECUTE, find_untolerated
+from tonnage.objects.node_selectors import NO_EXECUTE, find_untolerated
 from tonnage.scheduling.cluster.amounts import (
     CPU,
     MEMORY,
@@ -31,7 +31,7 @@ from tonnage.scheduling.cluster.amounts import (
     is_extended,
     requests_of,
 )
-from tonnage.scheduling.cluster.images_and_ports import HostPort, HostPorts, host_ports_of
+from tonnage.scheduling.cluster.ports import HostPort, HostPorts, host_ports_of
 
 PREEMPTING: Final = "Preempting"
 """`status.reason` of a pod that its kubelet ended for a critical one."""

@@ -18,11 +18,11 @@ from datetime import datetime
 from typing import Final
 
 from tonnage.clock import rfc3339
-from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.core_v1.node import NodeCondition
 from tonnage.objects.document import Doc
-from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, NOT_READY, UNREACHABLE, UNSCHEDULABLE
+from tonnage.objects.node_selectors import NO_EXECUTE, NO_SCHEDULE, NOT_READY, UNREACHABLE, UNSCHEDULABLE
+from tonnage.objects.small_groups import Lease
 
 READY: Final = "Ready"
 _MONITORED_CONDITIONS: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")

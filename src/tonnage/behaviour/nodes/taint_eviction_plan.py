@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tonnage.objects.taints import NO_EXECUTE, Taint, Toleration, tolerates
+from tonnage.objects.node_selectors import NO_EXECUTE, Taint, Toleration, tolerates
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.texts.whole_numbers import whole_number
+from tonnage.objects.texts.decode_budget import whole_number
 
 
 def is_active(pod: Pod) -> bool:

@@ -16,8 +16,15 @@ from tonnage.objects import codec
 from tonnage.objects.apps_v1 import DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.node_selectors import NODE_NAME_FIELD, RequiredNodeAffinity
-from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE, Toleration, find_untolerated
+from tonnage.objects.node_selectors import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NODE_NAME_FIELD,
+    UNSCHEDULABLE,
+    RequiredNodeAffinity,
+    Toleration,
+    find_untolerated,
+)
 
 TEMPLATE_GENERATION: Final = "pod-template-generation"
 """The label of pods that an API long gone told apart by it; still written, as upstream does."""

@@ -21,7 +21,7 @@ from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Key, Object, OwnerReference
-from tonnage.objects.policy_v1 import (
+from tonnage.objects.small_groups import (
     PodDisruptionBudget,
     PodDisruptionBudgetCondition,
     PodDisruptionBudgetSpec,

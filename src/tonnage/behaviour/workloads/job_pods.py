@@ -28,11 +28,10 @@ from tonnage.objects.batch_v1 import (
 )
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.core_v1.container import ContainerStatus
-from tonnage.objects.core_v1.pod import PodCondition
+from tonnage.objects.core_v1.pod import ContainerStatus, PodCondition
 from tonnage.objects.document import Doc, copy
+from tonnage.objects.texts.decode_budget import whole_number
 from tonnage.objects.texts.index_intervals import IndexSet, read_intervals
-from tonnage.objects.texts.whole_numbers import whole_number
 
 _MAX_HOST_NAME: Final = 63
 _MAX_GENERATED_BASE: Final = 63 - 5

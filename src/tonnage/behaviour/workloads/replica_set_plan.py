@@ -19,7 +19,7 @@ from tonnage.behaviour.workloads.availability import is_active, is_available, is
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Condition
-from tonnage.objects.texts.whole_numbers import whole_number
+from tonnage.objects.texts.decode_budget import whole_number
 
 BURST_REPLICAS: Final = 500
 """How many pods of one set are made or deleted in one round."""

@@ -23,7 +23,7 @@ from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.meta import Object
-from tonnage.objects.texts.whole_numbers import whole_number
+from tonnage.objects.texts.decode_budget import whole_number
 
 POD_TEMPLATE_HASH: Final = "pod-template-hash"
 _MAX_NAME: Final = 253

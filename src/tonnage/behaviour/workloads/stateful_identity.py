@@ -26,7 +26,7 @@ from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.meta import Object, OwnerReference
-from tonnage.objects.texts.whole_numbers import whole_number
+from tonnage.objects.texts.decode_budget import whole_number
 
 POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"

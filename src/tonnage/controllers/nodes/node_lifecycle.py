@@ -36,12 +36,12 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, node_of_pod
 from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
-from tonnage.objects.coordination_v1 import Lease
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import NodeCondition
-from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.document import Doc
-from tonnage.objects.taints import NO_EXECUTE, NOT_READY, UNREACHABLE
+from tonnage.objects.node_selectors import NO_EXECUTE, NOT_READY, UNREACHABLE
+from tonnage.objects.small_groups import Lease
 
 LEASES: Final = "kube-node-lease"
 _TAINT_EVERY_S: Final = 0.1

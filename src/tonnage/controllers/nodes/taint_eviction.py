@@ -17,7 +17,7 @@ from tonnage.clock import Clock, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, node_of_pod
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, split_key
 

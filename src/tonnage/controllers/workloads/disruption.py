@@ -30,8 +30,8 @@ from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, OwnerReference
-from tonnage.objects.policy_v1 import PodDisruptionBudget, PodDisruptionBudgetStatus
 from tonnage.objects.selectors import InvalidSelector, selects
+from tonnage.objects.small_groups import PodDisruptionBudget, PodDisruptionBudgetStatus
 
 _log = logs.logger("tonnage.controllers.workloads.disruption")
 

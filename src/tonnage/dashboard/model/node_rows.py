@@ -11,7 +11,7 @@ from tonnage.dashboard.wire.rows import AttachSlots, NodeRow, PoolRow
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key
-from tonnage.objects.taints import HARD_EFFECTS, NOT_READY, UNREACHABLE, UNSCHEDULABLE, Taint
+from tonnage.objects.node_selectors import HARD_EFFECTS, NOT_READY, UNREACHABLE, UNSCHEDULABLE, Taint
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
 
 

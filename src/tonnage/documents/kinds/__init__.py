@@ -10,21 +10,12 @@ from __future__ import annotations
 from tonnage.clock import Clock
 from tonnage.documents.kinds.config import ConfigMapStrategy, SecretStrategy, ServiceAccountStrategy
 from tonnage.documents.kinds.custom_resource_definition import CustomResourceDefinitionStrategy
-from tonnage.documents.kinds.device import (
-    DeviceClassStrategy,
-    ResourceClaimStrategy,
-    ResourceClaimTemplateStrategy,
-    ResourceSliceStrategy,
-)
 from tonnage.documents.kinds.event import EventStrategy
-from tonnage.documents.kinds.lease import LeaseStrategy
 from tonnage.documents.kinds.limit_range import LimitRangeStrategy
 from tonnage.documents.kinds.namespace import NamespaceStrategy
 from tonnage.documents.kinds.network_policy import NetworkPolicyStrategy
 from tonnage.documents.kinds.node import NodeStrategy
-from tonnage.documents.kinds.pod_disruption_budget import PodDisruptionBudgetStrategy
 from tonnage.documents.kinds.pods.pod import PodStrategy, PodTemplateStrategy
-from tonnage.documents.kinds.priority_class import PriorityClassStrategy
 from tonnage.documents.kinds.rbac import (
     ClusterRoleBindingStrategy,
     ClusterRoleStrategy,
@@ -33,22 +24,35 @@ from tonnage.documents.kinds.rbac import (
 )
 from tonnage.documents.kinds.resource_quota import ResourceQuotaStrategy
 from tonnage.documents.kinds.runtime_class import RuntimeClassStrategy
+from tonnage.documents.kinds.scheduling_kinds import (
+    DeviceClassStrategy,
+    LeaseStrategy,
+    PodDisruptionBudgetStrategy,
+    PriorityClassStrategy,
+    ResourceClaimStrategy,
+    ResourceClaimTemplateStrategy,
+    ResourceSliceStrategy,
+)
 from tonnage.documents.kinds.service import ServiceStrategy
-from tonnage.documents.kinds.storage.csi_driver import CSIDriverStrategy
-from tonnage.documents.kinds.storage.csi_node import CSINodeStrategy
-from tonnage.documents.kinds.storage.csi_storage_capacity import CSIStorageCapacityStrategy
+from tonnage.documents.kinds.storage.csi_kinds import (
+    CSIDriverStrategy,
+    CSINodeStrategy,
+    CSIStorageCapacityStrategy,
+    VolumeAttachmentStrategy,
+)
 from tonnage.documents.kinds.storage.persistent_volume import PersistentVolumeStrategy
 from tonnage.documents.kinds.storage.persistent_volume_claim import PersistentVolumeClaimStrategy
 from tonnage.documents.kinds.storage.storage_class import StorageClassStrategy, VolumeAttributesClassStrategy
-from tonnage.documents.kinds.storage.volume_attachment import VolumeAttachmentStrategy
-from tonnage.documents.kinds.workloads.controller_revision import ControllerRevisionStrategy
 from tonnage.documents.kinds.workloads.cron_job import CronJobStrategy
 from tonnage.documents.kinds.workloads.daemon_set import DaemonSetStrategy
-from tonnage.documents.kinds.workloads.deployment import DeploymentStrategy
+from tonnage.documents.kinds.workloads.deployment import (
+    DeploymentStrategy,
+    ReplicaSetStrategy,
+    ReplicationControllerStrategy,
+)
 from tonnage.documents.kinds.workloads.job import JobStrategy
-from tonnage.documents.kinds.workloads.replica_set import ReplicaSetStrategy
-from tonnage.documents.kinds.workloads.replication_controller import ReplicationControllerStrategy
 from tonnage.documents.kinds.workloads.stateful_set import StatefulSetStrategy
+from tonnage.documents.kinds.workloads.workload import ControllerRevisionStrategy
 from tonnage.documents.strategy import Strategy
 from tonnage.gates import Gates
 from tonnage.objects.resources import RBAC, RESOURCES

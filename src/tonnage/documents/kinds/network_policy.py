@@ -9,12 +9,11 @@ import ipaddress
 from collections.abc import Iterator, Set
 
 from tonnage.documents.strategy import Generation, Strategy
-from tonnage.documents.validation.addresses import parse, validate_cidr
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, forbidden, go_value, invalid, required
-from tonnage.objects.field_rules import sentences, unsupported
+from tonnage.objects.field_rules import parse_ip, sentences, unsupported, validate_cidr
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _TYPES = ("Ingress", "Egress")
@@ -138,7 +137,7 @@ def _validate_block(block: Doc, at: str, kept: Set[str]) -> Errors:
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     """The range in a text, as leniently as Kubernetes reads it; None of nonsense."""
     base, _, length = text.partition("/")
-    address = parse(base)
+    address = parse_ip(base)
     if address is None or not length.isdigit() or int(length) > address.max_prefixlen:
         return None
     return ipaddress.ip_network(f"{address}/{int(length)}", strict=False)

@@ -14,13 +14,12 @@ import re
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
-from tonnage.documents.validation.addresses import is_dual_stack, validate_cidr
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.resources import NOT_POSITIVE, round_amounts, validate_resource_quantity
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, go_value, invalid
-from tonnage.objects.field_rules import choice, validate_label_name
+from tonnage.objects.field_rules import choice, is_dual_stack, validate_cidr, validate_label_name
 
 # A Go server writes these structs whole, even for a node that has told nothing yet, and clients read them unasked.
 _SYSTEM_INFO = (

@@ -13,12 +13,20 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
-from tonnage.documents.validation.addresses import is_dual_stack, parse, validate_cidr, validate_ip
 from tonnage.documents.validation.metadata import validate_labels
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
-from tonnage.objects.field_rules import choice, optional_choice, port_number_or_name, sentences
+from tonnage.objects.field_rules import (
+    choice,
+    is_dual_stack,
+    optional_choice,
+    parse_ip,
+    port_number_or_name,
+    sentences,
+    validate_cidr,
+    validate_ip,
+)
 
 # Field -> the type that has it. On an update that leaves the type, a value nobody touched goes with it.
 _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
@@ -119,7 +127,7 @@ class ServiceStrategy(Strategy):
                 errors += optional_choice(mode, ("Proxy", "VIP"), f"{at}.ipMode")
             if host:
                 errors += sentences(f"{at}.hostname", host, names.dns_subdomain(host))
-                if parse(host) is not None:
+                if parse_ip(host) is not None:
                     errors.append(invalid(f"{at}.hostname", host, "must be a DNS name, not an IP address"))
         return errors
 
@@ -314,7 +322,7 @@ def _validate_addresses(spec: Doc, was: Doc) -> Errors:
     if len(several) > 1 and not is_dual_stack(several):
         errors.append(invalid("spec.clusterIPs", several, "may specify no more than one IP for each IP family"))
     for idx, (address, family) in enumerate(zip(several, families, strict=False)):
-        parsed = parse(address)
+        parsed = parse_ip(address)
         if parsed is not None and family in ("IPv4", "IPv6") and family != f"IPv{parsed.version}":
             told = f"expected an {family} value as indicated by `ipFamilies[{idx}]`"
             errors.append(invalid(f"spec.clusterIPs[{idx}]", address, told))
@@ -336,7 +344,7 @@ def _validate_kept(spec: Doc, was: Doc) -> Errors:
 def _validate_external_ip(address: str, path: str, kept: set[str]) -> Errors:
     if errors := validate_ip(address, path, kept):
         return errors
-    parsed = parse(address)
+    parsed = parse_ip(address)
     if parsed is None:
         return []
     told = ""

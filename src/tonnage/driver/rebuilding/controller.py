@@ -31,7 +31,7 @@ from tonnage.driver.driver import Driver
 from tonnage.driver.rebuilding.affinity import AffinityChange, change_for, pod_elsewhere
 from tonnage.errors import Invalid, NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
-from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import Key
 
 PROGRAM: Final = "tonnage-csi-driver"

@@ -29,7 +29,7 @@ from tonnage.node.drivers import Drivers
 from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
-from tonnage.objects.core_v1.references import SecretReference
+from tonnage.objects.core_v1.volume import SecretReference
 from tonnage.objects.storage_v1 import attachment_name
 
 

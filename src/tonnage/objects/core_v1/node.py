@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tonnage.objects.meta import Condition, Object, Record, Time
-from tonnage.objects.taints import OUT_OF_SERVICE, Taint
+from tonnage.objects.node_selectors import OUT_OF_SERVICE, Taint
 from tonnage.quantity import Quantity
 
 

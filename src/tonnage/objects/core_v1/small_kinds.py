@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import Condition, MicroTime, Object, Record, StampedMeta, Time
 from tonnage.quantity import Quantity
 

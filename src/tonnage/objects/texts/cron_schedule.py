@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tonnage.durations import parse_duration
 from tonnage.errors import TonnageError
-from tonnage.objects.texts.whole_numbers import whole_number
+from tonnage.objects.texts.decode_budget import whole_number
 
 _STAR: Final = 1 << 63
 """Said of a field that restricts nothing."""

@@ -15,7 +15,7 @@ A request has `REQUEST`. A file is its owner's, may be a dump of a whole cluster
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tonnage.errors import TonnageError
 
@@ -130,3 +130,18 @@ def size_of(value: Any) -> Size:
 def text_size(text: str) -> int:
     """UTF-8 bytes; half a surrogate pair, which escapes can spell, counts three."""
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
+_BEYOND: Final = 2**64
+_MAX_DIGITS: Final = 1_000
+"""Zeros in front included; few enough to be read at once, more than any number that is meant."""
+
+
+def whole_number(text: str) -> int:
+    """The number that decimal digits spell, a sign before them or not; of thousands of digits, one beyond 64 bits.
+
+    Which one does not matter to whoever asks: it is out of every range. The text must be a number.
+    """
+    if len(text) <= _MAX_DIGITS:
+        return int(text)
+    return -_BEYOND if text.startswith("-") else _BEYOND

@@ -27,7 +27,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import yaml
 from yaml import events
@@ -374,3 +374,43 @@ def _scalar(event: Any) -> Any:
             _refuse(f"unsupported value: {text}", event)
         return int(value) if value.is_integer() and abs(value) < 1e21 else value  # Go writes 16.0 as 16
     return value
+
+
+_MAX_CHARS: Final = 128 * 1024
+"""Longer texts are not looked at: reading them again would take longer than all the rest."""
+
+
+def duplicate_keys(text: str, value: Any) -> list[str]:
+    """A sentence for each key of the first document that was there before. `value` is that document, already read."""
+    if len(text) > _MAX_CHARS or text.count(":") <= _keys_in(value):
+        return []
+    try:
+        found, _ = first_document(text)
+    except (InvalidYaml, ExcessiveYaml):  # the other reader had nothing against it
+        return []
+    told: list[str] = []
+    pending: list[Any] = [found]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, YamlEntries):
+            seen: set[str] = set()
+            for key, _, line in item:
+                if key in seen:
+                    told.append(f'line {line}: key "{key}" already set in map')
+                seen.add(key)
+            pending += [entry.value for entry in reversed(item)]
+        elif isinstance(item, list):
+            pending += reversed(item)
+    return told
+
+
+def _keys_in(value: Any) -> int:
+    count, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            count += len(item)
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+    return count

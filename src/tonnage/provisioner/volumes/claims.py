@@ -30,7 +30,7 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import remove_finalizer
 from tonnage.errors import Conflict, Forbidden, NotFound, TonnageError
 from tonnage.objects.core_v1 import STORAGE_PROVISIONER, VOLUME_PROTECTION, PersistentVolumeClaim
-from tonnage.objects.core_v1.provisioning_refusals import PROVISIONING_REFUSED, is_for_good, refusal_text
+from tonnage.objects.core_v1.persistent_volume import PROVISIONING_REFUSED, is_for_good, refusal_text
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass

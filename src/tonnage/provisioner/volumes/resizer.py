@@ -14,7 +14,7 @@ from tonnage.csi.errors import Code, CsiError, error_text
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.references import SecretReference
+from tonnage.objects.core_v1.volume import SecretReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttributesClass

@@ -11,7 +11,14 @@ import numpy.typing as npt
 
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.columns import Ints, Rows
-from tonnage.scheduling.framework.plugin import SUCCESS, Cycle, Judgement, Narrowing, Plugin, PostFilterResult, Status
+from tonnage.scheduling.framework.answers import (
+    SUCCESS,
+    Judgement,
+    Narrowing,
+    PostFilterResult,
+    Status,
+)
+from tonnage.scheduling.framework.plugin import Cycle, Plugin
 
 if TYPE_CHECKING:
     from tonnage.scheduling.cluster.pod_info import PodInfo

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tonnage.objects.meta import Key
-from tonnage.objects.policy_v1 import PodDisruptionBudget
 from tonnage.objects.requirements import InvalidSelector
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import NOBODY, Labels, MatcherIndex, PodMatcher, requirements_of

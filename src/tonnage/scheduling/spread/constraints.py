@@ -21,9 +21,9 @@ import numpy as np
 
 from tonnage.objects.core_v1 import TopologySpreadConstraint
 from tonnage.objects.core_v1.node import HOSTNAME, ZONE
+from tonnage.objects.node_selectors import find_untolerated
 from tonnage.objects.requirements import Requirement
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.taints import find_untolerated
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Ints, Mask, Rows
 from tonnage.scheduling.cluster.node_matching import matching

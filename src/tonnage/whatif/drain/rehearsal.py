@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.drain.adoption import as_in_a_cluster

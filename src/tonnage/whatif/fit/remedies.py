@@ -28,8 +28,8 @@ import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
+from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
-from tonnage.objects.taints import UNSCHEDULABLE, Taint
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.pod_info import PodInfo

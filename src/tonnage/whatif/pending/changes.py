@@ -23,8 +23,8 @@ import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.node_selectors import UNSCHEDULABLE, Taint, find_untolerated
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
-from tonnage.objects.taints import UNSCHEDULABLE, Taint, find_untolerated
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import amount

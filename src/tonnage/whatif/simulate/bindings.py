@@ -17,7 +17,8 @@ from tonnage.errors import TonnageError
 from tonnage.objects import codec
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine.attempt import Placement, note_failure, plugin_status
+from tonnage.scheduling.engine.attempt import Placement
+from tonnage.scheduling.engine.reserve_and_permit import note_failure, plugin_status
 from tonnage.scheduling.framework import Api, Code, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 

@@ -15,7 +15,7 @@ from tonnage.objects.core_v1.persistent_volume import (
     PersistentVolumeStatus,
     VolumeNodeAffinity,
 )
-from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import ManagedFieldsEntry, ObjectMeta
 from tonnage.objects.node_selectors import NodeSelector, NodeSelectorTerm
 from tonnage.objects.requirements import Requirement

@@ -16,9 +16,9 @@ import msgspec
 from tonnage.behaviour.nodes.taint_eviction_plan import stay_s
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.meta import Object
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.node_selectors import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.objects.taints import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
 from tonnage.whatif.evictions import eviction_refusal
 from tonnage.whatif.simulate.successors import is_daemon, is_mirror
 from tonnage.whatif.simulate.world import World

@@ -14,7 +14,7 @@ import msgspec
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, PostFilterOutcome

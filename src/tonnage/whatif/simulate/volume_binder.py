@@ -13,7 +13,7 @@ import msgspec
 
 from tonnage.behaviour.volumes.binding_plan import BOUND, Bind, ClaimInputs, claim_step
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.storage_v1 import StorageClass

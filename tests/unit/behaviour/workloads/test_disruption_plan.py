@@ -18,7 +18,7 @@ from tonnage.behaviour.workloads.disruption_plan import (
 )
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import OwnerReference
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 
 SIZES = {"uid-a": 5, "uid-b": 3}
 

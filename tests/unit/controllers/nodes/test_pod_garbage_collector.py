@@ -8,7 +8,7 @@ from tonnage.controllers.nodes.pod_garbage_collector import (
     surplus_terminated,
     unscheduled_terminating,
 )
-from tonnage.objects.taints import Taint
+from tonnage.objects.node_selectors import Taint
 
 OUT_OF_SERVICE = Taint(key="node.kubernetes.io/out-of-service", effect="NoExecute", value="nodeshutdown")
 

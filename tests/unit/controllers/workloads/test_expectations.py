@@ -19,7 +19,7 @@ from tonnage.controllers.workloads.status_writes import replacing
 from tonnage.errors import Conflict, InternalError
 from tonnage.objects.codec import encode
 from tonnage.objects.core_v1 import Pod
-from tonnage.objects.policy_v1 import PodDisruptionBudgetStatus
+from tonnage.objects.small_groups import PodDisruptionBudgetStatus
 
 OWNER = "default/web"
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.scheduling.configuration.strict_decoding import Problem, document_of
+from tonnage.scheduling.configuration.strict_decoding import Problem
+from tonnage.scheduling.configuration.text import document_of
 
 
 def read(text: str) -> Any:

@@ -9,7 +9,7 @@ from tonnage.clock import VirtualClock
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Pod, ReplicationController, Service
 from tonnage.objects.meta import Object
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine.engine import Engine

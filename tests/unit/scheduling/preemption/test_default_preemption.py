@@ -14,7 +14,7 @@ import pytest
 
 from tonnage.objects.codec import convert
 from tonnage.objects.meta import Object
-from tonnage.objects.policy_v1 import PodDisruptionBudget
+from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import default_configuration
@@ -32,7 +32,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.per_node import NodeFilter, NodeView
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
-from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.testing.builders import cluster_of, info, node, pod
 from tonnage.testing.storage_builders import (

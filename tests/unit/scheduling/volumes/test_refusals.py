@@ -10,7 +10,7 @@ from ledger_rig import NODE_1, NODE_2, Rig, bound, made, written
 from tonnage.clock import rfc3339
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Event, PersistentVolumeClaim
-from tonnage.objects.core_v1.provisioning_refusals import PROVISIONING_REFUSED, is_for_good, refusal_text
+from tonnage.objects.core_v1.persistent_volume import PROVISIONING_REFUSED, is_for_good, refusal_text
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.storage_builders import claim, meta
 

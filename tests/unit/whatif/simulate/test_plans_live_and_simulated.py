@@ -13,7 +13,7 @@ from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods
 from tonnage.behaviour.nodes.taint_eviction_plan import no_execute, plan
 from tonnage.behaviour.volumes.binding_plan import Bind, ClaimInputs, claim_step
 from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.objects.taints import NO_EXECUTE, UNREACHABLE, Taint
+from tonnage.objects.node_selectors import NO_EXECUTE, UNREACHABLE, Taint
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, volume
 from tonnage.whatif.simulate.node_events import NodeEvents

@@ -3,7 +3,7 @@
 A pod starts Pending, with its service class computed and its label keys merged into its selectors; after that its
 spec hardly changes. What depends on other objects, its priority and the labels of its node, is admission's, between
 `default` and `prepare_create` (`documents/admission.py`). Binding and eviction have modules of their own
-(`documents/pod_binding.py`, `documents/eviction.py`).
+(`documents/pod_subresources.py`, `documents/pod_subresources.py`).
 """
 
 from __future__ import annotations

@@ -28,13 +28,12 @@ from tonnage.documents.kinds.pods.pod_security import validate_host_users, valid
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
 from tonnage.documents.known_pod_specs import KnownSpecs, depends_on_its_pod, text_of_spec
 from tonnage.documents.pod_resources import aggregate, amounts_of, is_pod_level_resource
-from tonnage.documents.validation.addresses import validate_ip
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
 from tonnage.documents.validation.resources import is_huge_pages, validate_resource_name, validate_resource_requirements
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_found, required, too_long
-from tonnage.objects.field_rules import choice, sentences, unsupported
+from tonnage.objects.field_rules import choice, sentences, unsupported, validate_ip
 
 MIRROR = "kubernetes.io/config.mirror"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

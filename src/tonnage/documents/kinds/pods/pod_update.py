@@ -16,13 +16,12 @@ from tonnage.documents.kinds.pods.pod_placement import (
     validate_only_removed_gates,
 )
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations
-from tonnage.documents.validation.addresses import is_dual_stack, validate_ip
 from tonnage.documents.validation.metadata import immutable
 from tonnage.documents.validation.selectors import has_invalid_values
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid
-from tonnage.objects.field_rules import sentences
+from tonnage.objects.field_rules import is_dual_stack, sentences, validate_ip
 
 _MAX_INT32 = 2**31 - 1
 _UPDATABLE = ",".join(

@@ -22,7 +22,7 @@ from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, invalid, required
 from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent, nonnegative, unsupported
-from tonnage.objects.texts.whole_numbers import whole_number
+from tonnage.objects.texts.decode_budget import whole_number
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
+from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.pods.pod_warnings import workload_name_warnings
 from tonnage.documents.kinds.workloads.workload import (
     HISTORY_LIMIT,
+    MISMATCH,
     WorkloadStrategy,
     default_common,
+    drop_zero,
     shown_strategy,
+    validate_always_running,
     validate_collisions,
     validate_selected_template,
     validate_selector_kept,
@@ -15,7 +22,7 @@ from tonnage.documents.kinds.workloads.workload import (
 )
 from tonnage.documents.strategy import keep
 from tonnage.objects.document import Doc, same
-from tonnage.objects.field_errors import Errors, forbidden, invalid
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required
 from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent, nonnegative, unsupported
 
 _PROGRESS_DEADLINE_S = 600
@@ -90,3 +97,69 @@ def validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
     if amount_of(out) == 0 and amount_of(extra) == 0:
         errors.append(invalid(f"{at}.maxUnavailable", out, "may not be 0 when `maxSurge` is 0"))
     return errors + at_most_all(out, f"{at}.maxUnavailable")
+
+
+class ReplicaSetStrategy(WorkloadStrategy):
+    new_status: ClassVar[Doc] = {"replicas": 0}
+
+    def default(self, doc: Doc) -> None:
+        default_common(doc)
+
+    def validate(self, doc: Doc) -> Errors:
+        spec = doc["spec"]
+        errors = nonnegative(spec.get("replicas", 0), "spec.replicas")
+        errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+        return errors + validate_selected_template(spec, "ReplicaSet")
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        return self.validate(new) + validate_selector_kept(new, old)
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        parts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+        counts = ("replicas", *parts, "observedGeneration", "terminatingReplicas")
+        return validate_status_counts(new.get("status", {}), counts, parts=parts)
+
+    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        named = workload_name_warnings(new["metadata"].get("name", "")) if old is None else []
+        return named + super().warnings(new, old)
+
+
+class ReplicationControllerStrategy(WorkloadStrategy):
+    """Older than garbage collection: deleted without a word about its pods, it leaves them, as it always did."""
+
+    default_propagation: ClassVar[str] = "Orphan"
+    new_status: ClassVar[Doc] = {"replicas": 0}
+    selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.replicas": ("status", "replicas")}
+
+    def default(self, doc: Doc) -> None:
+        """The oldest of them: its selector and its own labels follow the template's labels."""
+        spec = doc.setdefault("spec", {})
+        labels = spec.get("template", {}).get("metadata", {}).get("labels")
+        if labels:
+            if not spec.get("selector"):
+                spec["selector"] = dict(labels)
+            if not doc["metadata"].get("labels"):
+                doc["metadata"]["labels"] = dict(labels)
+        spec.setdefault("replicas", 1)
+        drop_zero(spec, "minReadySeconds")
+        if "template" in spec:
+            default_pod_template(spec["template"])
+
+    def validate(self, doc: Doc) -> Errors:
+        spec = doc["spec"]
+        errors = nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+        selector, template = spec.get("selector", {}), spec.get("template")
+        if not selector:
+            errors.append(required("spec.selector"))
+        errors += nonnegative(spec.get("replicas", 0), "spec.replicas")
+        if template is None:
+            return [*errors, required("spec.template")]
+        labels = template.get("metadata", {}).get("labels")
+        if selector and not selector.items() <= (labels or {}).items():
+            errors.append(invalid("spec.template.metadata.labels", labels, MISMATCH))
+        errors += validate_pod_template(template, "spec.template")
+        return errors + validate_always_running(template, "ReplicationController")
+
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        parts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+        return validate_status_counts(new.get("status", {}), ("replicas", *parts, "observedGeneration"), parts=parts)

@@ -11,8 +11,12 @@ from typing import ClassVar
 from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.pods.pod_warnings import workload_name_warnings
-from tonnage.documents.kinds.workloads.job_policies import validate_pod_failure_policy, validate_success_policy
-from tonnage.documents.kinds.workloads.job_status import is_indexed, validate_job_status
+from tonnage.documents.kinds.workloads.job_rules import (
+    is_indexed,
+    validate_job_status,
+    validate_pod_failure_policy,
+    validate_success_policy,
+)
 from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_selector
 from tonnage.documents.validation.metadata import immutable
 from tonnage.documents.validation.selectors import validate_label_selector

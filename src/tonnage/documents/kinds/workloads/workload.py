@@ -159,3 +159,19 @@ def validate_always_running(template: Doc, kind: str) -> Errors:
         told = f"activeDeadlineSeconds in {kind} is not Supported"
         errors.append(forbidden("spec.template.spec.activeDeadlineSeconds", told))
     return errors
+
+
+class ControllerRevisionStrategy(Strategy):
+    """A snapshot of a template: written once, never changed, only renumbered."""
+
+    def validate(self, doc: Doc) -> Errors:
+        errors = nonnegative(doc.get("revision", 0), "revision")
+        if "data" not in doc:
+            errors.append(required("data", "data is mandatory"))
+        elif not isinstance(doc["data"], dict):
+            errors.append(required("data", "data must be a valid JSON object"))
+        return errors
+
+    def validate_update(self, new: Doc, old: Doc) -> Errors:
+        errors = nonnegative(new.get("revision", 0), "revision")
+        return errors + immutable("data", new.get("data"), old.get("data"))

@@ -20,7 +20,7 @@ from tonnage.objects.core_v1.persistent_volume import (
     PersistentVolumeClaimSpec,
     VolumeResourceRequirements,
 )
-from tonnage.objects.core_v1.references import ObjectReference
+from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import StampedMeta, split_key
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.storage import Storage

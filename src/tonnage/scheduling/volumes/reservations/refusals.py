@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from tonnage.objects.core_v1 import Event, PersistentVolumeClaim
-from tonnage.objects.core_v1.provisioning_refusals import annotated_refusal, is_for_good
+from tonnage.objects.core_v1.persistent_volume import annotated_refusal, is_for_good
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.cluster import Cluster
 

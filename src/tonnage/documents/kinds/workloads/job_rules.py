@@ -1,0 +1,323 @@
+"""What a Job's status may say, and become: it counts up, and what is done stays done.
+
+Other controllers than ours may look after a Job (`managedBy`), so the server holds all of them to this. A rule is asked
+about what changes; what was wrong before may stay. Mirrors validateJobStatus and getStatusValidationOptions.
+
+When a Job's pod that failed counts, and when a Job counts as done before all is done. Mirrors batch/validation.
+"""
+
+from __future__ import annotations
+
+from tonnage.objects.document import Doc, same
+from tonnage.objects.field_errors import OMIT, Errors, duplicate, go_value, invalid, required, too_long, too_many
+from tonnage.objects.field_rules import nonnegative, unsupported, validate_label_name
+from tonnage.objects.texts.index_intervals import Interval, InvalidIntervals, count_of, parse_interval, parse_intervals
+
+
+def is_indexed(spec: Doc) -> bool:
+    return bool(spec.get("completionMode") == "Indexed")
+
+
+_CONDITIONS = "status.conditions"
+
+
+def validate_job_status(new: Doc, old: Doc) -> Errors:
+    return _validate_numbers(new) + _validate_state(new, old) + _validate_indexes(new, old) + _validate_kept(new, old)
+
+
+def has_condition(doc: Doc, kind: str, status: str = "True") -> bool:
+    """Does the Job have a condition of this type and status?"""
+    conditions = doc.get("status", {}).get("conditions", ())
+    return any(each.get("type") == kind and each.get("status") == status for each in conditions)
+
+
+def is_finished(doc: Doc) -> bool:
+    return has_condition(doc, "Complete") or has_condition(doc, "Failed")
+
+
+def _validate_numbers(doc: Doc) -> Errors:
+    status = doc.get("status", {})
+    errors: Errors = []
+    for field in ("active", "succeeded", "failed", "ready", "terminating"):
+        errors += nonnegative(status.get(field, 0), f"status.{field}")
+    seen: set[str] = set()
+    for field in ("succeeded", "failed"):
+        for idx, uid in enumerate(status.get("uncountedTerminatedPods", {}).get(field, ())):
+            path = f"status.uncountedTerminatedPods.{field}[{idx}]"
+            if not uid:
+                errors.append(invalid(path, uid, "must not be empty"))
+            elif uid in seen:
+                errors.append(duplicate(path, uid))
+            seen.add(uid)
+    return errors
+
+
+def _validate_state(new: Doc, old: Doc) -> Errors:
+    """Conditions, times and what a finished Job may still have."""
+    spec, status, was = new["spec"], new.get("status", {}), old.get("status", {})
+    is_complete, is_failed, is_done = has_condition(new, "Complete"), has_condition(new, "Failed"), is_finished(new)
+    is_met, is_failing = has_condition(new, "SuccessCriteriaMet"), has_condition(new, "FailureTarget")
+
+    def became(kind: str) -> bool:
+        return has_condition(new, kind) != has_condition(old, kind)
+
+    def changed(field: str) -> bool:
+        return not same(status.get(field), was.get(field))
+
+    completed, ended, started = became("Complete"), is_done != is_finished(old), status.get("startTime")
+    finished_at, uncounted = status.get("completionTime"), status.get("uncountedTerminatedPods", {})
+    errors: Errors = []
+
+    def wrong(told: str) -> None:
+        errors.append(invalid(_CONDITIONS, OMIT, told))
+
+    if (completed or became("Failed")) and is_complete and is_failed:
+        wrong("cannot set Complete=True and Failed=true conditions")
+    if (completed or became("FailureTarget")) and is_complete and is_failing:
+        wrong("cannot set Complete=True and FailureTarget=true conditions")
+    if completed or changed("completionTime"):
+        if finished_at is not None and not is_complete:
+            told = "cannot set completionTime when there is no Complete=True condition"
+            errors.append(invalid("status.completionTime", finished_at, told))
+        if finished_at is None and is_complete:
+            errors.append(required("status.completionTime", "completionTime is required for Complete jobs"))
+    if (changed("startTime") or changed("completionTime")) and started and finished_at and finished_at < started:
+        errors.append(invalid("status.completionTime", finished_at, "must be equal to or after `startTime`"))
+    if (became("Failed") or changed("failedIndexes")) and is_failed and not is_failing:
+        wrong("cannot set Failed=True condition without the FailureTarget=true condition")
+    if (completed or became("SuccessCriteriaMet")) and is_complete and not is_met:
+        wrong("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+    active, terminating, ready = status.get("active", 0), status.get("terminating"), status.get("ready")
+    if (ended or changed("active")) and is_done and active > 0:
+        errors.append(invalid("status.active", active, "active>0 is invalid for finished job"))
+    has_nothing_to_do = bool(spec.get("suspend")) and spec.get("completions") == 0
+    if (ended or changed("startTime")) and is_done and started is None and not has_nothing_to_do:
+        errors.append(required("status.startTime", "startTime is required for finished job"))
+    if (
+        (ended or changed("uncountedTerminatedPods"))
+        and is_done
+        and (uncounted.get("failed") or uncounted.get("succeeded"))
+    ):
+        shown = {"Succeeded": uncounted.get("succeeded"), "Failed": uncounted.get("failed")}
+        errors.append(invalid("status.uncountedTerminatedPods", shown, "must be empty for finished job"))
+    if (ended or changed("terminating")) and is_done and terminating:
+        errors.append(invalid("status.terminating", terminating, "terminating>0 is invalid for finished job"))
+    if (changed("ready") or changed("active")) and ready is not None and ready > active:
+        errors.append(invalid("status.ready", ready, "cannot set more ready pods than active"))
+    if is_met and is_failed:
+        wrong("cannot set SuccessCriteriaMet=True and Failed=true conditions")
+    if is_met and is_failing:
+        wrong("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+    if "successPolicy" in spec and not is_met and is_complete:
+        wrong("cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
+    return errors
+
+
+def _validate_indexes(new: Doc, old: Doc) -> Errors:
+    spec, status, was = new["spec"], new.get("status", {}), old.get("status", {})
+    completed, failed, bound = status.get("completedIndexes", ""), status.get("failedIndexes"), spec.get("completions")
+    completed_changed = completed != was.get("completedIndexes", "")
+    failed_changed = failed != was.get("failedIndexes")
+    errors: Errors = []
+    if completed_changed and bound is not None:
+        errors += _validate_format(completed, bound, "completedIndexes")
+    if failed_changed and bound is not None and "backoffLimitPerIndex" in spec and failed is not None:
+        errors += _validate_format(failed, bound, "failedIndexes")
+    if completed_changed and completed and not is_indexed(spec):
+        told = "cannot set non-empty completedIndexes when non-indexed completion mode"
+        errors.append(invalid("status.completedIndexes", completed, told))
+    if failed_changed and failed is not None and "backoffLimitPerIndex" not in spec:
+        told = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
+        errors.append(invalid("status.failedIndexes", failed, told))
+    if (completed_changed or failed_changed) and bound is not None and failed is not None:
+        both = _overlap(_understood(completed, bound), _understood(failed, bound))
+        if both is not None:
+            told = f"failedIndexes and completedIndexes overlap at index: {both}"
+            errors.append(invalid("status.failedIndexes", failed, told))
+    return errors
+
+
+def _validate_format(text: str, bound: int, field: str) -> Errors:
+    try:
+        parse_intervals(text, bound)
+    except InvalidIntervals as exc:
+        return [invalid(f"status.{field}", text, f"error parsing {field}: {exc.message}")]
+    return []
+
+
+def _understood(text: str, bound: int) -> list[Interval]:
+    found: list[Interval] = []
+    for part in text.split(",") if text else ():
+        try:
+            found.append(parse_interval(part, bound))
+        except InvalidIntervals:
+            continue  # told of where the format is judged
+    return found
+
+
+def _overlap(one: list[Interval], other: list[Interval]) -> int | None:
+    """The first index that is in both; each list is in order."""
+    mine, theirs = 0, 0
+    while mine < len(one) and theirs < len(other):
+        low, high = max(one[mine][0], other[theirs][0]), min(one[mine][1], other[theirs][1])
+        if low <= high:
+            return low
+        if one[mine][0] <= other[theirs][0]:
+            mine += 1
+        else:
+            theirs += 1
+    return None
+
+
+def _validate_kept(new: Doc, old: Doc) -> Errors:
+    """What has been said may not be taken back."""
+    spec, status, was = new["spec"], new.get("status", {}), old.get("status", {})
+    errors: Errors = []
+    for kind in ("Failed", "Complete", "FailureTarget"):
+        if has_condition(old, kind) and not has_condition(new, kind):
+            errors.append(invalid(_CONDITIONS, OMIT, f"cannot disable the terminal {kind}=True condition"))
+    # An Indexed Job of as many pods as completions may be made smaller.
+    is_scalable = is_indexed(spec) and spec.get("completions") == spec.get("parallelism")
+    for field in ("failed", "succeeded"):
+        if status.get(field, 0) < was.get(field, 0) and not (field == "succeeded" and is_scalable):
+            errors.append(invalid(f"status.{field}", status.get(field, 0), f"cannot decrease the {field} counter"))
+    finished_at, before = status.get("completionTime"), was.get("completionTime")
+    if finished_at is not None and before is not None and finished_at != before:
+        errors.append(invalid("status.completionTime", finished_at, "field is immutable"))
+    is_resuming = has_condition(old, "Suspended") and has_condition(new, "Suspended", "False")
+    is_other_start = "startTime" in was and status.get("startTime") != was["startTime"]
+    if is_other_start and not is_resuming and not spec.get("suspend"):
+        told = "field is immutable for unsuspended job once set"
+        errors.append(invalid("status.startTime", status.get("startTime"), told))
+    if has_condition(old, "SuccessCriteriaMet") and not has_condition(new, "SuccessCriteriaMet"):
+        errors.append(invalid(_CONDITIONS, OMIT, "cannot disable the SuccessCriteriaMet=True condition"))
+    is_met_late = has_condition(new, "SuccessCriteriaMet") and not has_condition(old, "SuccessCriteriaMet")
+    if is_met_late and has_condition(old, "Complete"):
+        told = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+        errors.append(invalid(_CONDITIONS, OMIT, told))
+    return errors
+
+
+_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+_OPERATORS = ("In", "NotIn")
+_STATUSES = ("False", "True", "Unknown")
+_MOST_RULES = 20
+_MOST_CODES = 255
+_MOST_PATTERNS = 20
+_MOST_INDEX_BYTES = 64 * 1024
+
+
+def validate_pod_failure_policy(spec: Doc, path: str) -> Errors:
+    rules = spec["podFailurePolicy"].get("rules", [])
+    errors = [too_many(f"{path}.rules", len(rules), _MOST_RULES)] if len(rules) > _MOST_RULES else []
+    pod = spec.get("template", {}).get("spec", {})
+    names = {each.get("name", "") for field in ("containers", "initContainers") for each in pod.get(field, ())}
+    for idx, rule in enumerate(rules):
+        errors += _validate_rule(rule, f"{path}.rules[{idx}]", names, has_index_limit="backoffLimitPerIndex" in spec)
+    return errors
+
+
+def _validate_rule(rule: Doc, path: str, names: set[str], *, has_index_limit: bool) -> Errors:
+    errors: Errors = []
+    action = rule.get("action", "")
+    if not action:
+        errors.append(required(f"{path}.action", _valid_values(_ACTIONS)))
+    elif action == "FailIndex":
+        if not has_index_limit:
+            errors.append(invalid(f"{path}.action", action, "requires the backoffLimitPerIndex to be set"))
+    elif action not in _ACTIONS:
+        errors.append(unsupported(f"{path}.action", action, _ACTIONS))
+    codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions", [])
+    if codes is not None:
+        errors += _validate_exit_codes(codes, f"{path}.onExitCodes", names)
+    if conditions:
+        errors += _validate_patterns(conditions, f"{path}.onPodConditions")
+    if codes is not None and conditions:
+        errors.append(invalid(path, OMIT, "specifying both OnExitCodes and OnPodConditions is not supported"))
+    if codes is None and not conditions:
+        errors.append(invalid(path, OMIT, "specifying one of OnExitCodes and OnPodConditions is required"))
+    return errors
+
+
+def _validate_patterns(patterns: list[Doc], path: str) -> Errors:
+    errors = [too_many(path, len(patterns), _MOST_PATTERNS)] if len(patterns) > _MOST_PATTERNS else []
+    for idx, pattern in enumerate(patterns):
+        errors += validate_label_name(pattern.get("type", ""), f"{path}[{idx}].type")
+        status = pattern.get("status", "")
+        if not status:
+            errors.append(required(f"{path}[{idx}].status", _valid_values(_STATUSES)))
+        elif status not in _STATUSES:
+            errors.append(unsupported(f"{path}[{idx}].status", status, _STATUSES))
+    return errors
+
+
+def _validate_exit_codes(rule: Doc, path: str, names: set[str]) -> Errors:
+    errors: Errors = []
+    operator, container, values = rule.get("operator", ""), rule.get("containerName"), rule.get("values", [])
+    if not operator:
+        errors.append(required(f"{path}.operator", _valid_values(_OPERATORS)))
+    elif operator not in _OPERATORS:
+        errors.append(unsupported(f"{path}.operator", operator, _OPERATORS))
+    if container is not None and container not in names:
+        told = "must be one of the container or initContainer names in the pod template"
+        errors.append(invalid(f"{path}.containerName", container, told))
+    if not values:
+        errors.append(invalid(f"{path}.values", values, "at least one value is required"))
+    elif len(values) > _MOST_CODES:
+        errors.append(too_many(f"{path}.values", len(values), _MOST_CODES))
+    seen: set[int] = set()
+    for idx, code in enumerate(values):
+        if operator == "In" and code == 0:
+            errors.append(invalid(f"{path}.values[{idx}]", code, "must not be 0 for the In operator"))
+        if code in seen:
+            errors.append(duplicate(f"{path}.values[{idx}]", code))
+        seen.add(code)
+    if values != sorted(values):
+        errors.append(invalid(f"{path}.values", values, "must be ordered"))
+    return errors
+
+
+def validate_success_policy(spec: Doc, path: str) -> Errors:
+    rules = spec["successPolicy"].get("rules", [])
+    errors: Errors = []
+    if not rules:
+        told = "at least one rules must be specified when the successPolicy is specified"
+        errors.append(required(f"{path}.rules", told))
+    if len(rules) > _MOST_RULES:
+        errors.append(too_many(f"{path}.rules", len(rules), _MOST_RULES))
+    for idx, rule in enumerate(rules):
+        errors += _validate_success_rule(rule, f"{path}.rules[{idx}]", spec.get("completions", 0))
+    return errors
+
+
+def _validate_success_rule(rule: Doc, path: str, completions: int) -> Errors:
+    count, indexes = rule.get("succeededCount"), rule.get("succeededIndexes")
+    errors: Errors = []
+    if count is None and indexes is None:
+        told = "at least one of succeededCount or succeededIndexes must be specified"
+        errors.append(required(path, told))
+    total = 0
+    if indexes is not None:
+        if len(indexes.encode()) > _MOST_INDEX_BYTES:
+            errors.append(too_long(f"{path}.succeededIndexes", _MOST_INDEX_BYTES))
+        try:
+            total = count_of(parse_intervals(indexes, completions))
+        except InvalidIntervals as exc:
+            told = f"error parsing succeededIndexes: {exc.message}"
+            errors.append(invalid(f"{path}.succeededIndexes", indexes, told))
+    if count is not None:
+        errors += nonnegative(count, f"{path}.succeededCount")
+        if count > completions:
+            told = f"must be less than or equal to {completions} (the number of specified completions)"
+            errors.append(invalid(f"{path}.succeededCount", count, told))
+        if indexes is not None and count > total:
+            told = (
+                f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
+            )
+            errors.append(invalid(f"{path}.succeededCount", count, told))
+    return errors
+
+
+def _valid_values(values: tuple[str, ...]) -> str:
+    """As Go prints a list of quoted words."""
+    return f"valid values: [{' '.join(map(go_value, values))}]"

@@ -1,0 +1,340 @@
+"""Eviction: deleting a pod politely, asking its disruption budget first.
+
+`judge_eviction` is the rule of POST pods/eviction as a pure function. It answers with an `EvictionDecision`, which says
+what to write in which order, or raises upstream's refusal:
+
+    1. the budget, its status decremented          (when there is one to charge, and this is no dry run)
+    2. the pod, marked by `mark_disrupted`          (when this is no dry run)
+    3. delete the pod with the decision's options
+
+A pod that has ended, has not started or is already going charges no budget. An unready pod charges none either where
+its budget can spare it; then, as it may become ready meanwhile, its resourceVersion is nailed down.
+
+Binding: the one write that gives a pod its node.
+
+`bind` is the rule of POST pods/binding as a pure function: the pod as it is stored and the Binding go in, the pod as
+it shall be stored comes out, or one of upstream's refusals is raised. The node is not looked up; where its zone and
+region are known, `pod_admission.carry_topology` puts them on the Binding first. Generation stays: binding does not
+change what the pod asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+
+from tonnage.documents.api_errors import UnknownReason, precondition_failed
+from tonnage.documents.deletion import check_preconditions
+from tonnage.errors import BadRequest, Cause, Conflict, Forbidden, TooManyRequests
+from tonnage.gates import Gates
+from tonnage.objects.document import Doc, copy
+from tonnage.objects.field_errors import Errors, go_value, invalid, invalid_object, required
+from tonnage.objects.field_rules import unsupported
+from tonnage.objects.resources import BY_PLURAL
+from tonnage.objects.selectors import InvalidSelector, LabelSelector
+
+
+class BadTarget(UnknownReason):
+    """A Binding that names no node."""
+
+
+def validate_binding(binding: Doc, pod_name: str) -> None:
+    """What can be judged without the pod: raises BadRequest or BadTarget. `pod_name` is the URL's."""
+    if binding.get("metadata", {}).get("name", "") != pod_name:
+        raise BadRequest("name in URL does not match name in Binding object")
+    target = binding.get("target", {})
+    errors: Errors = []
+    if target.get("kind", "") not in ("", "Node"):
+        errors.append(unsupported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        errors.append(required("target.name"))
+    if errors:
+        told = [str(error) for error in errors]
+        raise BadTarget(told[0] if len(told) == 1 else f"[{', '.join(told)}]")
+
+
+def bind(pod: Doc, binding: Doc, gates: Gates, *, now: str) -> Doc:
+    """The pod with its node; `pod` itself is not touched. `now` is RFC 3339. Raises Conflict.
+
+    Annotations and labels of the Binding go to the pod and win over its own. The nomination ends here when both
+    NominatedNodeNameForExpectation and ClearingNominatedNodeNameAfterBinding are on.
+    """
+    name = pod["metadata"]["name"]
+    _check_preconditions(pod, binding.get("metadata", {}))
+    if "deletionTimestamp" in pod["metadata"]:
+        raise _conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if node := pod["spec"].get("nodeName"):
+        raise _conflict(name, f"pod {name} is already assigned to node {go_value(node)}")
+    if pod["spec"].get("schedulingGates"):
+        raise _conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
+
+    bound: Doc = copy(pod)
+    bound["spec"]["nodeName"] = binding["target"]["name"]
+    if gates.enabled("NominatedNodeNameForExpectation") and gates.enabled("ClearingNominatedNodeNameAfterBinding"):
+        bound.get("status", {}).pop("nominatedNodeName", None)
+    for field in ("annotations", "labels"):
+        merged = {**bound["metadata"].get(field, {}), **binding.get("metadata", {}).get(field, {})}
+        if merged:
+            bound["metadata"][field] = merged
+    set_condition(bound, {"type": "PodScheduled", "status": "True"}, now=now)
+    return bound
+
+
+def _check_preconditions(pod: Doc, wanted: Doc) -> None:
+    """A Binding may say which pod it means, and which version of it."""
+    metadata = pod["metadata"]
+    for field, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if wanted.get(field) and wanted[field] != metadata.get(field):
+            raise precondition_failed(
+                _PODS,
+                metadata.get("namespace", ""),
+                metadata["name"],
+                field=title,
+                asked=wanted[field],
+                found=metadata.get(field, ""),
+            )
+
+
+def _conflict(name: str, told: str) -> Conflict:
+    return Conflict(
+        f"Operation cannot be fulfilled on pods/binding {go_value(name)}: {told}", kind="pods/binding", name=name
+    )
+
+
+def set_condition(pod: Doc, condition: Doc, *, now: str) -> None:
+    """Put `condition` in the place of the one of its type, or at the end. Mirrors UpdatePodCondition.
+
+    `now` (RFC 3339) becomes its lastTransitionTime, unless its status is what it was: then the old time stays.
+    """
+    conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+    for idx, was in enumerate(conditions):
+        if was.get("type") == condition["type"]:
+            is_same = was.get("status") == condition["status"]
+            since = was.get("lastTransitionTime") if is_same else now
+            conditions[idx] = {**condition, "lastTransitionTime": since} if since else dict(condition)
+            return
+    conditions.append({**condition, "lastTransitionTime": now})
+
+
+_PODS = BY_PLURAL["", "pods"]
+
+MAX_DISRUPTED_PODS = 2000
+"""More evictions than this, unconfirmed by the budget's controller, and no further one is allowed."""
+
+_UNGUARDED_PHASES = ("Succeeded", "Failed", "Pending")
+_REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+_RETRY_AFTER_S = 10
+
+
+class ManyBudgets(UnknownReason):
+    """Two budgets claim the pod."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+
+
+class OnConflict(Enum):
+    """What to do when the pod turns out to have changed between the judgement and the delete."""
+
+    FAIL = "the caller named the version; tell it"
+    JUDGE_AGAIN = "the pod was not guarded by a budget; look again whether it still is not"
+    TRY_LATER = "the pod may have become ready; answer `still_processing`"
+
+
+@dataclass(frozen=True)
+class EvictionDecision:
+    """What an eviction leads to."""
+
+    options: Doc
+    """DeleteOptions for the delete."""
+    budget: Doc | None = None
+    """The budget with its new status, to be written first; None when there is nothing to charge."""
+    budget_name: str = ""
+    on_conflict: OnConflict = OnConflict.FAIL
+
+
+def judge_eviction(
+    pod: Doc, budgets: Iterable[Doc], eviction: Doc, *, now: str, dry_run: Sequence[str] = ()
+) -> EvictionDecision:
+    """Decide about one eviction. `budgets` are those of the pod's namespace; `now` is RFC 3339.
+
+    `dry_run` is the request's; the Eviction's own deleteOptions may say the same. Raises TooManyRequests (429),
+    Forbidden (403) or ManyBudgets (500).
+    """
+    options = _options(eviction, dry_run)
+    if _is_unguarded(pod):
+        # A pending pod may start any moment, and would then be guarded; the others never will.
+        if pod.get("status", {}).get("phase") == "Pending" and "deletionTimestamp" not in pod["metadata"]:
+            return EvictionDecision(_nailed(options, pod), on_conflict=_unless_named(options, OnConflict.JUDGE_AGAIN))
+        return EvictionDecision(options, on_conflict=_unless_named(options, OnConflict.JUDGE_AGAIN))
+
+    matching = [budget for budget in budgets if _guards(budget, pod)]
+    if len(matching) > 1:
+        raise ManyBudgets
+    if not matching:
+        return EvictionDecision(options)
+    budget = matching[0]
+    name = budget["metadata"]["name"]
+    if not _is_ready(pod) and _spares_unready(budget):
+        nailed = {**options, "preconditions": {**options.get("preconditions", {}), **_version(pod)}}
+        return EvictionDecision(nailed, budget_name=name, on_conflict=_unless_named(options, OnConflict.TRY_LATER))
+    charged = _charge(budget, pod["metadata"]["name"], now=now)
+    return EvictionDecision(options, budget=None if options.get("dryRun") else charged, budget_name=name)
+
+
+def validate_eviction(eviction: Doc, pod_name: str) -> None:
+    """What can be judged without the pod: raises BadRequest or Invalid. `pod_name` is the URL's."""
+    if eviction.get("metadata", {}).get("name", "") != pod_name:
+        raise BadRequest("name in URL does not match name in Eviction object")
+    option = "ignoreStoreReadErrorWithClusterBreakingPotential"
+    if eviction.get("deleteOptions", {}).get(option):
+        told = "can not be set for pod eviction, try after removing the option"
+        raise invalid_object("policy", "Eviction", pod_name, [invalid(f"deleteOptions.{option}", True, told)])
+
+
+def mark_disrupted(pod: Doc, options: Doc, *, now: str) -> Doc:
+    """The pod with the condition that says why it goes; `pod` itself is not touched.
+
+    Raises Conflict when the delete options mean another pod or another version of it. After this write the pod has a
+    new resourceVersion, so a version in the options must be replaced by that before the delete.
+    """
+    wanted = options.get("preconditions", {})
+    uid, resource_version = wanted.get("uid") or None, wanted.get("resourceVersion") or None
+    check_preconditions(_PODS, pod["metadata"], uid=uid, resource_version=resource_version)
+    marked: Doc = copy(pod)
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    set_condition(marked, condition, now=now)
+    return marked
+
+
+def still_processing(budget_name: str) -> TooManyRequests:
+    """The budget's numbers are not to be trusted yet; come back in ten seconds."""
+    told = f"The disruption budget {budget_name} is still being processed by the server."
+    return _refused(told, retry_after_s=_RETRY_AFTER_S)
+
+
+def _options(eviction: Doc, dry_run: Sequence[str]) -> Doc:
+    options: Doc = copy(eviction.get("deleteOptions", {}))
+    if dry_run and not options.get("dryRun"):
+        options["dryRun"] = list(dry_run)
+    return options
+
+
+def _is_unguarded(pod: Doc) -> bool:
+    return pod.get("status", {}).get("phase") in _UNGUARDED_PHASES or "deletionTimestamp" in pod["metadata"]
+
+
+def _guards(budget: Doc, pod: Doc) -> bool:
+    """Does the budget select the pod? One without a selector, or with a broken one, selects nothing."""
+    selector = budget.get("spec", {}).get("selector")
+    if selector is None or budget["metadata"].get("namespace") != pod["metadata"].get("namespace"):
+        return False
+    try:
+        return msgspec.convert(selector, LabelSelector).matches(pod["metadata"].get("labels", {}))
+    except InvalidSelector:
+        return False
+
+
+def _is_ready(pod: Doc) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+
+
+def _spares_unready(budget: Doc) -> bool:
+    """An unready pod is no loss where the budget says so, or where the application is whole without it."""
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status", {})
+    desired: int = status.get("desiredHealthy", 0)
+    return bool(status.get("currentHealthy", 0) >= desired > 0)
+
+
+def _charge(budget: Doc, pod_name: str, *, now: str) -> Doc:
+    """The budget with one disruption less and the pod on record. Mirrors checkAndDecrement."""
+    name, status = budget["metadata"]["name"], budget.get("status", {})
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise still_processing(name)
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed < 0:
+        raise _forbidden(name, "pdb disruptions allowed is negative")
+    if len(status.get("disruptedPods", {})) > MAX_DISRUPTED_PODS:
+        raise _forbidden(name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller")
+    if allowed == 0:
+        raise _refused(_why_none(name, status))
+    charged: Doc = copy(budget)
+    charged["status"]["disruptionsAllowed"] = allowed - 1
+    if allowed == 1:
+        _note_exhaustion(charged["status"], now=now)
+    charged["status"]["disruptedPods"] = {**status.get("disruptedPods", {}), pod_name: now}
+    return charged
+
+
+def _why_none(name: str, status: Doc) -> str:
+    condition: Doc = next(
+        (item for item in status.get("conditions", ()) if item.get("type") == "DisruptionAllowed"), {}
+    )
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    is_told = condition.get("status") == "False" and message
+    current, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+    # A failed sync comes first: the numbers are not to be trusted then.
+    if is_told and reason == "SyncFailed":
+        return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {message}"
+    if current <= desired:
+        return f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+    if is_told:
+        return f"The disruption budget {name} does not allow evicting pods currently ({reason}): {message}"
+    return f"The disruption budget {name} does not allow evicting pods currently"
+
+
+def _note_exhaustion(status: Doc, *, now: str) -> None:
+    conditions = status.setdefault("conditions", [])
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "reason": "InsufficientPods",
+        "message": "",
+        "observedGeneration": status.get("observedGeneration", 0),
+    }
+    for idx, was in enumerate(conditions):
+        if was.get("type") == "DisruptionAllowed":
+            since = was.get("lastTransitionTime", now) if was.get("status") == "False" else now
+            conditions[idx] = {**condition, "lastTransitionTime": since}
+            return
+    conditions.append({**condition, "lastTransitionTime": now})
+
+
+def _version(pod: Doc) -> Doc:
+    return {"resourceVersion": pod["metadata"].get("resourceVersion", "")}
+
+
+def _nailed(options: Doc, pod: Doc) -> Doc:
+    """The options with the pod's version as precondition, unless the caller named one."""
+    wanted = options.get("preconditions", {})
+    return options if "resourceVersion" in wanted else {**options, "preconditions": {**wanted, **_version(pod)}}
+
+
+def _unless_named(options: Doc, answer: OnConflict) -> OnConflict:
+    return OnConflict.FAIL if "resourceVersion" in options.get("preconditions", {}) else answer
+
+
+def _refused(told: str, *, retry_after_s: int = 0) -> TooManyRequests:
+    return TooManyRequests(_REFUSED, causes=(Cause("DisruptionBudget", told),), retry_after_s=retry_after_s)
+
+
+def _forbidden(name: str, told: str) -> Forbidden:
+    return Forbidden(
+        f"poddisruptionbudget.policy {go_value(name)} is forbidden: {told}",
+        group="policy",
+        kind="poddisruptionbudget",
+        name=name,
+    )
