@@ -32,7 +32,9 @@ from tonnage.node.program import NodeProgram
 from tonnage.node.settings import NodeSettings
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.storage_v1 import VolumeAttachment, attachment_name
-from tonnage.testing.scripted_driver import ScriptedDriver
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from support.scripted_driver import ScriptedDriver
 
 DRIVER = "csi.example"
 PERIOD_S = 10

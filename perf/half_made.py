@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
@@ -23,13 +25,15 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.volumes.packing import PoolPolicy
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.whatif.simulate.disks import PICK_POLICIES, DriverSettings, PickPolicy, StorageSettings
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.storage_model import StorageModel
-from tonnage.whatif.simulate.storage_settings import PICK_POLICIES, DriverSettings, PickPolicy, StorageSettings
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from support.configurations import storage_configuration
 
 AT_MOST_S = 900.0
 

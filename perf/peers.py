@@ -34,7 +34,8 @@ from scheduler_live import CONFIGURATION, peak_mb
 from volumes_live import CAPACITIES, CLASS, DRIVER, SCHEDULER, cpu_seconds
 from volumes_live import pod as pod_with_claim
 
-from tonnage.testing.api_servers import kube_apiserver
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from support.api_servers import kube_apiserver
 
 STORAGE = "/apis/storage.k8s.io/v1"
 KEYS = ("live-claims-1000-ratio", "live-claims-5000", "live-plain-5000-ratio")

@@ -23,10 +23,12 @@ from __future__ import annotations
 import argparse
 import gc
 import random
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -38,8 +40,6 @@ from tonnage.objects.core_v1.pod import PodCondition
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node, pod
-from tonnage.testing.configurations import storage_configuration
-from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import (
     DRIVER,
     attachment,
@@ -51,6 +51,10 @@ from tonnage.testing.storage_builders import (
     storage_class,
     volume,
 )
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from support.configurations import storage_configuration
+from support.informed_engine import InformedEngine
 
 NODES = 30
 LASTS_S = 5

@@ -29,10 +29,10 @@ from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin
 from tonnage.whatif.manifests import Manifest
+from tonnage.whatif.simulate.disks import StorageSettings
+from tonnage.whatif.simulate.measures import run_document
 from tonnage.whatif.simulate.play import Player, Run
-from tonnage.whatif.simulate.run_document import run_document
 from tonnage.whatif.simulate.scenario import Arrive, Scenario
-from tonnage.whatif.simulate.storage_settings import StorageSettings
 from tonnage.whatif.sources import ClusterState, clock_of
 
 SIZES = (1000, 2000, 5000)

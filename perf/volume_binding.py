@@ -18,9 +18,11 @@ from __future__ import annotations
 import argparse
 import gc
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from budgets import figure
@@ -33,8 +35,10 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineHooks
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from support.configurations import storage_configuration
 
 CLASSES = ("fast", "slow")
 MIXES = {"one": (1, 1), "joint": (3, 4), "many": (6, 4), "classes": (4, 4), "free": (1, 4), "guaranteed": (3, 4)}

@@ -20,9 +20,11 @@ import argparse
 import gc
 import random
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 
 import msgspec
 from budgets import figure
@@ -34,8 +36,10 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, pod_with, storage_class
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from support.configurations import storage_configuration
 
 BATCHES = 20
 CLASS, DRIVER = "fast", "csi.example"

@@ -20,7 +20,7 @@ import yaml
 from hypothesis.internal.conjecture import providers
 
 from examples_tried import tries
-from tonnage.testing.processes import ApiServerProcess, start_cluster
+from support.processes import ApiServerProcess, start_cluster
 
 RANDOM_EXAMPLES = "TONNAGE_RANDOM_EXAMPLES"
 

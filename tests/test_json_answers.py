@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from recorded_pods import recorded_pods
+from support.configurations import storage_configuration
 from tonnage.cli import cli
 from tonnage.clock import VirtualClock
 from tonnage.faults import Fault
 from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity
 from tonnage.whatif.shadow.judging import ShadowVerdict
 from tonnage.whatif.shadow.tally import Refusal, Tally

@@ -93,7 +93,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "scheduling": (
         ("cluster",),
-        ("events", "reason_bits"),
+        ("events",),
         ("framework",),
         ("per_node", "configuration", "queue", "decision"),
         ("volumes", "spread", "preemption"),
@@ -113,9 +113,9 @@ INNER_ROWS: dict[str, Rows] = {
         ("serving",),
     ),
     "driver_check": (
-        ("catalogue", "answers"),
-        ("results", "settings"),
-        ("contracts", "controller_calls"),
+        ("results",),
+        ("contracts",),
+        ("settings",),
         ("conversation",),
         ("checks",),
         ("examination",),
@@ -157,12 +157,10 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "whatif": (
         (
-            "interruptions",
             "manifest_errors",
             "page",
             "scheduler_memory",
             "workloads",
-            "evictions",
             "node_copies",
             "html",
         ),
@@ -244,7 +242,9 @@ def test_a_file_imports_downwards_only(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((SOURCE / "behaviour").rglob("*.py")), ids=lambda path: path.stem)
 def test_a_plan_knows_of_the_engines_below_it_only_how_pods_are_weighed(path: Path) -> None:
     engines = {name for name in imports_of(path) if name.split(".")[0] in ROWS[2]}
-    assert all(name.startswith(("scheduling.cluster.amounts.", "scheduling.cluster.ports.")) for name in engines)
+    assert all(
+        name.startswith(("scheduling.cluster.amounts.", "scheduling.cluster.images_and_ports.")) for name in engines
+    )
 
 
 MOST_MODULES = 25

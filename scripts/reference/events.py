@@ -205,7 +205,7 @@ UNNAMED = {
     "controllers/workloads/job_controller.py": frozenset(
         ("BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "FailedIndexes", "MaxFailedIndexesExceeded")
     ),
-    "controllers/workloads/stateful_pod_control.py": frozenset(
+    "controllers/workloads/stateful_sets.py": frozenset(
         f"{how}{verb}" for how in ("Successful", "Failed") for verb in ("Create", "Update", "Delete")
     ),
     "behaviour/volumes/binding_plan.py": frozenset(("VolumeMismatch",)),

@@ -20,6 +20,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from support.scripted_driver import ScriptedDriver
 from tonnage.clock import SystemClock
 from tonnage.controllers.volumes.attacher_requests import published_nodes
 from tonnage.csi import csi_pb2 as csi
@@ -27,7 +28,6 @@ from tonnage.csi.client import CsiClient
 from tonnage.csi.errors import Code, CsiError, is_in_doubt
 from tonnage.provisioner.capacity.objects import InvalidCapacity, WorkItem, read_response
 from tonnage.provisioner.capacity.topology_segments import Segment
-from tonnage.testing.scripted_driver import ScriptedDriver
 
 Answer = Callable[[bytes, Any], Awaitable[bytes]]
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from support.api_servers import ServerApi, embedded
+from support.http import ApiClient, Doc, Reply
 from tonnage.documents.creation import MAX_OBJECT_BYTES
 from tonnage.objects.texts.decode_budget import MAX_REQUEST_VALUES
-from tonnage.testing.api_servers import ServerApi, embedded
-from tonnage.testing.http import ApiClient, Doc, Reply
 
 MAPS, PODS = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods"
 YAML, PROTOBUF = "application/yaml", "application/vnd.kubernetes.protobuf"

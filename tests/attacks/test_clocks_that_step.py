@@ -24,6 +24,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from support.eventually import eventually, eventually_async
+from support.processes import start_up
 from tonnage.apiserver.event_expiry import EventExpiry
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.client.config import kubeconfig
@@ -34,9 +36,8 @@ from tonnage.client.recorder import Recorder
 from tonnage.clock import VirtualClock, rfc3339, rfc3339_micro
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.nodes.node_lifecycle import LEASES, NodeLifecycleController
-from tonnage.controllers.workloads.job_controller import JobController
+from tonnage.controllers.workloads.job_controller import JobController, TTLAfterFinishedController
 from tonnage.controllers.workloads.replica_sets import ReplicaSetController
-from tonnage.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
 from tonnage.errors import NotFound
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.batch_v1 import Job
@@ -45,8 +46,6 @@ from tonnage.objects.document import Doc, decode, encode
 from tonnage.objects.small_groups import Lease
 from tonnage.plane.identities import LIFETIME_S
 from tonnage.stories.objects import claim, pod
-from tonnage.testing.eventually import eventually, eventually_async
-from tonnage.testing.processes import start_up
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from support.driver_builders import as_blocks, controller, create, driver_at
 from tonnage.cli.driver.csi_driver_quarantine import csi_driver_quarantine
 from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
@@ -30,7 +31,6 @@ from tonnage.driver.state.unknown import unknown_contents
 from tonnage.driver.volumes.unknown_watch import LOOK_EVERY_S
 from tonnage.errors import TonnageError
 from tonnage.private_files import NotOurs
-from tonnage.testing.driver_builders import as_blocks, controller, create, driver_at
 
 GI = 1 << 30
 MI = 1 << 20

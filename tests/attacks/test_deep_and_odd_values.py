@@ -16,6 +16,8 @@ from urllib.parse import quote
 
 import pytest
 
+from support.api_servers import ServerApi, embedded
+from support.http import Doc
 from tonnage.apiserver.responses import MAX_TOTAL
 from tonnage.apiserver.selection import index_for
 from tonnage.clock import SystemClock
@@ -24,8 +26,6 @@ from tonnage.objects.document import encode
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.texts.decode_budget import MAX_DEPTH
 from tonnage.store import Store
-from tonnage.testing.api_servers import ServerApi, embedded
-from tonnage.testing.http import Doc
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"

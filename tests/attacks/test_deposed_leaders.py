@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually
 from support.faulty_proxy import FaultyProxy
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import start_cluster
-from tonnage.testing.programs import RunningProgram, spawn
+from support.processes import start_cluster
+from support.programs import RunningProgram, spawn
 
 PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

@@ -18,8 +18,8 @@ import pytest
 from dashboard_door import BEARER, opened
 from prometheus_client import CollectorRegistry, Gauge
 
+from support.processes import ApiServerProcess
 from tonnage import health
-from tonnage.testing.processes import ApiServerProcess
 
 KINDS = ("API server", "dashboard", "health")
 HAS_IPV6 = Path("/proc/net/if_inet6").exists()

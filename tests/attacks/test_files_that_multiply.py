@@ -11,8 +11,7 @@ import yaml
 
 from tonnage.client.config.kubeconfig import load
 from tonnage.errors import TonnageError
-from tonnage.scheduling.configuration.strict_decoding import Problems
-from tonnage.scheduling.configuration.text import document_of
+from tonnage.scheduling.configuration.strict_decoding import Problems, document_of
 from tonnage.whatif.manifest_errors import documents_of
 
 Read = Callable[[bytes, Path], None]

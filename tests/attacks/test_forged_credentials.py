@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from support.processes import ApiServerProcess, start_cluster
 from tonnage.apiserver.authentication.signing_key import SigningKey, ensure_signing_key
-from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 ISSUER = "https://kubernetes.default.svc.cluster.local"

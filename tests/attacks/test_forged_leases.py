@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tonnage.testing.http import Reply
-from tonnage.testing.processes import ApiServerProcess
+from support.http import Reply
+from support.processes import ApiServerProcess
 
 HEADER = "Tonnage-Lease"
 

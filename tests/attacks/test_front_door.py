@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tonnage.testing.processes import ApiServerProcess, start_cluster
+from support.processes import ApiServerProcess, start_cluster
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 

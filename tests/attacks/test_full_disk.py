@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually, eventually_async
+from support.http import Reply
+from support.processes import ApiServerProcess, start_cluster, start_up
 from tonnage.store import Store, StoreFull, StoreRecord
-from tonnage.testing.eventually import eventually, eventually_async
-from tonnage.testing.http import Reply
-from tonnage.testing.processes import ApiServerProcess, start_cluster, start_up
 from tonnage_command import tonnage
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess, start_cluster
-from tonnage.testing.programs import RunningProgram, spawn
+from support.eventually import eventually
+from support.processes import ApiServerProcess, start_cluster
+from support.programs import RunningProgram, spawn
 
 PODS = "/api/v1/namespaces/default/pods"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"

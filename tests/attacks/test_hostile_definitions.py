@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from test_server_stays_responsive import probing
 
+from support.http import Reply
+from support.processes import ApiServerProcess, start_cluster
 from tonnage.documents.custom import validation
 from tonnage.documents.custom.printer_columns import (
     MAX_CELL_CHARS,
@@ -23,8 +25,6 @@ from tonnage.documents.custom.printer_columns import (
     printer_columns,
 )
 from tonnage.documents.custom.validation import Rules
-from tonnage.testing.http import Reply
-from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

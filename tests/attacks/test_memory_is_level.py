@@ -19,7 +19,10 @@ from typing import Any, Final
 
 import pytest
 
+from support.configurations import storage_configuration
 from support.definition_builders import definition
+from support.eventually import eventually_async
+from support.informed_engine import InformedEngine
 from tonnage.apiserver.event_expiry import EventExpiry
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client import Client
@@ -35,9 +38,6 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.store import StoreEvent
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 
 _CONTAINERS: Final = (dict, list, set, deque, OrderedDict, defaultdict, Counter)

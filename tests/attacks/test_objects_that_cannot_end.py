@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.eventually import eventually_async
 from support.workload_stage import stage_in, workload
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client import Client, Informers
@@ -38,7 +39,6 @@ from tonnage.objects.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim,
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.testing.eventually import eventually_async
 
 NOW = SystemClock().now()
 SHORT = {"containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 1}

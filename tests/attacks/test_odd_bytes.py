@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.processes import ApiServerProcess, start_cluster
 from tonnage.objects.small_groups import LEASE_HEADER
-from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 ODD = [b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\x80\x81", b"\xf4\x90\x80\x80"]
 ENCODED = [

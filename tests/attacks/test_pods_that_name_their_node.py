@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually
+from support.processes import Up, start_up
 from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods, PodRejection, admission
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.builders import node, pod
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Up, start_up
 
 PODS = "/api/v1/namespaces/default/pods"
 SETS = "/apis/apps/v1/namespaces/default"

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.http import PATCH_TYPES, ApiClient, Reply
-from tonnage.testing.processes import ApiServerProcess, start_cluster
+from support.http import PATCH_TYPES, ApiClient, Reply
+from support.processes import ApiServerProcess, start_cluster
 
 QUICK_S = 1.0
 MAPS = "/api/v1/namespaces/default/configmaps"

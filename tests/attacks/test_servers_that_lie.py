@@ -9,6 +9,7 @@ import time
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.processes import ApiServerProcess
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.transport.http_transport import HttpTransport
@@ -17,7 +18,6 @@ from tonnage.clock import SystemClock
 from tonnage.scheduler.program import SchedulerProgram
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine import assumed_pods
-from tonnage.testing.processes import ApiServerProcess
 
 PODS = "/api/v1/namespaces/default/pods"
 

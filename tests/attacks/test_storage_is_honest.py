@@ -22,12 +22,12 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually
+from support.processes import ApiServerProcess, start_cluster
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.plane.status import storage_of
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess, start_cluster
 from tonnage_command import tonnage
 
 MAPS = "/api/v1/namespaces/default/configmaps"

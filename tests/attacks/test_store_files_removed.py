@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess, start_cluster
+from support.eventually import eventually
+from support.processes import ApiServerProcess, start_cluster
 from tonnage_command import tonnage
 
 MAPS = "/api/v1/namespaces/default/configmaps"

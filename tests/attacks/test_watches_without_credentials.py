@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from support.eventually import eventually
+from support.processes import ApiServerProcess
 from tonnage.apiserver.authentication.signing_key import ensure_signing_key
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess
 
 CORE = "/api/v1/namespaces/default"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -26,8 +26,7 @@ from support.workload_builders import (
 )
 from support.workload_stage import WorkloadStage, stage_in, workload
 from tonnage.behaviour.workloads import cron_plan, deployment_status, replica_set_plan, rollout
-from tonnage.behaviour.workloads.job_plan import counted, manage, verdict_of
-from tonnage.behaviour.workloads.job_status import account
+from tonnage.behaviour.workloads.job_plan import account, counted, manage, verdict_of
 from tonnage.behaviour.workloads.replica_set_plan import missing_replicas
 from tonnage.behaviour.workloads.stateful_set_plan import Create, DeletePod, ObservedState, plan, status_of
 from tonnage.controllers.dependency_graph import DependencyGraph, Item

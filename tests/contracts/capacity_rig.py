@@ -16,6 +16,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from support.eventually import eventually_async
+from support.scripted_driver import ScriptedDriver
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
@@ -24,8 +26,6 @@ from tonnage.csi.client import CsiClient
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.provisioner.capacity.controller import CapacityController, CapacitySettings
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.scripted_driver import ScriptedDriver
 
 TOPOLOGY_KEY = "topology.tonnage.dev/node"
 _PATIENCE_S = 20.0

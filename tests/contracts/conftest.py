@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver
+from support.api_servers import ServerApi, embedded, kube_apiserver
 
 NUMBERS = itertools.count(1)
 

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import free_port
-from tonnage.testing.programs import spawn
+from support.api_servers import ServerApi
+from support.eventually import eventually
+from support.http import free_port
+from support.programs import spawn
 
 
 @dataclass

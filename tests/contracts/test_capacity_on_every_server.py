@@ -14,6 +14,8 @@ import pytest
 from capacity_rig import TOPOLOGY_KEY, Stage, said_by, staged
 from prometheus_client import CollectorRegistry
 
+from support.api_servers import ServerApi
+from support.eventually import eventually_async
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.csi.errors import Code
 from tonnage.gates import Gates
@@ -24,8 +26,6 @@ from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorage
 from tonnage.provisioner.capacity.objects import MOST, manager_on
 from tonnage.provisioner.capacity.topology_segments import Segment
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually_async
 from tonnage.testing.storage_builders import volume
 
 GI = 1 << 30

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from support.api_servers import ServerApi
 from tonnage.gates import Gates
 from tonnage.objects import codec
-from tonnage.testing.api_servers import ServerApi
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifests import READ
 from tonnage.whatif.sources import from_files

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from test_scheduler_volumes_on_every_server import SELECTED_NODE, Stage, scheduler
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.http import Doc
+from support.api_servers import ServerApi
+from support.http import Doc
 
 
 class NominationStage(Stage):

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import free_port, unverified_tls
-from tonnage.testing.programs import RunningProgram, spawn
+from support.api_servers import ServerApi
+from support.eventually import eventually
+from support.http import free_port, unverified_tls
+from support.programs import RunningProgram, spawn
 
 
 @contextmanager

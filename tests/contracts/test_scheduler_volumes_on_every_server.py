@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import Doc
-from tonnage.testing.programs import RunningProgram, spawn
+from support.api_servers import ServerApi
+from support.eventually import eventually
+from support.http import Doc
+from support.programs import RunningProgram, spawn
 
 STORAGE = "/apis/storage.k8s.io/v1"
 POOLS = "tonnage.dev/available-capacities"

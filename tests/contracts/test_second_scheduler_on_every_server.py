@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from scheduler_program import second
 
+from support.api_servers import ServerApi
+from support.eventually import eventually
+from support.http import unverified_tls
 from support.pki import Authority
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import unverified_tls
 from tonnage_command import tonnage
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

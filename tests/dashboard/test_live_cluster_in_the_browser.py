@@ -19,11 +19,11 @@ from dashboard_window import Window
 from playwright.async_api import Locator, expect
 from watched_cluster import Watched, watched_cluster
 
+from support.http import free_port
+from support.processes import start_cluster
+from support.programs import spawn
 from tonnage.faults import Fault, FaultFile
 from tonnage.stories.objects import stateful_set
-from tonnage.testing.http import free_port
-from tonnage.testing.processes import start_cluster
-from tonnage.testing.programs import spawn
 
 pytestmark = pytest.mark.kubectl
 

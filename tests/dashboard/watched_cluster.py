@@ -14,7 +14,7 @@ import pytest
 import yaml
 from dashboard_window import CHROMIUM
 
-from tonnage.testing.processes import Up, start_up
+from support.processes import Up, start_up
 
 
 class Watched(Up):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from scene import Scene
 
-from tonnage.testing.processes import Up
+from support.processes import Up
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from contextlib import suppress
 from typing import Final
 
 from support.cluster_sight import Sight
+from support.processes import Up
 from tonnage.faults import KINDS, Fault, FaultFile
 from tonnage.objects.core_v1 import Pod
-from tonnage.testing.processes import Up
 
 PROGRAMS: Final = ("apiserver", "csi-driver", "provisioner", "scheduler", "node", "controllers")
 _HANGS: Final = 0.2

@@ -18,10 +18,10 @@ from typing import Any
 from rights_acts import classed, storage_class
 from rights_stage import NAMESPACE, RightsStage
 
+from support.http import ApiClient, free_port
+from support.scripted_driver import ScriptedDriver
 from tonnage.csi.driver_capabilities import ControllerRpc
 from tonnage.stories.objects import claim, pod
-from tonnage.testing.http import ApiClient, free_port
-from tonnage.testing.scripted_driver import ScriptedDriver
 from tonnage_command import tonnage
 
 Doc = dict[str, Any]

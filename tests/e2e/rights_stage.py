@@ -23,7 +23,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from support.api_servers import ServerApi
+from support.eventually import eventually
+from support.programs import RunningProgram, spawn
 from support.refusing_proxy import RefusingProxy
+from support.rights_audit import AuditedCall, calls_in
 from tonnage.certificates import ensure_identity
 from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.client.http import Client
@@ -35,10 +39,6 @@ from tonnage.plane.command_lines import CommandLines
 from tonnage.plane.identities import Identities
 from tonnage.plane.settings import PlaneSettings
 from tonnage.private_files import own_folder
-from tonnage.roles.audit import AuditedCall, calls_in
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
-from tonnage.testing.programs import RunningProgram, spawn
 
 Doc = dict[str, Any]
 NAMESPACE = "rights"

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from support.eventually import eventually
+from support.processes import Up, start_up
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, pod
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Up, start_up
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from fault_weather import Keepsakes
 
 from support.cluster_laws import SAFETY, Law, problems_of
 from support.cluster_sight import look
+from support.processes import Up
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
-from tonnage.testing.processes import Up
 
 GI: Final = 1 << 30
 POOLS: Final = {

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import pytest
 from scene import Scene, whole_cluster
 
+from support.processes import Up
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, deployment, pod, pod_spec
-from tonnage.testing.processes import Up
 
 pytestmark = pytest.mark.kubectl
 

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from scene import Scene, whole_cluster
 
+from support.processes import Up
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, pod
-from tonnage.testing.processes import Up
 
 SELECTED = "volume.kubernetes.io/selected-node"
 PODS, CLAIMS = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/persistentvolumeclaims"

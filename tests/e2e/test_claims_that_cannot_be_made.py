@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from scene import Scene, whole_cluster
 
+from support.processes import Up
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, pod
-from tonnage.testing.processes import Up
 
 CONFIG = """\
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from scene import Scene, whole_cluster
 
+from support.processes import Up
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, pod
-from tonnage.testing.processes import Up
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ import yaml
 from click.testing import CliRunner
 from scene import Scene, whole_cluster
 
+from support.processes import Up
 from tonnage.cli.drain_preview import drain_preview
 from tonnage.client.config import kubeconfig
 from tonnage.gates import Gates
@@ -27,7 +28,6 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.stories.objects import deployment, pod_spec, stateful_set
-from tonnage.testing.processes import Up
 from tonnage.whatif.drain.outcome import DrainOutcome
 from tonnage.whatif.drain.rehearsal import Rehearsal
 from tonnage.whatif.drain.rehearsal import Scene as DrainScene

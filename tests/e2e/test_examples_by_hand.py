@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 from scene import whole_cluster
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Up
-from tonnage.testing.programs import spawn
+from support.eventually import eventually
+from support.processes import Up
+from support.programs import spawn
 
 pytestmark = pytest.mark.kubectl
 

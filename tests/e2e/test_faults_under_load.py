@@ -20,10 +20,10 @@ from storm import FLAGS, POOLS, problems_at_rest, until_over, watch
 
 from support.cluster_laws import EMPTY, LAWS
 from support.cluster_sight import look
+from support.processes import Up, start_up
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.faults import FaultFile
-from tonnage.testing.processes import Up, start_up
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess, start_cluster
+from support.eventually import eventually
+from support.processes import ApiServerProcess, start_cluster
 
 PLUGIN = os.environ.get("CSI_HOSTPATH", "")
 pytestmark = [

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.eventually import eventually
+from support.eventually import eventually
 
 PLUGIN = os.environ.get("CSI_HOSTPATH", "")
 pytestmark = [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.eventually import eventually
+from support.eventually import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = ROOT / "deploy" / "try" / "from-nothing-to-a-pod"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from scene import Scene, whole_cluster
 
+from support.processes import Up
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim
-from tonnage.testing.processes import Up
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.slow]
 

@@ -20,8 +20,8 @@ import pytest
 import yaml
 from scene import whole_cluster
 
+from support.processes import Up
 from tonnage import KUBERNETES_VERSION
-from tonnage.testing.processes import Up
 
 LIST: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "kubernetes_e2e.yaml").read_text())
 GROUPS: dict[str, dict[str, list[str]]] = LIST["groups"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from scene import Scene, whole_cluster
 
+from support.processes import Up
 from tonnage.stories.objects import claim, pod
-from tonnage.testing.processes import Up
 
 LEDGER = """\
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -15,10 +15,10 @@ import pytest
 import yaml
 from scene import whole_cluster
 
+from support.eventually import eventually
+from support.processes import Up
+from support.programs import spawn
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Up
-from tonnage.testing.programs import spawn
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "20-one-number"
 NAMESPACE = "/api/v1/namespaces/default"

@@ -8,8 +8,8 @@ from pathlib import Path
 from scene import Scene
 from test_up_goes_on import NoKubectl
 
+from support.processes import start_up
 from tonnage.stories.objects import claim, pod
-from tonnage.testing.processes import start_up
 
 
 def test_what_a_larger_pool_has_free_is_given_out_at_once():

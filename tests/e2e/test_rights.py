@@ -19,10 +19,10 @@ import rights_acts as acts
 import rights_beside as beside
 from rights_stage import RightsStage, staged
 
-from tonnage.roles.audit import audit
+from support.api_servers import ServerApi, kube_apiserver
+from support.processes import start_cluster
+from support.rights_audit import audit
 from tonnage.roles.role_files import PROGRAMS, rules_of
-from tonnage.testing.api_servers import ServerApi, kube_apiserver
-from tonnage.testing.processes import start_cluster
 
 OF_UP = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
 CONFIGURATION = """\

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from scene import Scene, whole_cluster
 
+from support.processes import Up
 from tonnage.stories.objects import stateful_set
-from tonnage.testing.processes import Up
 from tonnage_command import tonnage
 
 pytestmark = pytest.mark.kubectl

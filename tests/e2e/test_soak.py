@@ -27,10 +27,10 @@ from levels import LONG_S, MI, Meter, rising
 from storm import FLAGS, POOLS, problems_at_rest, until_over, watch
 
 from support.cluster_laws import EMPTY, LAWS
+from support.processes import Up, start_up
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.faults import FaultFile
-from tonnage.testing.processes import Up, start_up
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "1"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))

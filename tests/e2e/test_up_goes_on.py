@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 from scene import Scene
 
+from support.processes import Up, start_up
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, pod, stateful_set
-from tonnage.testing.processes import Up, start_up
 
 PROGRAMS = ("apiserver", "scheduler", "controllers", "csi-driver", "provisioner", "node")
 OFF = "CSIStorageCapacityV2=false,MutableCSINodeAllocatableCount=false,NominatedNodeNameForExpectation=false"

@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
+from support.configurations import storage_configuration
 from tonnage.clock import SystemClock
 from tonnage.driver.names import DRIVER_NAME
 from tonnage.errors import NotFound
@@ -29,7 +30,6 @@ from tonnage.plane.settings import PlaneSettings
 from tonnage.stories import gates_off, pools
 from tonnage.stories.objects import claim, pod
 from tonnage.stories.story_runner import StoryRunner
-from tonnage.testing.configurations import storage_configuration
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from support.api_servers import ServerApi, embedded, kube_apiserver, logged
+from support.eventually import eventually_async
+from support.scripted_driver import ScriptedDriver
 from tonnage.objects.document import Doc
 from tonnage.quantity import Quantity
-from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver, logged
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.scripted_driver import ScriptedDriver
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
 ON_KUBE_APISERVER = [

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from scene import OUT_OF_SERVICE, Scene, whole_cluster
 
+from support.processes import Up
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, deployment, pod_spec, stateful_set
-from tonnage.testing.processes import Up
 
 pytestmark = pytest.mark.kubectl
 

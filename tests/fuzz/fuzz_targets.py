@@ -27,6 +27,7 @@ import yaml
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
+from support import driver_builders
 from tonnage.apiserver import bodies
 from tonnage.apiserver.options import list_options
 from tonnage.apiserver.verbs import patching
@@ -54,7 +55,6 @@ from tonnage.objects.selectors import FieldSelector, LabelSelector
 from tonnage.pools.sources.command import read_output
 from tonnage.quantity import InvalidQuantity, Quantity
 from tonnage.scheduling.configuration import configuration
-from tonnage.testing import driver_builders
 from tonnage.whatif import manifests, replay_steps
 from tonnage.whatif.creation import Creation
 

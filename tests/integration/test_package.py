@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from support.eventually import eventually
+from support.processes import Up
 from tonnage import __version__
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Up
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "02-explain"

@@ -21,7 +21,7 @@ from tonnage.scheduling.configuration.plugin_args import InterPodAffinityArgs, P
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
 from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
-from tonnage.scheduling.plugins.node_affinity import NodeAffinity
+from tonnage.scheduling.plugins.node_constraints import NodeAffinity
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from tonnage.testing.builders import cluster_of, info, node, pod
 

@@ -16,6 +16,7 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.scripted_driver import ScriptedDriver
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.node.drivers import Drivers
@@ -25,7 +26,6 @@ from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 from tonnage.node.mounts.mount_plan import VolumeToMount
 from tonnage.node.mounts.mounter import Mounter
 from tonnage.objects.core_v1.volume import SecretReference
-from tonnage.testing.scripted_driver import ScriptedDriver
 
 STEPS = 60
 CALLS = ("NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")

@@ -19,9 +19,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Self
 
+from support.eventually import eventually
+from support.http import free_port
 from support.pki import Authority
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import free_port
 
 _STATUS = {
     401: ("Unauthorized", "Unauthorized"),

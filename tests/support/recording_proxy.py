@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from tonnage.testing.processes import ApiServerProcess
+from support.processes import ApiServerProcess
 
 _CHUNK_BYTES: Final = 1 << 16
 _REQUEST: Final = re.compile(rb"([A-Z]+) (/\S*) HTTP/1\.[01]\r\n")

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from tonnage.testing.http import unverified_tls
+from support.http import unverified_tls
 
 _CHUNK_BYTES = 1 << 16
 _REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 422: "Invalid", 503: "ServiceUnavailable"}

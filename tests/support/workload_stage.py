@@ -14,8 +14,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from support.eventually import eventually_async
 from tonnage.apiserver.server import Server, ServerSettings, serve
-from tonnage.behaviour.workloads.daemon_pods import target_node
+from tonnage.behaviour.workloads.daemon_set_plan import target_node
 from tonnage.client import Client, Informers
 from tonnage.client.config import kubeconfig
 from tonnage.client.recorder import Recorder
@@ -27,15 +28,13 @@ from tonnage.controllers.workloads.cron_job_controller import CronJobController
 from tonnage.controllers.workloads.daemon_sets import DaemonSetController
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
-from tonnage.controllers.workloads.job_controller import JobController
+from tonnage.controllers.workloads.job_controller import JobController, TTLAfterFinishedController
 from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.stateful_sets import StatefulSetController
-from tonnage.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, StatefulSet
 from tonnage.objects.core_v1 import Event, Pod
 from tonnage.objects.document import Doc
-from tonnage.testing.eventually import eventually_async
 
 _PATIENCE_S: Final = 20.0
 """A bound for a hung test, not a measure of speed."""

@@ -198,7 +198,7 @@ def controllers(
     Flags have kube-controller-manager's names and defaults, but for --leader-elect: one copy runs here, and after a
     crash it need not wait for its own lease. Prints "ready" once it follows the cluster; SIGTERM and Ctrl-C stop it.
     """
-    from tonnage.behaviour.nodes.zones import EvictionRates
+    from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
     from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration
     from tonnage.controllers.registry import ControllerManagerConfiguration, UnknownController, enabled_controllers
 

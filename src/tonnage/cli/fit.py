@@ -58,7 +58,7 @@ def fit(
     scheduler's own code, each after those before it are assumed, until one fits nowhere. Then what stops that one is
     counted by reason, and the least that would let it in is found by trying. Nothing is written to any cluster.
     """
-    from tonnage.whatif.fit import report
+    from tonnage.whatif.fit import fitting
     from tonnage.whatif.fit.counting import FitCluster
     from tonnage.whatif.fit.fitting import asked_template, asked_workload, fitted, node_template
 
@@ -90,7 +90,7 @@ def fit(
 
         written_html(fit_page(answer.document()))
     else:
-        written(lambda: report.show(answer, sys.stdout))
+        written(lambda: fitting.show(answer, sys.stdout))
     if answer.counted.is_interrupted:
         sys.exit(INTERRUPTED)
 

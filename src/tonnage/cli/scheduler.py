@@ -31,7 +31,7 @@ from tonnage.errors import TonnageError
 if TYPE_CHECKING:
     from tonnage.client.leader import LeaderElector
     from tonnage.client.leadership import Leadership
-    from tonnage.scheduler.tracing.pod_traces import Tracer
+    from tonnage.scheduler.pod_traces import Tracer
     from tonnage.scheduling.configuration.configuration import Configuration
     from tonnage.scheduling.engine.engine import Engine
     from tonnage.scheduling.plugins.registry import ForeignPlugins
@@ -230,7 +230,7 @@ def _tracer_of(file: Path | None) -> Tracer | None:
 
     if file is None:
         return None
-    from tonnage.scheduler.tracing.open_telemetry import load, open_tracer
+    from tonnage.scheduler.open_telemetry import load, open_tracer
 
     return open_tracer(load(file), service=_USER_AGENT, version=__version__)
 

@@ -64,7 +64,7 @@ def simulate(
     from tonnage.whatif.creation import Creation
     from tonnage.whatif.simulate.comparison import compare
     from tonnage.whatif.simulate.play import Player
-    from tonnage.whatif.simulate.scenario_reading import read_scenario
+    from tonnage.whatif.simulate.scenario import read_scenario
 
     if recording_file is not None:
         if scenario_file is not None or cluster.files or cluster.kubeconfig_file is not None:

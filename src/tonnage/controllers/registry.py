@@ -30,10 +30,9 @@ from tonnage.controllers.workloads.cron_job_controller import CronJobController
 from tonnage.controllers.workloads.daemon_sets import DaemonSetController
 from tonnage.controllers.workloads.deployments import DeploymentController
 from tonnage.controllers.workloads.disruption import DisruptionController
-from tonnage.controllers.workloads.job_controller import JobController
+from tonnage.controllers.workloads.job_controller import JobController, TTLAfterFinishedController
 from tonnage.controllers.workloads.replica_sets import ReplicaSetController, ReplicationManager
 from tonnage.controllers.workloads.stateful_sets import StatefulSetController
-from tonnage.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
 from tonnage.csi.client import CsiClient
 from tonnage.errors import TonnageError, closest
 from tonnage.gates import Gates

@@ -20,16 +20,19 @@ from tonnage.csi.driver_capabilities import (
     get_plugin_capabilities,
 )
 from tonnage.csi.errors import Code, CsiError
-from tonnage.driver_check.answers import CallRefused, NodeInfo
-from tonnage.driver_check.catalogue import CATALOGUE
-from tonnage.driver_check.checks import capacity, limits, rebuilding, volumes
-from tonnage.driver_check.controller_calls import CheckedNode, tried
-from tonnage.driver_check.conversation import Conversation
-from tonnage.driver_check.results import PASSED, CheckVerdict, Results, failed
+from tonnage.driver_check.checks import check_capacity, check_limits, check_rebuilding, check_volumes
+from tonnage.driver_check.contracts import CallRefused, NodeInfo
+from tonnage.driver_check.conversation import CheckedNode, Conversation, tried
+from tonnage.driver_check.results import CATALOGUE, PASSED, Results, failed
 from tonnage.driver_check.settings import CheckSettings
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
-PARTS: Final = (capacity.check, volumes.check, limits.check, rebuilding.check)
+PARTS: Final = {
+    "capacity": check_capacity,
+    "volumes": check_volumes,
+    "limits": check_limits,
+    "rebuilding": check_rebuilding,
+}
 
 
 async def examine(
@@ -56,18 +59,15 @@ async def examine(
         nodes = await _nodes([controller, *[await connected(each) for each in node_addresses]], results)
         talk = Conversation(controller, nodes, settings, plugin=plugin, can=can, clock=clock)
         try:
-            for part in PARTS:
-                say(f"checking {part.__module__.rpartition('.')[2]}")
-                await part(talk, results)
+            for name, check in PARTS.items():
+                say(f"checking {name}")
+                await check(talk, results)
         finally:
             say("undoing what was made")
             results.left_behind = await talk.undo_all()
-            results.tell("cleaned-up", _cleaned_up(results.left_behind))
+            left = "; ".join(results.left_behind)
+            results.tell("cleaned-up", failed(f"left behind: {left}") if left else PASSED)
         results.skip(CATALOGUE, "it was not reached")
-
-
-def _cleaned_up(left: Sequence[str]) -> CheckVerdict:
-    return PASSED if not left else failed(f"left behind: {'; '.join(left)}")
 
 
 async def _identity(driver: CsiClient, results: Results) -> None:

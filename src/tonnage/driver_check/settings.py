@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tonnage.driver_check.answers import Segments
+from tonnage.driver_check.contracts import Segments
 from tonnage.errors import TonnageError
 from tonnage.objects.texts import yaml_text
 

@@ -4,7 +4,7 @@
     controllers.yaml · node.yaml · csi-driver.yaml · node-scaler.yaml · dashboard.yaml     the rest of `tonnage up`
     reader.yaml                                               people, and commands that only look
 
-`role_files` reads them, `audit` compares them with what was asked of a server. `tonnage up` creates them and runs its
+`role_files` reads them. `tonnage up` creates them and runs its
 programs by them, manifests and the chart are made from them, and `doctor` asks for what stands there. That no right is
 missing, and none is there that nobody uses, is held by tests: docs/security-model.md.
 """

@@ -25,8 +25,7 @@ from tonnage.scheduler.binding_api import PodIsOver
 from tonnage.scheduler.bindings_under_way import Check, Topic
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.engine.attempt import Placement, broken
-from tonnage.scheduling.engine.reserve_and_permit import note_failure, plugin_status
+from tonnage.scheduling.engine.attempt import Placement, broken, note_failure, plugin_status
 from tonnage.scheduling.framework import Api, Code, Cycle, PreBindPlugin, Status
 
 T = TypeVar("T", bound=Object)

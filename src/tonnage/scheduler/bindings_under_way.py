@@ -1,42 +1,25 @@
-"""Bindings under way: those that wait, those that can still be called off, and how many talk to the API server at a
-time.
+"""Bindings under way: those that wait, those that can still be called off, and how many call the API server at a time.
 
-A binding may wait for the world: for a claim to be bound, say. It is asked again when something happens.
-
-    feed ──changed──► the waits it concerns, at once        ──► look: has the wait an answer?
+    feed ──changed──► the waits it concerns, by topic, at once        ──► look: has the wait an answer?
          └──────────► all others, at the next `sweep`
 
-Hundreds of pods may wait for their volumes while thousands of events a second pass by, so an event wakes by topic: the
-claims of the waiting pod, its node, the pod itself. A volume counts under the claim it names. What a check reads beyond
-that is not forgotten: after any change at all, `sweep` asks everybody, once a second at most. Nothing is asked while
-nothing happens.
-
-Waits of the same timeout end in the order in which they began, so that one alarm is set for the first of them.
-
-A binding can be called off while PreBind plugins prepare its pod. A pod that waits minutes for its volumes may have to
-give way to a more important one. Nothing runs yet, so that it need not be deleted: its attempt fails, and it queues up
-again. Mirrors podsInPreBind.
-
-Few bindings may talk to the API server at a time (`BindingSlots`). A decision that cannot be carried out helps nobody,
-so the loop stops deciding while all slots are taken. A binding has a slot while it calls; while it rests (its pod waits
-for its volumes, or for a Permit plugin) it lends the slot out. Were it to keep it, a few hundred pods that wait minutes
-for a slow driver would hold up every other pod. Resting costs a little memory and is not limited. Who rises from a rest
-calls at once, so that for a moment more may call than there are slots; the loop lets them finish first.
-
-When the scheduler stops, `close` ends every rest by cancelling it and lets nobody rest any more; calls under way go on.
+A binding has a slot while it calls the API server, and lends it out while it rests (its pod waits for its volumes, or
+for a Permit plugin); the loop stops deciding while all slots are taken. Who rises from a rest calls at once, so that
+for a moment more may call than there are slots. PreBind can be called off for a more important pod (podsInPreBind).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduling.framework import Code, Status
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.framework import SUCCESS, Code, Status
 
 Topic = tuple[type[Object], Key]
 """What a wait is about."""
@@ -257,3 +240,83 @@ class BindingSlots:
             self._free.set()
         else:
             self._free.clear()
+
+
+MAX_WAIT_S = 15 * 60.0
+"""No plugin makes a pod wait longer than this."""
+
+
+class WaitingPod:
+    """One held pod, as a Permit plugin sees it."""
+
+    def __init__(self, pod: PodInfo, node_name: str, deadlines_s: Mapping[str, float]) -> None:
+        self.pod = pod
+        self.node_name = node_name
+        self._deadlines = {plugin: min(seconds, MAX_WAIT_S) for plugin, seconds in deadlines_s.items()}
+        self._answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+
+    @property
+    def pending_plugins(self) -> tuple[str, ...]:
+        return tuple(self._deadlines)
+
+    def allow(self, plugin: str) -> None:
+        """One plugin lets the pod go."""
+        self._deadlines.pop(plugin, None)
+        if not self._deadlines and not self._answer.done():
+            self._answer.set_result(SUCCESS)
+
+    def reject(self, plugin: str, reason: str) -> None:
+        """One plugin will not let it go."""
+        if not self._answer.done():
+            self._answer.set_result(Status(Code.UNSCHEDULABLE, (reason,), plugin))
+
+    def preempt(self, plugin: str) -> bool:
+        """A more important pod needs the room: nobody refuses this one, it may try again. False if it is past that."""
+        if self._answer.done():
+            return False
+        self._answer.set_result(Status(Code.ERROR, ("waiting on permit for pod: preempted",), plugin))
+        return True
+
+    async def wait(self, clock: Clock) -> Status:
+        """The word of the plugins, or of the first deadline."""
+        if self._answer.done():
+            return self._answer.result()
+        first, seconds = min(self._deadlines.items(), key=lambda each: each[1])
+        alarm = asyncio.create_task(_sleep(clock, seconds))
+        try:
+            await asyncio.wait((self._answer, alarm), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            alarm.cancel()
+        if not self._answer.done():
+            self.reject(first, f"rejected due to timeout after waiting {seconds:g}s at plugin {first}")
+        return self._answer.result()
+
+
+async def _sleep(clock: Clock, seconds: float) -> Status:
+    await clock.sleep(seconds)
+    return SUCCESS
+
+
+class WaitingPods:
+    """All held pods, for plugins that act on pods other than their own."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, WaitingPod] = {}
+
+    def add(self, waiting: WaitingPod) -> None:
+        self._by_uid[waiting.pod.uid] = waiting
+
+    def remove(self, uid: str) -> None:
+        self._by_uid.pop(uid, None)
+
+    def get(self, uid: str) -> WaitingPod | None:
+        return self._by_uid.get(uid)
+
+    def pod_gone(self, uid: str) -> None:
+        """The pod was deleted, is going, or has its node: there is nothing to wait for."""
+        waiting = self._by_uid.get(uid)
+        if waiting is not None:
+            waiting.reject("", "removed")
+
+    def __len__(self) -> int:
+        return len(self._by_uid)

@@ -12,12 +12,11 @@ from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 from tonnage.scheduler.binding_api import BindingApi
-from tonnage.scheduler.bindings_under_way import BindingSlots, PodsInPreBind, PreBindWaits
+from tonnage.scheduler.bindings_under_way import BindingSlots, PodsInPreBind, PreBindWaits, WaitingPods
 from tonnage.scheduler.metrics import SchedulerMetrics
 from tonnage.scheduler.nominations import StatusWrites
 from tonnage.scheduler.pod_status import Events
-from tonnage.scheduler.tracing.pod_traces import PodTraces
-from tonnage.scheduler.waiting_pods import WaitingPods
+from tonnage.scheduler.pod_traces import PodTraces
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.queue.queued_pod import is_over

@@ -27,11 +27,11 @@ from typing import Any, Final
 from tonnage import logs
 from tonnage.errors import TonnageError
 from tonnage.scheduler import binding_cycle
+from tonnage.scheduler.bindings_under_way import WaitingPod
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.nominations import Nominations
 from tonnage.scheduler.pod_status import PodStatusWriter
 from tonnage.scheduler.preemption_executor import PreemptionExecutor
-from tonnage.scheduler.waiting_pods import WaitingPod
 from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, Placement
 from tonnage.scheduling.framework import Code, PreBindPlugin, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod

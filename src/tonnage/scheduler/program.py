@@ -38,19 +38,17 @@ from tonnage.metrics import show_gates
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduler.binding_api import LiveBindingApi
-from tonnage.scheduler.bindings_under_way import PreBindWaits
+from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPods
 from tonnage.scheduler.context import SchedulerContext
-from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
+from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport, StorageReport
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics, counter, gauge
-from tonnage.scheduler.storage_report import StorageReport
-from tonnage.scheduler.tracing.pod_traces import PodTraces, Tracer
-from tonnage.scheduler.waiting_pods import WaitingPods
+from tonnage.scheduler.pod_traces import PodTraces, Tracer
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.decision.explain import accounts_of
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.kinds import LIVE_PODS, READ_KINDS
+from tonnage.scheduling.engine.event_handlers import LIVE_PODS, READ_KINDS
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import uid_of

@@ -1,7 +1,6 @@
-"""What tests of plugins need, under one name; and, in the modules beside this one, what Tonnage's own tests need too.
+"""What tests of plugins need, under one name (docs/plugins.md); the modules may change with any release.
 
-The names in `__all__` are for authors of plugins and stay (docs/plugins.md). They are loaded when they are first asked
-for, so that a test which starts programs does not load the scheduler. The modules may change with any release.
+The names are loaded when they are first asked for, so that a test which starts programs does not load the scheduler.
 """
 
 from __future__ import annotations

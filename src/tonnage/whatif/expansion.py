@@ -27,10 +27,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tonnage.behaviour.workloads.daemon_pods import NodeEligibility, daemon_pod, target_node
+from tonnage.behaviour.workloads.daemon_set_plan import NodeEligibility, daemon_pod, target_node
 from tonnage.behaviour.workloads.job_pods import job_of, job_pod
 from tonnage.behaviour.workloads.rollout import replica_set_for
-from tonnage.behaviour.workloads.stateful_identity import POD_INDEX, POD_NAME, claims_for, ordinal_of, pod_for
+from tonnage.behaviour.workloads.stateful_set_plan import POD_INDEX, POD_NAME, claims_for, ordinal_of, pod_for
 from tonnage.behaviour.workloads.templates import claim_for, generated_name, pod_from_template, template_hash
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import CronJob, Job

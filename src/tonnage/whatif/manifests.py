@@ -32,7 +32,7 @@ from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_KIND, Resource
 from tonnage.objects.scheme import resource_of
 from tonnage.objects.small_groups import PriorityClass
-from tonnage.scheduling.engine.kinds import READ_KINDS
+from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.manifest_errors import (
     BrokenManifest,
     GivenText,

@@ -1,7 +1,7 @@
 """Where a what-if question gets its cluster from: manifests, what a live API server lists, or one laid over the other.
 
-Nothing is written. All give the same: the objects that decisions read (`scheduling/engine/kinds.py`), the workloads
-that make pods, and what a person should know about them before believing an answer.
+Nothing is written. All give the same: the objects that decisions read (`scheduling/engine/event_handlers.py`), the
+workloads that make pods, and what a person should know about them before believing an answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError
 from tonnage.objects.codec import ObjectList
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
-from tonnage.scheduling.engine.kinds import READ_KINDS, ReadKind
+from tonnage.scheduling.engine.event_handlers import READ_KINDS, ReadKind
 from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin, Source
@@ -32,6 +32,14 @@ from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
 
 if TYPE_CHECKING:
     from tonnage.client.http import Client
+
+
+class OutOfTime(Exception):
+    """Nobody waits any longer. Raised by the `step` of whoever asks, not by the work itself."""
+
+
+INTERRUPTIONS: Final = (KeyboardInterrupt, OutOfTime)
+
 
 ANSWERS_WITHIN_S = 15
 _NOT_AT_THAT_MOMENT = (400, 410, 422, 500, 501, 504)

@@ -1,13 +1,13 @@
 """Builders of the documents that contract tests send, and the media types they ask for.
 
-The servers and the HTTP client are in `tonnage.testing.api_servers` and `tonnage.testing.http`.
+The servers and the HTTP client are in `support.api_servers` and `support.http`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tonnage.testing.http import Doc
+from support.http import Doc
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

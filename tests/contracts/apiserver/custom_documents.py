@@ -6,8 +6,8 @@ import itertools
 import os
 from typing import Any
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi
+from support.eventually import eventually
 
 Doc = dict[str, Any]
 

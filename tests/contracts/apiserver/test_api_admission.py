@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from contract_documents import binding, pod
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi
+from support.eventually import eventually
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"

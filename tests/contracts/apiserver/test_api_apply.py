@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from contract_documents import config_map, owned_by, owners_of, pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 
 def wanted(name: str, **fields: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from batch_cases import BASES, CASES, Doc
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 ANSWERS_FILE = Path(__file__).with_name("batch_answers.json")
 ANSWERS: Doc = json.loads(ANSWERS_FILE.read_text()) if ANSWERS_FILE.exists() else {}

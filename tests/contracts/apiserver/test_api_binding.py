@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from contract_documents import SUCCESS, binding, pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 
 def test_a_binding_gives_the_pod_its_node(api: ServerApi, pods: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from contract_documents import config_map
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 UNRECOGNIZED = "the object provided is unrecognized (must be of type ConfigMap): "
 TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from support.api_servers import ServerApi
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy
-from tonnage.testing.api_servers import ServerApi
 
 Doc = dict[str, Any]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -9,8 +9,8 @@ import pytest
 from contract_documents import TABLE
 from custom_documents import CRDS, SCHEMA, box, condition, definition, establish, new_group, served, version
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi
+from support.eventually import eventually
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from custom_documents import CRDS, box, definition, establish, new_group, version
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import PATCH_TYPES
+from support.api_servers import ServerApi
+from support.eventually import eventually
+from support.http import PATCH_TYPES
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

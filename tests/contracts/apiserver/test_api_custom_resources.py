@@ -9,8 +9,8 @@ import pytest
 from contract_documents import METADATA, TABLE
 from custom_documents import CRDS, SCALE, box, definition, establish, new_group, version
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi
+from support.eventually import eventually
 
 COLUMNS = [
     {"name": "Colour", "type": "string", "jsonPath": ".spec.colour"},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from contract_documents import config_map, deployment, pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 
 def options(**fields: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import pytest
 from contract_documents import config_map, pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 NOT_FOUND = "the server could not find the requested resource"
 NOT_ALLOWED = "the server does not allow this method on the requested resource"

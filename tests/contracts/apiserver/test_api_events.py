@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from contract_documents import owned_by
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from contract_documents import config_map
 
-from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi, embedded, kube_apiserver
+from support.eventually import eventually
 
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("kube-apiserver", marks=pytest.mark.envtest)])

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from contract_documents import METADATA, METADATA_LIST, TABLE, config_map, pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 
 @pytest.mark.parametrize(

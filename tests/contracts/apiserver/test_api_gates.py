@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 STORAGE = "/apis/storage.k8s.io/v1"
 

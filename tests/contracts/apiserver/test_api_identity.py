@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import Doc, Reply
+from support.api_servers import ServerApi
+from support.eventually import eventually
+from support.http import Doc, Reply
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

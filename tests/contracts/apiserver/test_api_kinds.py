@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from contract_documents import METADATA, TABLE, owners_of
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi
+from support.eventually import eventually
 
 Doc = dict[str, Any]
 TEMPLATE: Doc = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from contract_documents import pod
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi
+from support.eventually import eventually
 
 RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
 

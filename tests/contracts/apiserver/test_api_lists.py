@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 from contract_documents import config_map
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.http import Reply
+from support.api_servers import ServerApi
+from support.http import Reply
 
 
 def filled(api: ServerApi, maps: str, count: int) -> list[Reply]:

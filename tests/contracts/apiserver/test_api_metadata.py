@@ -7,7 +7,7 @@ from typing import Any
 
 from contract_documents import config_map, deployment, owned_by, owners_of, pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "

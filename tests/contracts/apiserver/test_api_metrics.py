@@ -6,8 +6,8 @@ import re
 
 from contract_documents import config_map
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi
+from support.eventually import eventually
 
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from contract_documents import config_map, pod
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi
+from support.eventually import eventually
 
 NAMESPACES = "/api/v1/namespaces"
 

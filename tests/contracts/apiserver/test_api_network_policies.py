@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 ROOT = "/apis/networking.k8s.io/v1"
 WRONG: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from contract_documents import config_map, owners_of, pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 DOES_NOT_APPLY = "the server rejected our request due to an error in our request"
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from contract_documents import config_map, pod
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi
+from support.eventually import eventually
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import Reply
+from support.api_servers import ServerApi
+from support.eventually import eventually
+from support.http import Reply
 
 Doc = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"

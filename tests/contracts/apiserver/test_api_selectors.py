@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from contract_documents import config_map, pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 ONLY_METADATA = 'is not a known field selector: only "metadata.name", "metadata.namespace"'
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver
+from support.api_servers import ServerApi, embedded, kube_apiserver
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 ENFORCED = {"kubernetes.io/enforce-mountable-secrets": "true"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from contract_documents import pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 
 @pytest.fixture

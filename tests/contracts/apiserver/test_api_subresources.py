@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from contract_documents import SUCCESS, deployment, owned_by, pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 
 def eviction(name: str, **delete_options: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from contract_documents import METADATA, TABLE, config_map, pod
 
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.http import WatchEvent
+from support.api_servers import ServerApi
+from support.http import WatchEvent
 
 
 def told(events: list[WatchEvent]) -> list[tuple[str, str]]:

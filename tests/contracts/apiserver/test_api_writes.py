@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from contract_documents import config_map, owners_of, pod
 
-from tonnage.testing.api_servers import ServerApi
+from support.api_servers import ServerApi
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 ELSE = "11111111-1111-4111-8111-111111111111"

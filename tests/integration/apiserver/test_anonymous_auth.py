@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.processes import ApiServerProcess, start_cluster
+from support.processes import ApiServerProcess, start_cluster
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import start_cluster
+from support.eventually import eventually
+from support.processes import start_cluster
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
+from support.eventually import eventually
+from support.http import ApiClient, Reply
+from support.processes import ApiServerProcess, start_cluster
 from tonnage.certificates import ensure_identity
 from tonnage.serving.server_tls import take_any_certificate
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import ApiClient, Reply
-from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:Attribute's length must be")
 NOW = datetime.now(UTC)

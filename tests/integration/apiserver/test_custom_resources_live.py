@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from support.eventually import eventually_async
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.apiserver.stored_documents import stored_problem
 from tonnage.client import Client, Informer
@@ -15,7 +16,6 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.discovered_kinds import document_class
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.testing.eventually import eventually_async
 
 CRDS = BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"]
 BOXES = Resource("example.com", "v1", "Box", "boxes", namespaced=True)

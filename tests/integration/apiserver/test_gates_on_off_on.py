@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.testing.processes import ApiServerProcess, start_cluster
+from support.processes import ApiServerProcess, start_cluster
 
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"

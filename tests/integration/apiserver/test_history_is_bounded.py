@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.eventually import eventually_async
 from tonnage.store import RevisionCompacted, Store
-from tonnage.testing.eventually import eventually_async
 
 DOCUMENT_BYTES = 2_000
 WRITERS = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.testing.http import Doc
+from support.http import Doc
 
 pytestmark = pytest.mark.kubectl
 

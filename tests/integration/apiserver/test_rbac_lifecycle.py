@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from support.eventually import eventually_async
 from tonnage.apiserver.authorizer import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.server import Server, ServerSettings, serve
@@ -13,7 +14,6 @@ from tonnage.documents.access.attributes import Attributes
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.users import User
-from tonnage.testing.eventually import eventually_async
 
 OPTIONS = WriteOptions(manager="test")
 MAPS = BY_PLURAL["", "configmaps"]

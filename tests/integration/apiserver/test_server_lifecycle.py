@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.testing.processes import ApiServerProcess, start_cluster
+from support.processes import ApiServerProcess, start_cluster
 from tonnage_command import tonnage
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess
+from support.eventually import eventually
+from support.processes import ApiServerProcess
 
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import ApiServerProcess
 from tonnage.cli import cli
 from tonnage.cli.completion import sources
 from tonnage.cli.completion.shells import OurZsh
-from tonnage.testing.processes import ApiServerProcess
 
 
 def values(*words: str) -> list[str]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from support.api_servers import ServerApi, kube_apiserver
+from support.http import free_port
 from support.recording_proxy import RecordingProxy
 from support.refusing_proxy import RefusingProxy
-from tonnage.testing.api_servers import ServerApi, kube_apiserver
-from tonnage.testing.http import free_port
 from tonnage.whatif.doctor.facts import scheduler_permissions
 from tonnage_command import tonnage
 

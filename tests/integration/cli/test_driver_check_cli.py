@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from support.driver_builders import driver_at
 from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.driver.driver import Driver
 from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.serving import serve
-from tonnage.testing.driver_builders import driver_at
 
 
 @pytest.fixture

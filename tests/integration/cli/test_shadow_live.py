@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support.eventually import eventually
+from support.processes import ApiServerProcess
 from support.recording_proxy import RecordingProxy
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess
 from tonnage_command import tonnage
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from support.configurations import storage_configuration
+from support.eventually import eventually
+from support.processes import Up, start_up
 from tonnage.plane.metric_catalogue import catalogue
 from tonnage.stories.objects import claim, pod
-from tonnage.testing.configurations import storage_configuration
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import Up, start_up
 from tonnage_command import tonnage
 
 

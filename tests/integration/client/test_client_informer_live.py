@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually_async
+from support.http import free_port
 from tonnage.apiserver.server import Server, ServerSettings, serve
 from tonnage.apiserver.verbs import watching
 from tonnage.client import Client, Informer, Informers
@@ -19,8 +21,6 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import ServerConnection
 from tonnage.objects.core_v1 import ConfigMap, Namespace, Node, Pod
 from tonnage.objects.meta import ObjectMeta
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.http import free_port
 
 
 class Journal:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from support.scripted_driver import ScriptedDriver
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
@@ -26,7 +27,6 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import VolumeAttachment
-from tonnage.testing.scripted_driver import ScriptedDriver
 
 DRIVER = "pools.tonnage.dev"
 _Rpc = csi.ControllerServiceCapability.RPC

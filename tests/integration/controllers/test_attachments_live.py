@@ -12,6 +12,7 @@ import grpc
 import pytest
 from storage_harness import DRIVER, StorageHarness, storage_harness
 
+from support.eventually import eventually_async
 from tonnage.client.informers import Informers
 from tonnage.controllers.volumes import volumes_on_nodes
 from tonnage.controllers.volumes.attach_detach import AttachDetachController
@@ -20,7 +21,6 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, VolumeError, attachment_name
-from tonnage.testing.eventually import eventually_async
 
 FINALIZER = "external-attacher/pools-tonnage-dev"
 _Rpc = csi.ControllerServiceCapability.RPC

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from storage_harness import DRIVER, StorageHarness, storage_harness
 
+from support.eventually import eventually_async
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
 from tonnage.controllers.controller_context import ControllerContext
@@ -25,7 +26,6 @@ from tonnage.objects.core_v1 import (
     PersistentVolumeClaim,
     Pod,
 )
-from tonnage.testing.eventually import eventually_async
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.eventually import eventually_async
 from tonnage.apiserver import server
-from tonnage.behaviour.nodes.zones import EvictionRates
+from tonnage.behaviour.nodes.node_lifecycle_plan import EvictionRates
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock, rfc3339, rfc3339_micro
@@ -29,7 +30,6 @@ from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.meta import Object, ObjectMeta
 from tonnage.objects.small_groups import Lease, LeaseSpec
-from tonnage.testing.eventually import eventually_async
 
 CONTROLLERS = (
     "garbage-collector-controller",

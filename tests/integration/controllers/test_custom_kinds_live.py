@@ -12,6 +12,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from support.eventually import eventually_async
 from tonnage.apiserver import server
 from tonnage.client import Client
 from tonnage.client.config import kubeconfig
@@ -20,7 +21,6 @@ from tonnage.controllers.program import ControllerManager
 from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.errors import NotFound
 from tonnage.objects.resources import BY_PLURAL, Resource
-from tonnage.testing.eventually import eventually_async
 
 CRDS, MAPS = BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"], BY_PLURAL["", "configmaps"]
 NAMESPACES = BY_PLURAL["", "namespaces"]

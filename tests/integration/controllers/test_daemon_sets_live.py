@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.workload_stage import WorkloadStage, stage_in, template
-from tonnage.behaviour.workloads.availability import is_active
+from tonnage.behaviour.workloads.pod_states import is_active
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from support.eventually import eventually_async
 from tonnage.apiserver import server
 from tonnage.client import Client
 from tonnage.client.config import kubeconfig
@@ -20,7 +21,6 @@ from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import ConfigMap, Namespace, ServiceAccount
 from tonnage.objects.meta import Object
-from tonnage.testing.eventually import eventually_async
 
 CONTROLLERS = (
     "serviceaccount-controller",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually_async
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
@@ -26,7 +27,6 @@ from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
-from tonnage.testing.eventually import eventually_async
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.eventually import eventually_async
 from tonnage.apiserver import server
 from tonnage.client import Client
 from tonnage.client.config import kubeconfig
@@ -21,7 +22,6 @@ from tonnage.controllers.registry import ControllerManagerConfiguration
 from tonnage.errors import Forbidden
 from tonnage.objects.core_v1 import Pod, ResourceQuota
 from tonnage.objects.document import Doc
-from tonnage.testing.eventually import eventually_async
 
 
 @asynccontextmanager

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from support.eventually import eventually
+from support.processes import ApiServerProcess, start_cluster
 from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 GI = 1 << 30
 KEY = "topology.tonnage.dev/node"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from support.driver_builders import driver_at
 from tonnage.driver.serving import serve
-from tonnage.testing.driver_builders import driver_at
 
 SANITY = os.environ.get("CSI_SANITY", "")
 NOT_CLAIMED = {

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import pytest
 from google.protobuf.wrappers_pb2 import Int64Value
 
+from support.driver_builders import controller, create, driver_at
 from tonnage.clock import SystemClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
@@ -27,11 +28,9 @@ from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.services.identity import IdentityService
 from tonnage.driver.services.node import NodeService
 from tonnage.driver.serving import CallInterceptor
-from tonnage.driver_check.catalogue import CATALOGUE
 from tonnage.driver_check.examination import examine
-from tonnage.driver_check.results import CheckOutcome, Results
+from tonnage.driver_check.results import CATALOGUE, CheckOutcome, Results
 from tonnage.driver_check.settings import CheckSettings
-from tonnage.testing.driver_builders import controller, create, driver_at
 
 GI = 1 << 30
 MI = 1 << 20

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.driver_builders import create, driver_at, node_publish, publish, stage, unpublish
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
@@ -19,7 +20,6 @@ from tonnage.driver.driver import Driver
 from tonnage.driver.serving import serve
 from tonnage.errors import TonnageError
 from tonnage.faults import Fault, FaultFile
-from tonnage.testing.driver_builders import create, driver_at, node_publish, publish, stage, unpublish
 
 GI = 1 << 30
 NODES = ("node-1", "node-2")

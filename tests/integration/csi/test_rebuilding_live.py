@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.eventually import eventually_async
 from tonnage.apiserver.server import ServerSettings
 from tonnage.apiserver.server import serve as serve_api
 from tonnage.client import Client
@@ -27,7 +28,6 @@ from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
-from tonnage.testing.eventually import eventually_async
 
 GI = 1 << 30
 KEY = "topology.tonnage.dev/node"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually_async
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import Impersonation
@@ -21,7 +22,6 @@ from tonnage.errors import Forbidden
 from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.meta import StampedMeta
 from tonnage.testing.builders import node, pod
-from tonnage.testing.eventually import eventually_async
 from tonnage.testing.storage_builders import claim, pod_with
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/shop"

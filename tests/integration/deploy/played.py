@@ -25,10 +25,10 @@ from typing import Any
 
 from rendered import Document, run
 
-from tonnage.roles.audit import calls_in
-from tonnage.testing.api_servers import ServerApi
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import free_port
+from support.api_servers import ServerApi
+from support.eventually import eventually
+from support.http import free_port
+from support.rights_audit import calls_in
 
 PATIENCE_S = 120.0
 

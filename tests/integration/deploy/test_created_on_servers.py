@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rendered import OVERLAYS, VALUES, Document, chart_objects, identity, needs_helm, needs_kubectl, overlay_objects
 
-from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver
-from tonnage.testing.eventually import eventually
+from support.api_servers import ServerApi, embedded, kube_apiserver
+from support.eventually import eventually
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
 NAMESPACES = ("tonnage-system", "example-driver", "monitoring")

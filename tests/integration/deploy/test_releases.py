@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rendered import CHART, OVERLAYS, helm_path, needs_helm, needs_kubectl, run
 
-from tonnage.testing.processes import ApiServerProcess, start_cluster
+from support.processes import ApiServerProcess, start_cluster
 
 pytestmark = [pytest.mark.slow, needs_helm, needs_kubectl]
 

@@ -26,9 +26,9 @@ from rendered import (
     the,
 )
 
+from support.api_servers import ServerApi, kube_apiserver
+from support.processes import start_cluster
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES
-from tonnage.testing.api_servers import ServerApi, kube_apiserver
-from tonnage.testing.processes import start_cluster
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
 POLICY = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"

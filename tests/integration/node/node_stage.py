@@ -16,6 +16,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from support.eventually import eventually_async
+from support.scripted_driver import ScriptedDriver
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
@@ -30,8 +32,6 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.scripted_driver import ScriptedDriver
 
 DRIVER = "csi.example"
 

@@ -6,8 +6,8 @@ import pytest
 from node_questions import has_count, play
 from node_stage import DRIVER, NodeStage
 
+from support.eventually import eventually_async
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
-from tonnage.testing.eventually import eventually_async
 
 PROTECTED = {"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}
 NOT_FOUND = 'failed to fetch PVC from API server: persistentvolumeclaims "data" not found'

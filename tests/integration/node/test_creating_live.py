@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from node_stage import NodeStage, node_stage
 
+from support.eventually import eventually_async
+from support.scripted_driver import ScriptedDriver
 from tonnage.client.http import Client
 from tonnage.client.informers import Informers
 from tonnage.csi.errors import Code
@@ -17,8 +19,6 @@ from tonnage.errors import TonnageError
 from tonnage.node.mounts import pod_volumes
 from tonnage.node.pods import worker
 from tonnage.objects.core_v1 import Pod
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.scripted_driver import ScriptedDriver
 
 
 async def test_a_pod_that_runs_soon_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:

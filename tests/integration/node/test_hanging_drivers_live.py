@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 
 from node_stage import DRIVER, NodeStage, node_stage
 
+from support.eventually import eventually_async
+from support.scripted_driver import ScriptedDriver
 from tonnage.csi.errors import Code
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.scripted_driver import ScriptedDriver
 
 STUCK = 9
 """More pods than a node works on at a time."""

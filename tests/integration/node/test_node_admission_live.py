@@ -8,10 +8,10 @@ from typing import Any
 from node_questions import play, was_told
 from node_stage import NodeStage
 
+from support.eventually import eventually_async
 from tonnage.documents.creation import MAX_OBJECT_BYTES
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc, encode
-from tonnage.testing.eventually import eventually_async
 
 REASON = "Node didn't have enough resource: cpu, requested: 1000000000, used: 0, capacity: 8000"
 

@@ -11,12 +11,12 @@ import pytest
 from node_questions import has_count, has_in_use, play, was_told
 from node_stage import DRIVER, NodeStage
 
+from support.eventually import eventually_async
+from support.http import ApiClient
 from tonnage.clock import SystemClock, rfc3339
 from tonnage.gates import Gates
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.http import ApiClient
 
 EXHAUSTED = 8
 OTHER = "other.example"

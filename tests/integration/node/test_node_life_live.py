@@ -10,14 +10,14 @@ from pathlib import Path
 from node_questions import answer, has_count, play
 from node_stage import DRIVER, NodeStage
 
+from support.eventually import eventually_async
+from support.http import free_port
+from support.processes import start_cluster
 from tonnage.errors import NotFound
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.events_v1 import Event
 from tonnage.objects.storage_v1 import CSIDriver, CSINode
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.http import free_port
-from tonnage.testing.processes import start_cluster
 
 
 def said(reason: str) -> tuple[str, str, str]:

@@ -10,12 +10,12 @@ import pytest
 from node_questions import answer, has_count, has_in_use, play, was_told
 from node_stage import DRIVER, NodeStage
 
+from support.eventually import eventually_async
 from tonnage.errors import NotFound
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.small_groups import Lease
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.testing.eventually import eventually_async
 
 
 def confined_to(node: str) -> dict[str, object]:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess, start_cluster
-from tonnage.testing.programs import RunningProgram, spawn
+from support.eventually import eventually
+from support.processes import ApiServerProcess, start_cluster
+from support.programs import RunningProgram, spawn
 
 Doc = dict[str, Any]
 

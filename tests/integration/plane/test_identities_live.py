@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from support.processes import ApiServerProcess
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.errors import Forbidden, Unauthorized
 from tonnage.objects.core_v1 import Node, Secret
 from tonnage.plane.identities import Identities
-from tonnage.testing.processes import ApiServerProcess
 
 COMMANDS = {"scheduler": ["--no-leader-elect"], "csi-driver": ["--rebuild"]}
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

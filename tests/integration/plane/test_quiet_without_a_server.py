@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from support.eventually import eventually
 from support.hopeless_server import HopelessServer
-from tonnage.testing.eventually import eventually
-from tonnage.testing.programs import RunningProgram, spawn
+from support.programs import RunningProgram, spawn
 
 TEMPLATE = Path(__file__).parents[3] / "examples" / "13-fit" / "nodes" / "dense.yaml"
 SLOW = pytest.mark.slow

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import yaml
 
+from support.api_servers import ServerApi, embedded, kube_apiserver
+from support.eventually import eventually
+from support.programs import spawn
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, POOL_POLICY
-from tonnage.testing.api_servers import ServerApi, embedded, kube_apiserver
-from tonnage.testing.eventually import eventually
-from tonnage.testing.programs import spawn
 
 Doc = dict[str, Any]
 EXAMPLE = Path(__file__).parent.parent.parent.parent / "examples" / "20-one-number"

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually
+from support.processes import ApiServerProcess, start_cluster
+from support.programs import RunningProgram, spawn
 from tonnage.objects.codec import convert
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,
@@ -23,9 +26,6 @@ from tonnage.objects.storage_v1 import (
     POOLS_STALE_SINCE,
     CSIStorageCapacity,
 )
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess, start_cluster
-from tonnage.testing.programs import RunningProgram, spawn
 
 Doc = dict[str, Any]
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"

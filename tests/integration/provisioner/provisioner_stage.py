@@ -17,6 +17,9 @@ from typing import Any
 import grpc
 import pytest
 
+from support.api_servers import kube_apiserver
+from support.eventually import eventually_async
+from support.scripted_driver import ScriptedDriver
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
@@ -34,9 +37,6 @@ from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.program import Provisioner
 from tonnage.quantity import Quantity
-from tonnage.testing.api_servers import kube_apiserver
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.scripted_driver import ScriptedDriver
 
 DRIVER = "pools.example"
 KEY = "topology.example/node"

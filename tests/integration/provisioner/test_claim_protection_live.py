@@ -8,6 +8,7 @@ from collections import deque
 import pytest
 from provisioner_stage import KEY, Code, Stage, stage
 
+from support.eventually import eventually_async
 from tonnage.client.http import Client
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
@@ -15,7 +16,6 @@ from tonnage.objects.storage_v1 import CSINode, StorageClass
 from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes import provisioning
 from tonnage.provisioner.volumes.claims import FINALIZER, ClaimProtection
-from tonnage.testing.eventually import eventually_async
 
 
 async def test_a_volume_made_by_a_killed_provisioner_is_found_though_its_claim_was_deleted_meanwhile() -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess, start_cluster
+from support.eventually import eventually
+from support.processes import ApiServerProcess, start_cluster
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
 BINARIES = ("csi-provisioner", "hostpathplugin")

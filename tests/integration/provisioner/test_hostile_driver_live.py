@@ -14,11 +14,11 @@ from pathlib import Path
 
 from provisioner_stage import DRIVER, KEY, Code, Stage, server, servers, stage
 
+from support.eventually import eventually_async
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.provisioner.options import ProvisionerOptions
-from tonnage.testing.eventually import eventually_async
 
 GI = 1 << 30
 RARELY = ProvisionerOptions(retry_start_s=0.05, retry_max_s=600.0)

@@ -9,11 +9,11 @@ from contextlib import suppress
 import pytest
 from provisioner_stage import Code, Stage, stage
 
+from support.eventually import eventually_async
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.provisioner.options import ProvisionerOptions
-from tonnage.testing.eventually import eventually_async
 
 CLAIMS, SIZE_GI, KILLS = 12, 10, 4
 MOODS = (Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.INTERNAL, Code.UNKNOWN, Code.RESOURCE_EXHAUSTED)

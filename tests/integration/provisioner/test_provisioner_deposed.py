@@ -7,6 +7,7 @@ import random
 
 from provisioner_stage import Stage, short_folder, staged
 
+from support.eventually import eventually_async
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.clients import Clients
 from tonnage.client.config import kubeconfig
@@ -19,7 +20,6 @@ from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.provisioner.metrics import ProvisionerMetrics
 from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.program import Provisioner
-from tonnage.testing.eventually import eventually_async
 
 CHANGES = ("CreateVolume", "DeleteVolume", "ControllerExpandVolume")
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from provisioner_stage import DRIVER, KEY, Code, Stage, stage
 
+from support.eventually import eventually_async
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
 from tonnage.provisioner.volumes.create_volume import FINALIZER, IDENTITY
 from tonnage.provisioner.volumes.preparation import CLONE_FINALIZER
-from tonnage.testing.eventually import eventually_async
 
 GI = 1 << 30
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from provisioner_stage import Code, staged
 
+from support.api_servers import kube_apiserver
+from support.eventually import eventually_async
 from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.provisioner.volumes.claims import FINALIZER
-from tonnage.testing.api_servers import kube_apiserver
-from tonnage.testing.eventually import eventually_async
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from provisioner_stage import Code, Stage, short_folder, stage, staged
 
+from support.eventually import eventually_async
+from support.http import free_port
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity
 from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.options import ProvisionerOptions
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.http import free_port
 
 GI = 1 << 30
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from provisioner_stage import DRIVER, KEY, Stage, server, servers
 
+from support.eventually import eventually_async
 from tonnage.csi import csi_pb2 as csi
 from tonnage.objects.core_v1 import (
     CSIPersistentVolumeSource,
@@ -45,7 +46,6 @@ from tonnage.objects.storage_v1 import (
 from tonnage.provisioner.capacity.controller import CapacitySettings
 from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.quantity import Quantity
-from tonnage.testing.eventually import eventually_async
 
 GI = 1 << 30
 FAST = ProvisionerOptions(retry_start_s=0.05, retry_max_s=0.2)

@@ -10,8 +10,8 @@ from typing import Any
 
 from test_scheduler_volumes_live import CLAIMS, PODS, SELECTED_NODE, Doc, Stage
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.programs import RunningProgram, spawn
+from support.eventually import eventually
+from support.programs import RunningProgram, spawn
 
 __all__ = ["CLAIMS", "PODS", "SELECTED_NODE", "Doc", "NominationStage", "eventually"]
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from tonnage.testing.api_servers import kube_apiserver
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import ApiClient
-from tonnage.testing.processes import start_cluster
-from tonnage.testing.programs import RunningProgram, spawn
+from support.api_servers import kube_apiserver
+from support.eventually import eventually
+from support.http import ApiClient
+from support.processes import start_cluster
+from support.programs import RunningProgram, spawn
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere"))
 BINARY = ASSETS / "kube-scheduler"

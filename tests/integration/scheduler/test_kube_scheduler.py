@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import start_cluster
+from support.eventually import eventually
+from support.processes import start_cluster
 
 BINARY = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nowhere")) / "kube-scheduler"
 

@@ -17,10 +17,10 @@ import pytest
 import yaml
 from test_scheduler_volumes_live import SELECTED_NODE, Doc
 
+from support.eventually import eventually
+from support.processes import start_cluster
+from support.programs import RunningProgram, spawn
 from tonnage.objects.scheme import class_of, resource_of
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import start_cluster
-from tonnage.testing.programs import RunningProgram, spawn
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 GATE_OFF = ("--feature-gates", "NominatedNodeNameForExpectation=false")

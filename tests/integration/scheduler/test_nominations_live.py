@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from nomination_stage import PODS, Doc, NominationStage
 
-from tonnage.testing.eventually import eventually
+from support.eventually import eventually
 
 OFF = ("--feature-gates", "NominatedNodeNameForExpectation=false")
 

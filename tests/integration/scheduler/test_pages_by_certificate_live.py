@@ -11,11 +11,11 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from support.eventually import eventually
+from support.http import free_port
 from support.pki import Authority
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import free_port
-from tonnage.testing.processes import ApiServerProcess
-from tonnage.testing.programs import spawn
+from support.processes import ApiServerProcess
+from support.programs import spawn
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.eventually import eventually_async
+from support.processes import ApiServerProcess, start_cluster
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.clock import SystemClock
@@ -18,8 +20,6 @@ from tonnage.scheduler.program import SchedulerProgram
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.framework import SUCCESS, Code, Cycle, PermitPlugin, Status
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.processes import ApiServerProcess, start_cluster
 
 CORE = "/api/v1/namespaces/default"
 CONFIGURATION = """

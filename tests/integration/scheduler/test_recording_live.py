@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from tonnage.testing.eventually import eventually
-from tonnage.testing.processes import ApiServerProcess
-from tonnage.testing.programs import spawn
+from support.eventually import eventually
+from support.processes import ApiServerProcess
+from support.programs import spawn
 
 PODS = "/api/v1/namespaces/default/pods"
 BIND_TIMEOUT = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from nomination_stage import CLAIMS, PODS, SELECTED_NODE, NominationStage
 
-from tonnage.testing.eventually import eventually
+from support.eventually import eventually
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 

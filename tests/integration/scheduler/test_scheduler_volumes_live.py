@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually
+from support.http import free_port, unverified_tls
+from support.processes import ApiServerProcess, start_cluster
+from support.programs import RunningProgram, spawn
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
@@ -19,10 +23,6 @@ from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.scheduler.binding_api import LiveBindingApi
 from tonnage.scheduler.bindings_under_way import PreBindWaits
-from tonnage.testing.eventually import eventually
-from tonnage.testing.http import free_port, unverified_tls
-from tonnage.testing.processes import ApiServerProcess, start_cluster
-from tonnage.testing.programs import RunningProgram, spawn
 
 Doc = dict[str, Any]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.cluster_sight import look
+from support.driver_builders import controller, create, driver_at, size_bytes
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.driver.pool_choice import PoolId
 from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
-from tonnage.testing.driver_builders import controller, create, driver_at, size_bytes
 
 POOLS = {"node-1": (size_bytes("10Gi"),), "node-2": (size_bytes("10Gi"),)}
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from support.workload_stage import CLAIM, WorkloadStage, stage_in, template, workload
-from tonnage.behaviour.workloads.availability import is_active
-from tonnage.behaviour.workloads.daemon_pods import target_node
+from tonnage.behaviour.workloads.daemon_set_plan import target_node
+from tonnage.behaviour.workloads.pod_states import is_active
 from tonnage.client.errors import Disconnected
 from tonnage.client.transport.wire import HttpResponse, Request, Stream, Transport
 from tonnage.errors import NotFound

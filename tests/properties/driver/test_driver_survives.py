@@ -36,11 +36,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import tonnage.driver
 from examples_tried import tries
-from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.driver import Driver, RebuildHooks
-from tonnage.driver.errors import StatusError
-from tonnage.testing.driver_builders import (
+from support.driver_builders import (
     controller,
     create,
     driver_at,
@@ -49,6 +45,10 @@ from tonnage.testing.driver_builders import (
     stage,
     unpublish,
 )
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.errors import Code
+from tonnage.driver.driver import Driver, RebuildHooks
+from tonnage.driver.errors import StatusError
 
 GI = 1 << 30
 POOLS = {"node-1": (4, 6), "node-2": (8,)}

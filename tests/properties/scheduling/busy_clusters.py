@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from support.informed_engine import InformedEngine
 from tonnage.clock import VirtualClock
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Event, Node, PersistentVolume, PersistentVolumeClaim, Pod
@@ -22,7 +23,6 @@ from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.queue.nominator import nominated_to
 from tonnage.testing.builders import node
-from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import (
     DRIVER,
     attachment,

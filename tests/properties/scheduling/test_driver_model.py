@@ -30,6 +30,7 @@ import msgspec
 import pytest
 
 from examples_tried import tries
+from support.configurations import storage_configuration
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -37,7 +38,6 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import CLASS, capacity, claim, driver, pod_with, storage_class, volume
 
 GI = 1 << 30

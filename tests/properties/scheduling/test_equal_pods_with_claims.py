@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.configurations import storage_configuration
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -26,7 +27,6 @@ from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, pod_with, storage_class, volume
 
 CLASSES = ("fast", "slow")

@@ -16,7 +16,7 @@ from order_play import safe_orders
 
 from examples_tried import tries
 from tonnage.scheduling.volumes.packing import PoolPolicy, descending
-from tonnage.whatif.simulate.storage_settings import PICK_POLICIES, PickPolicy
+from tonnage.whatif.simulate.disks import PICK_POLICIES, PickPolicy
 
 sys.path.append(str(Path(__file__).parents[3] / "perf"))
 from half_made import RandomCluster, play  # type: ignore[import-not-found]

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.configurations import storage_configuration
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.testing.builders import cluster_of, node
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 
 CLASSES = ("fast", "slow")

@@ -17,13 +17,9 @@ from scheduler_worlds import World, info_of, worlds
 from examples_tried import tries
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import SKIP, Cycle, FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
-from tonnage.scheduling.plugins.node_affinity import NodeAffinity
-from tonnage.scheduling.plugins.node_name import NodeName
+from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 from tonnage.scheduling.plugins.node_ports import NodePorts
-from tonnage.scheduling.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
-from tonnage.scheduling.plugins.taint_toleration import TaintToleration
+from tonnage.scheduling.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 
 MANY = (("cpu", 1), ("memory", 2), ("ephemeral-storage", 1), ("example.com/gpu", 3), ("hugepages-2Mi", 1))
 PLUGINS: tuple[Plugin, ...] = (

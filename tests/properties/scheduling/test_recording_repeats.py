@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.configurations import storage_configuration
 from tonnage.clock import VirtualClock
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
@@ -25,7 +26,6 @@ from tonnage.scheduling.recording.lines import read_header, read_line
 from tonnage.scheduling.recording.recording_engine import RecordingEngine
 from tonnage.scheduling.recording.repetition import Difference, Repetition
 from tonnage.testing.builders import node, pod
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 
 SETTINGS = EngineSettings(implies_namespaces=True)

@@ -33,13 +33,9 @@ from tonnage.scheduling.framework import (
     Status,
 )
 from tonnage.scheduling.plugins.image_locality import ImageLocality
-from tonnage.scheduling.plugins.node_affinity import NodeAffinity
-from tonnage.scheduling.plugins.node_name import NodeName
+from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 from tonnage.scheduling.plugins.node_ports import NodePorts
-from tonnage.scheduling.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
-from tonnage.scheduling.plugins.taint_toleration import TaintToleration
+from tonnage.scheduling.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 
 modest = settings(max_examples=tries(150), deadline=None)
 

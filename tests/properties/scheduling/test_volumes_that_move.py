@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.informed_engine import InformedEngine
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
@@ -31,7 +32,6 @@ from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.bind_volumes import asking_annotations
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
-from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
 
 modest = settings(max_examples=tries(120), deadline=None)

@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.configurations import storage_configuration
+from support.informed_engine import InformedEngine
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import StorageClass
@@ -23,8 +25,6 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node, pod
-from tonnage.testing.configurations import storage_configuration
-from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import (
     DRIVER,
     attachment,
@@ -159,7 +159,7 @@ class World(InformedEngine):
                     self.put(pod_with(name, rng.choice((f"{name}-0", "shared")), cpu=cpu, **more))
 
     def unlike_pods_come(self) -> None:
-        """Each asks for something else than all others, so that each is a class by itself (queue/needs.py)."""
+        """Each asks for something else than all others, so that each is a class by itself."""
         rng = self.rng
         for _ in range(rng.randint(2, 6)):
             name = f"u{next(self._numbers):03}"

@@ -34,11 +34,10 @@ from tonnage.objects.meta import Object
 from tonnage.objects.small_groups import LEASE_HEADER
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduler.binding_api import LiveBindingApi
-from tonnage.scheduler.bindings_under_way import PreBindWaits
+from tonnage.scheduler.bindings_under_way import PreBindWaits, WaitingPods
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics
-from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineHooks

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
+from support.configurations import storage_configuration
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.testing.builders import node, pod
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, csi_node, driver, pod_with, storage_class
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.decision_sequence import DecisionSequence, workloads_of_files

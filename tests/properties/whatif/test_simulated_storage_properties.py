@@ -15,9 +15,9 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.whatif.simulate.disks import PICK_POLICIES, DriverSettings, StorageSettings
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.presets import PRESETS
-from tonnage.whatif.simulate.storage_settings import PICK_POLICIES, DriverSettings, StorageSettings
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
 

@@ -11,10 +11,10 @@ from contextlib import suppress
 
 import pytest
 
+from support.eventually import eventually_async
 from tonnage.apiserver import bodies
 from tonnage.apiserver.event_loop import LARGE_BYTES, LARGE_VALUES, Turn, Workers, is_large, lag_measured, on_loop
 from tonnage.errors import TooManyRequests
-from tonnage.testing.eventually import eventually_async
 
 
 def test_an_ordinary_object_is_not_large() -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from support.configurations import storage_configuration
 from tonnage.cli.explain import explain
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import Pod
@@ -20,7 +21,6 @@ from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.testing.builders import node, pod
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import (
     DRIVER,
     capacity,

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from support.configurations import storage_configuration
 from tonnage.cli.explain import explain
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import default_configuration, parse
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import (
     DRIVER,
     capacity,

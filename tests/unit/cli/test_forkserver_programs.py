@@ -12,7 +12,7 @@ from pathlib import Path
 from tonnage.cli import COMMANDS
 from tonnage.cli.forkserver import PROGRAMS, modules_of
 
-ON_REQUEST = ("tonnage.scheduler.tracing", "tonnage.scheduler.recording_file", "tonnage.scheduling.recording")
+ON_REQUEST = ("tonnage.scheduler.open_telemetry", "tonnage.scheduler.recording_file", "tonnage.scheduling.recording")
 """Loaded only by those who ask for traces or recordings."""
 
 

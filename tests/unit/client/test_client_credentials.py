@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.eventually import eventually_async
 from support.pki import Authority
 from tonnage.client import NoCredentials
 from tonnage.client.config import kubeconfig
@@ -22,7 +23,6 @@ from tonnage.client.config.connection import (
 )
 from tonnage.client.config.credentials import Credentials, ShownIdentity
 from tonnage.clock import VirtualClock
-from tonnage.testing.eventually import eventually_async
 
 CA = Authority()
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"

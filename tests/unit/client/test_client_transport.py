@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from support.http import free_port
 from support.pki import Authority, KeyPair
 from tonnage.client import Client, Disconnected, NoCredentials, Untrusted
 from tonnage.client.config.connection import (
@@ -26,7 +27,6 @@ from tonnage.client.config.connection import (
 )
 from tonnage.errors import NotFound, Unauthorized
 from tonnage.objects.core_v1 import ConfigMap, Node
-from tonnage.testing.http import free_port
 
 CA = Authority()
 SERVER = CA.sign("kube-apiserver", "127.0.0.1", "kubernetes")

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from csi_peers import Peer, short_folder
 
+from support.http import free_port
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress
 from tonnage.csi.client import CsiClient
 from tonnage.csi.server import served
 from tonnage.errors import TonnageError
-from tonnage.testing.http import free_port
 
 
 @pytest.fixture

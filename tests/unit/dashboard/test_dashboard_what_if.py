@@ -14,7 +14,7 @@ from dashboard_requests import EXAMPLES, cluster_of_files, dashboard_of
 from tonnage.cli import cli
 from tonnage.dashboard.questions.asking import Asking, GivenUp, QuestionLimit
 from tonnage.dashboard.questions.what_if import drained
-from tonnage.whatif.interruptions import OutOfTime
+from tonnage.whatif.sources import OutOfTime
 
 MILL = EXAMPLES / "14-drain-preview" / "cluster.yaml"
 FIT = [EXAMPLES / "13-fit" / "cluster.yaml", EXAMPLES / "13-fit" / "kafka.yaml"]

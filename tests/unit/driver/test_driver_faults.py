@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from support.driver_builders import controller, create, driver_at, node_service, publish
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
 from tonnage.driver.errors import StatusError
 from tonnage.faults import Fault, FaultFile
-from tonnage.testing.driver_builders import controller, create, driver_at, node_service, publish
 
 GI = 1 << 30
 

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.driver import Driver
-from tonnage.driver.errors import StatusError
-from tonnage.driver.volumes.parameters import topology_of
-from tonnage.testing.driver_builders import (
+from support.driver_builders import (
     as_blocks,
     controller,
     create,
@@ -25,6 +20,11 @@ from tonnage.testing.driver_builders import (
     stage,
     unpublish,
 )
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.errors import Code
+from tonnage.driver.driver import Driver
+from tonnage.driver.errors import StatusError
+from tonnage.driver.volumes.parameters import topology_of
 
 GI = 1 << 30
 SINGLE_WRITER = csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER

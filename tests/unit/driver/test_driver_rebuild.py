@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.driver import Driver, RebuildHooks
-from tonnage.driver.errors import StatusError
-from tonnage.testing.driver_builders import (
+from support.driver_builders import (
     controller,
     create,
     driver_at,
@@ -21,6 +17,10 @@ from tonnage.testing.driver_builders import (
     stage,
     unpublish,
 )
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.errors import Code
+from tonnage.driver.driver import Driver, RebuildHooks
+from tonnage.driver.errors import StatusError
 
 GI = 1 << 30
 NODES = ("node-1", "node-2")

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.csi import csi_pb2 as csi
-from tonnage.driver.errors import StatusError
-from tonnage.driver.state.records import StateFolderError, volume_id_of
-from tonnage.testing.driver_builders import (
+from support.driver_builders import (
     controller,
     create,
     driver_at,
@@ -18,6 +15,9 @@ from tonnage.testing.driver_builders import (
     publish,
     stage,
 )
+from tonnage.csi import csi_pb2 as csi
+from tonnage.driver.errors import StatusError
+from tonnage.driver.state.records import StateFolderError, volume_id_of
 
 GI = 1 << 30
 

@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.errors import StatusError
-from tonnage.driver.volumes.parameters import topology_of
-from tonnage.testing.driver_builders import (
+from support.driver_builders import (
     as_blocks,
     controller,
     create,
@@ -22,6 +18,10 @@ from tonnage.testing.driver_builders import (
     unpublish,
     within,
 )
+from tonnage.csi import csi_pb2 as csi
+from tonnage.csi.errors import Code
+from tonnage.driver.errors import StatusError
+from tonnage.driver.volumes.parameters import topology_of
 
 GI = 1 << 30
 MULTI = csi.VolumeCapability.AccessMode.MULTI_NODE_MULTI_WRITER

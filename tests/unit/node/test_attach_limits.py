@@ -14,6 +14,7 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.scripted_driver import ScriptedDriver
 from tonnage.client.cache import Cache
 from tonnage.clock import VirtualClock
 from tonnage.errors import Conflict, Invalid, TonnageError
@@ -21,7 +22,6 @@ from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.metrics import NodeMetrics
 from tonnage.objects.storage_v1 import CSIDriver
-from tonnage.testing.scripted_driver import ScriptedDriver
 from tonnage.testing.storage_builders import DRIVER, driver
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.eventually import eventually_async
+from support.scripted_driver import ScriptedDriver
 from tonnage.clock import VirtualClock
 from tonnage.node.drivers import Drivers
 from tonnage.node.metrics import NodeMetrics
-from tonnage.testing.eventually import eventually_async
-from tonnage.testing.scripted_driver import ScriptedDriver
 
 NAME = "csi.example"
 

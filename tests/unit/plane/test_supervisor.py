@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from support.eventually import eventually_async
 from tonnage.clock import SystemClock
 from tonnage.plane import forkserver
 from tonnage.plane import supervisor as supervisor_module
 from tonnage.plane.ports import choose_ports
 from tonnage.plane.supervisor import ChildFailed, Liveness, ProbeTimes, Supervisor, is_answered
-from tonnage.testing.eventually import eventually_async
 
 
 async def test_a_forkserver_that_ends_is_told_at_once_and_with_its_last_words(tmp_path: Path, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tonnage.roles.audit import AuditedCall, audit, call_of, calls_in
+from support.rights_audit import AuditedCall, audit, call_of, calls_in
 from tonnage.roles.role_files import RoleRule
 
 USER = "system:serviceaccount:kube-system:tonnage-test"

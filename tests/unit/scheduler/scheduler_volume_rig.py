@@ -22,14 +22,13 @@ from tonnage.gates import Gates
 from tonnage.objects import codec
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduler.bindings_under_way import BindingSlots, Check, PreBindWaits, Topic
+from tonnage.scheduler.bindings_under_way import BindingSlots, Check, PreBindWaits, Topic, WaitingPods
 from tonnage.scheduler.context import SchedulerContext
 from tonnage.scheduler.debug_pages import CapacityReservations, NominationsReport
 from tonnage.scheduler.loop import SchedulingLoop
 from tonnage.scheduler.metrics import SchedulerMetrics
+from tonnage.scheduler.pod_traces import PodTraces
 from tonnage.scheduler.program import log_considered
-from tonnage.scheduler.tracing.pod_traces import PodTraces
-from tonnage.scheduler.waiting_pods import WaitingPods
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin

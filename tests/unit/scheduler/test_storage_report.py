@@ -7,8 +7,8 @@ from scheduler_volume_rig import Rig
 
 from tonnage.clock import VirtualClock
 from tonnage.objects.storage_v1 import VolumeAttachment
+from tonnage.scheduler.debug_pages import StorageReport
 from tonnage.scheduler.metrics import SchedulerMetrics
-from tonnage.scheduler.storage_report import StorageReport
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import (
     DRIVER,

@@ -13,8 +13,8 @@ from scheduler_volume_rig import Rig
 
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import Pod
-from tonnage.scheduler.tracing import pod_traces
-from tonnage.scheduler.tracing.open_telemetry import (
+from tonnage.scheduler import pod_traces
+from tonnage.scheduler.open_telemetry import (
     InvalidTracingConfiguration,
     TracingConfiguration,
     TracingNotInstalled,
@@ -22,7 +22,7 @@ from tonnage.scheduler.tracing.open_telemetry import (
     open_tracer,
     parse,
 )
-from tonnage.scheduler.tracing.pod_traces import Attributes, PodTraces
+from tonnage.scheduler.pod_traces import Attributes, PodTraces
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 

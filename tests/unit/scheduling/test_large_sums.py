@@ -9,8 +9,7 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import MOST
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from tonnage.testing.builders import node, pod
 from tonnage.testing.plugin_calls import filter_results, node_scores
 

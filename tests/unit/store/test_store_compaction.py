@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from support.eventually import eventually_async
 from tonnage.store import RevisionInFuture, Store, StoreClosed, StoreRecord
 from tonnage.store.log import StoreLog
-from tonnage.testing.eventually import eventually_async
 
 
 def says(text: str):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from support.eventually import eventually_async
 from tonnage.store import EventType, Store, StoreCorrupt, StoreFull, StoreInUse, StoreIOError, StoreRecord, StoreStalled
 from tonnage.store.health import LIVENESS_PATIENCE_S, PROOF_VALID_S, STALLED_AFTER_S, StoreHealth
 from tonnage.store.log import StoreLog
-from tonnage.testing.eventually import eventually_async
 
 
 def says(text: str):

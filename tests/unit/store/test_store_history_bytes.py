@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.eventually import eventually_async
 from tonnage.store import RevisionCompacted
 from tonnage.store.loading import HistoryBytes
-from tonnage.testing.eventually import eventually_async
 
 
 def zeros(kib: int):

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from tonnage.testing.eventually import eventually, eventually_async
+from support.eventually import eventually, eventually_async
 
 
 def test_it_looks_until_the_answer_is_true_and_returns_it() -> None:

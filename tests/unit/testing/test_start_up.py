@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.testing.processes import start_up
+from support.processes import start_up
 
 
 @pytest.mark.process

@@ -15,7 +15,7 @@ from tonnage.client.config.connection import Impersonation, KubeconfigCluster, K
 from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.engine.kinds import READ_KINDS
+from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.doctor.capacity_checks import figures_of

@@ -10,7 +10,6 @@ from drain_scenes import budget, member, owned, plain, pools, preview, scene, st
 from tonnage.errors import TonnageError
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, driver, storage_class, volume
-from tonnage.whatif.drain import one_more
 from tonnage.whatif.drain.preview import Preview, known_nodes
 from tonnage.whatif.drain.rehearsal import Rehearsal
 
@@ -360,8 +359,8 @@ def test_a_cluster_with_room_survives_one_more_failure():
 
 
 def test_of_a_large_cluster_the_busiest_nodes_are_tried_and_that_is_said(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(one_more, "MOST_WORK", 0)
-    monkeypatch.setattr(one_more, "LEAST_TRIED", 1)
+    monkeypatch.setattr("tonnage.whatif.drain.preview.MOST_WORK", 0)
+    monkeypatch.setattr("tonnage.whatif.drain.preview.LEAST_TRIED", 1)
     pods = [member(f"web-{number}", each, kind="ReplicaSet") for number, each in enumerate("abccd")]
     tried: list[str] = []
     lose = Rehearsal.lose

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from recorded_pods import recorded_pods
+from support.configurations import storage_configuration
 from tonnage.cli import cli
 from tonnage.clock import VirtualClock
 from tonnage.errors import TonnageError
@@ -18,7 +19,6 @@ from tonnage.gates import Gates
 from tonnage.scheduling.configuration.configuration import default_configuration, parse
 from tonnage.scheduling.recording.recording_engine import RecordingEngine
 from tonnage.testing.builders import node, pod
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity
 from tonnage.whatif.html.recording_page import recording_page
 from tonnage.whatif.recording import repeating

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.configurations import storage_configuration
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.configuration import default_configuration, parse
@@ -15,7 +16,6 @@ from tonnage.scheduling.configuration.plugin_catalogue import KnownPlugin
 from tonnage.scheduling.framework import Cycle, ReservePlugin, Status, unschedulable
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.testing.builders import node, pod
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.replay import Replay, ReplayError
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.configurations import storage_configuration
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
@@ -17,7 +18,6 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.testing.builders import node, pod
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.explain import explain_pod, remark_on
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_from

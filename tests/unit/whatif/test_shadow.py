@@ -7,9 +7,9 @@ import random
 
 from shadow_feed import Feed, disks
 
+from support.configurations import storage_configuration
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.testing.builders import node, pod
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import attachment, capacity, claim, pod_with, volume
 from tonnage.whatif.shadow import tally
 

@@ -12,7 +12,7 @@ from tonnage.errors import Expired, Forbidden, TonnageError, Unauthorized
 from tonnage.objects.codec import ObjectList
 from tonnage.objects.core_v1 import Event, Namespace, Node, PersistentVolumeClaim, Pod, Service
 from tonnage.objects.meta import Object
-from tonnage.scheduling.engine.kinds import ReadKind
+from tonnage.scheduling.engine.event_handlers import ReadKind
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import claim, pod_with
 from tonnage.whatif.sources import ANSWERS_WITHIN_S, check_answers, clock_of, listed

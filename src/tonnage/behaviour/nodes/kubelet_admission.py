@@ -31,7 +31,7 @@ from tonnage.scheduling.cluster.amounts import (
     is_extended,
     requests_of,
 )
-from tonnage.scheduling.cluster.ports import HostPort, HostPorts, host_ports_of
+from tonnage.scheduling.cluster.images_and_ports import HostPort, HostPorts, host_ports_of
 
 PREEMPTING: Final = "Preempting"
 """`status.reason` of a pod that its kubelet ended for a critical one."""

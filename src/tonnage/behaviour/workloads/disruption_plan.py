@@ -16,11 +16,12 @@ from typing import Final
 
 import msgspec
 
-from tonnage.behaviour.workloads.availability import is_ready, scaled_value
+from tonnage.behaviour.workloads.pod_states import is_ready, scaled_value
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Key, Object, OwnerReference
+from tonnage.objects.selectors import InvalidSelector, selects
 from tonnage.objects.small_groups import (
     PodDisruptionBudget,
     PodDisruptionBudgetCondition,
@@ -214,3 +215,24 @@ def _with_condition(
             known[idx] = msgspec.structs.replace(new, last_transition_time=since)
             return tuple(known)
     return (*known, new)
+
+
+def with_true_status(
+    budget: PodDisruptionBudget, pods: Sequence[Pod], find: Find, now: datetime
+) -> PodDisruptionBudget:
+    """The budget as its controller would leave it, given these pods."""
+    mine = [each for each in pods if each.namespace == budget.namespace and guards(budget, each)]
+    try:
+        wanted = expected_pods(budget.spec, mine, lambda owner, namespace: workload_size(owner, namespace, find))
+        status = status_of(budget, mine, wanted, {}, now)
+    except (NoController, ValueError) as exc:
+        status = failed_status(budget, str(exc), now)
+    return msgspec.structs.replace(budget, status=status)
+
+
+def guards(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """Whether a budget means a pod of its namespace; a selector that makes no sense means nobody."""
+    try:
+        return selects(budget.spec.selector, pod.metadata.labels)
+    except InvalidSelector:
+        return False

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import cmp_to_key
 from typing import Final, NamedTuple
 
-from tonnage.behaviour.workloads.availability import is_active, is_available, is_ready, ready_since
+from tonnage.behaviour.workloads.pod_states import is_active, is_available, is_ready, ready_since
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.meta import Condition

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from tonnage.behaviour.workloads.availability import scaled_value
+from tonnage.behaviour.workloads.pod_states import scaled_value
 from tonnage.behaviour.workloads.templates import controller_ref, template_hash
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet
 from tonnage.objects.codec import to_doc

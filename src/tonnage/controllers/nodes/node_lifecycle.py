@@ -19,9 +19,13 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.behaviour.nodes.node_health import (
+from tonnage.behaviour.nodes.node_lifecycle_plan import (
+    EXCLUDED,
     READY,
+    DisruptionChange,
+    EvictionRates,
     Heartbeat,
+    Zones,
     is_overdue,
     no_execute_key,
     no_schedule_keys,
@@ -29,8 +33,8 @@ from tonnage.behaviour.nodes.node_health import (
     unknown_conditions,
     with_no_execute,
     with_no_schedule,
+    zone_of,
 )
-from tonnage.behaviour.nodes.zones import EXCLUDED, DisruptionChange, EvictionRates, Zones, zone_of
 from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, rfc3339

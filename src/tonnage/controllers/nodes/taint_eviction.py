@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage import logs
-from tonnage.behaviour.nodes.taint_eviction_plan import Eviction, no_execute, plan
+from tonnage.behaviour.nodes.node_lifecycle_plan import Eviction, no_execute, plan
 from tonnage.client.cache import Indexer
 from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler

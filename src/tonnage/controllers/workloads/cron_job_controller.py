@@ -18,8 +18,7 @@ from tonnage.behaviour.workloads.job_pods import job_of
 from tonnage.client.reconciler import Reconciler
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex
-from tonnage.controllers.workloads.pod_control import is_namespace_terminating
-from tonnage.controllers.workloads.status_writes import write_status
+from tonnage.controllers.workloads.workload_writes import is_namespace_terminating, write_status
 from tonnage.errors import AlreadyExists, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.batch_v1 import CronJob, CronJobStatus, Job

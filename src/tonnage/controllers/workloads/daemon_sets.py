@@ -15,17 +15,22 @@ from collections.abc import Sequence
 
 from tonnage import logs
 from tonnage.backoff import KeyedBackoff
-from tonnage.behaviour.workloads import controller_history
-from tonnage.behaviour.workloads.availability import earliest, next_check_s
-from tonnage.behaviour.workloads.daemon_pods import daemon_pod, target_node
-from tonnage.behaviour.workloads.daemon_set_plan import DaemonPlan, ObservedDaemons, manage, rolling_update, status_of
+from tonnage.behaviour.workloads import templates
+from tonnage.behaviour.workloads.daemon_set_plan import (
+    DaemonPlan,
+    ObservedDaemons,
+    daemon_pod,
+    manage,
+    rolling_update,
+    status_of,
+    target_node,
+)
+from tonnage.behaviour.workloads.pod_states import earliest, next_check_s
 from tonnage.behaviour.workloads.templates import REVISION_HASH
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import claim_objects
-from tonnage.controllers.workloads.history_control import HistoryControl
-from tonnage.controllers.workloads.pod_control import PodControl, slow_start
-from tonnage.controllers.workloads.status_writes import write_status
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
+from tonnage.controllers.workloads.workload_writes import HistoryControl, PodControl, slow_start, write_status
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
@@ -95,7 +100,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
             return RESYNC_S
         revisions = await self._history.revisions(owner)
         current, collisions = await self._history.update_revision(owner, revisions)
-        hashes = {hash_of(each) for each in (current, *controller_history.equal_to(owner, revisions))}
+        hashes = {hash_of(each) for each in (current, *templates.equal_to(owner, revisions))}
         pods = await claim_objects(self._client, owner, self._owned, lambda pod: selects(selector, pod.metadata.labels))
         pods = self._measured(pods, owner.spec.min_ready_seconds)
         now = self._clock.now()

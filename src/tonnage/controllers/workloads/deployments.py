@@ -23,10 +23,8 @@ from tonnage.behaviour.workloads import deployment_status, rollout
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
-from tonnage.controllers.workloads.expectations import is_in_doubt
-from tonnage.controllers.workloads.pod_control import is_namespace_terminating
-from tonnage.controllers.workloads.status_writes import write_status
-from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
+from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController, is_in_doubt
+from tonnage.controllers.workloads.workload_writes import is_namespace_terminating, write_status
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
 from tonnage.objects import codec
 from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet

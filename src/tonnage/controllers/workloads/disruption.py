@@ -17,6 +17,7 @@ from tonnage.behaviour.workloads.disruption_plan import (
     disrupted_pods,
     expected_pods,
     failed_status,
+    guards,
     stale_after_s,
     status_of,
     workload_size,
@@ -25,7 +26,7 @@ from tonnage.client.cache import Cache, Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, rfc3339
 from tonnage.controllers.controller_context import ControllerContext, namespace_of
-from tonnage.controllers.workloads.status_writes import replacing
+from tonnage.controllers.workloads.workload_writes import replacing
 from tonnage.objects.apps_v1 import Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Pod, ReplicationController
 from tonnage.objects.document import Doc
@@ -74,7 +75,7 @@ class DisruptionController:
         self._pod_changed(new)
 
     def _pod_changed(self, pod: Pod) -> None:
-        budgets = [each for each in self._budgets_in(pod.namespace) if _guards(each, pod)]
+        budgets = [each for each in self._budgets_in(pod.namespace) if guards(each, pod)]
         if len(budgets) > 1:
             note = (
                 f'Pod "{pod.namespace}"/"{pod.name}" matches multiple PodDisruptionBudgets.  '
@@ -94,7 +95,8 @@ class DisruptionController:
             return None
         now = self._clock.now()
         try:
-            pods = [each for each in self._pods_in(budget.namespace) if _selects(budget, each)]
+            there = self._pods_in(budget.namespace)
+            pods = [pod for pod in there if selects(budget.spec.selector, pod.metadata.labels)]
             if not pods:
                 self._recorder.event(budget, "Normal", "NoPods", "Count", "No matching pods found")
             wanted = expected_pods(budget.spec, pods, self._scale_of)
@@ -143,8 +145,6 @@ class DisruptionController:
         patch: Doc = {"metadata": metadata, "status": doc}
         await self._client.patch(PodDisruptionBudget, budget.key, patch, subresource="status")
 
-    # -- how many are wanted ------------------------------------------------------------------------------------------
-
     def _scale_of(self, controller: OwnerReference, namespace: str) -> tuple[str, int] | None:
         return workload_size(controller, namespace, lambda kind, key: self._sizes[kind].get(key))
 
@@ -168,15 +168,3 @@ class DisruptionController:
         await self._client.patch(Pod, pod.key, patch, patch_type="strategic", subresource="status")
         _log.info("A pod that was to be disrupted was not", pod=key)
         return None
-
-
-def _selects(budget: PodDisruptionBudget, pod: Object) -> bool:
-    return selects(budget.spec.selector, pod.metadata.labels)
-
-
-def _guards(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """As `_selects`; a selector that makes no sense guards nobody, and its budget gets an event for it."""
-    try:
-        return _selects(budget, pod)
-    except InvalidSelector:
-        return False

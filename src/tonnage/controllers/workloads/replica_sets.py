@@ -19,16 +19,15 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from tonnage import logs
-from tonnage.behaviour.workloads.availability import earliest, is_active, next_check_s
+from tonnage.behaviour.workloads.pod_states import earliest, is_active, next_check_s
 from tonnage.behaviour.workloads.replica_set_plan import missing_replicas, pods_to_delete, status_of
 from tonnage.behaviour.workloads.templates import pod_from_template
 from tonnage.client.cache import Cache
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
-from tonnage.controllers.workloads.pod_control import PodControl, slow_start
-from tonnage.controllers.workloads.status_writes import write_status
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController, selector_of
+from tonnage.controllers.workloads.workload_writes import PodControl, slow_start, write_status
 from tonnage.errors import TonnageError
 from tonnage.objects import scheme
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus

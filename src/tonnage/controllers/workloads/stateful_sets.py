@@ -16,9 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage import logs
-from tonnage.behaviour.workloads import controller_history, stateful_identity
-from tonnage.behaviour.workloads.availability import earliest, next_check_s
-from tonnage.behaviour.workloads.stateful_identity import claim_names, is_member, ordinal_of, pod_name, revision_of
+from tonnage.behaviour.workloads import stateful_set_plan, templates
+from tonnage.behaviour.workloads.pod_states import earliest, next_check_s
 from tonnage.behaviour.workloads.stateful_set_plan import (
     Create,
     CreateClaims,
@@ -26,20 +25,168 @@ from tonnage.behaviour.workloads.stateful_set_plan import (
     ObservedState,
     Step,
     UpdatePod,
+    claim_names,
+    claims_for,
     empty_ordinals,
+    has_identity,
+    identity_labels,
+    is_member,
+    ordinal_of,
     plan,
+    pod_for,
+    pod_name,
+    revision_of,
     status_of,
 )
+from tonnage.client.cache import Cache
+from tonnage.client.http import Client
+from tonnage.client.recorder import Recorder
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import claim_objects
-from tonnage.controllers.workloads.history_control import HistoryControl
-from tonnage.controllers.workloads.stateful_pod_control import StatefulPodControl
-from tonnage.controllers.workloads.status_writes import write_status
-from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
-from tonnage.errors import TonnageError
+from tonnage.controllers.workloads.workload_controller import RESYNC_S, Expectations, WorkloadController
+from tonnage.controllers.workloads.workload_writes import HistoryControl, write_status
+from tonnage.errors import AlreadyExists, NotFound, TonnageError
+from tonnage.objects import codec
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import ObjectReference, PersistentVolumeClaim, Pod
+from tonnage.objects.document import Doc
 from tonnage.objects.selectors import selects
+
+
+class ClaimTerminating(TonnageError):
+    """A claim of the right name is on its way out; the pod cannot be made before it is gone."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"pvc {name} is being deleted")
+
+
+class StatefulPodControl:
+    """Creates, updates and deletes the pods and claims of StatefulSets."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        pods: Cache[Pod],
+        claims: Cache[PersistentVolumeClaim],
+        expectations: Expectations,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._pods = pods
+        self._claims = claims
+        self._expectations = expectations
+
+    async def create(self, owner: StatefulSet, template: Mapping[str, Any], ordinal: int, revision: str) -> None:
+        """Make the claims of an ordinal where they are missing, then its pod. Raises what was in the way."""
+        name = pod_name(owner, ordinal)
+        try:
+            await self.create_claims(owner, ordinal)
+            made = codec.convert(Pod, await self._client.create_doc(pod_for(owner, template, ordinal, revision)))
+        except AlreadyExists:
+            raise  # the cache will show it: no failure to record
+        except TonnageError as exc:
+            self._record_pod_event(owner, "Create", name, exc)
+            raise
+        self._expectations.expect_written(owner.key, self._pods, made)
+        self._record_pod_event(owner, "Create", name, None)
+
+    async def delete(self, owner: StatefulSet, pod: Pod) -> None:
+        try:
+            await self._client.delete(Pod, pod.key, uid=pod.uid)
+        except NotFound:
+            pass  # that is what was wanted
+        except TonnageError as exc:
+            self._record_pod_event(owner, "Delete", pod.name, exc)
+            raise
+        self._expectations.expect_deleted(owner.key, self._pods, pod.key, pod.uid)
+        self._record_pod_event(owner, "Delete", pod.name, None)
+
+    async def update(self, owner: StatefulSet, pod: Pod) -> None:
+        """Give an adopted pod the labels of its identity, and its claims the owners that the policy wants.
+
+        Its volumes stay as they are: no API server lets them be changed.
+        """
+        if not has_identity(pod):
+            patch: Doc = {"metadata": {"uid": pod.uid, "labels": identity_labels(pod.name)}}
+            try:
+                written = await self._client.patch(Pod, pod.key, patch, patch_type="strategic")
+            except TonnageError as exc:
+                self._record_pod_event(owner, "Update", pod.name, exc)
+                raise
+            self._expectations.expect_written(owner.key, self._pods, written)
+            self._record_pod_event(owner, "Update", pod.name, None)
+        await self.update_claims(owner, pod)
+
+    async def create_claims(self, owner: StatefulSet, ordinal: int) -> None:
+        """Make the claims of an ordinal that are missing. Raises ClaimTerminating for one that is being deleted."""
+        known = {name: self._claims.get(f"{owner.namespace}/{name}") for name in claim_names(owner, ordinal).values()}
+        if going := next((name for name, claim in known.items() if claim and claim.metadata.is_terminating), None):
+            raise ClaimTerminating(going)
+        if all(known.values()):
+            return
+        owners = [to_doc(each) for each in stateful_set_plan.owners_at_creation(owner)]
+        for doc in claims_for(owner, ordinal):
+            name = doc["metadata"]["name"]
+            if known[name] is not None:
+                continue
+            if owners:
+                doc["metadata"]["ownerReferences"] = owners
+            try:
+                made = codec.convert(PersistentVolumeClaim, await self._client.create_doc(doc))
+            except TonnageError as exc:
+                if not isinstance(exc, AlreadyExists):
+                    self._record_claim_event(owner, name, ordinal, exc)
+                raise
+            self._expectations.expect_written(owner.key, self._claims, made)
+            self._record_claim_event(owner, name, ordinal, None)
+
+    async def update_claims(self, owner: StatefulSet, pod: Pod) -> None:
+        """Set the claims' owners by the retention policy; those that the cache does not show come next time."""
+        for name in claim_names(owner, ordinal_of(pod.name)).values():
+            known = self._claims.get(f"{owner.namespace}/{name}")
+            if known is None:
+                continue
+            if stateful_set_plan.has_unexpected_controller(known, owner, pod):
+                note = (
+                    f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, "
+                    "the retention policy is ignored for this claim"
+                )
+                self._recorder.event(owner, "Warning", "ConflictingController", "Update", note, known)
+            owners = stateful_set_plan.owners_to_set(known, owner, pod)
+            if owners is None:
+                continue
+            metadata = {"uid": known.uid, "resourceVersion": known.metadata.resource_version}
+            patch: Doc = {"metadata": {**metadata, "ownerReferences": [to_doc(each) for each in owners]}}
+            try:
+                written = await self._client.patch(PersistentVolumeClaim, known.key, patch)
+            except TonnageError as exc:
+                self._record_pod_event(owner, "Update", pod.name, exc)
+                raise
+            self._expectations.expect_written(owner.key, self._claims, written)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _record_pod_event(self, owner: StatefulSet, verb: str, name: str, failure: TonnageError | None) -> None:
+        about = ObjectReference(api_version="v1", kind="Pod", namespace=owner.namespace, name=name)
+        what = f"{verb} Pod {name} in StatefulSet {owner.name}"
+        if failure is None:
+            self._recorder.event(owner, "Normal", f"Successful{verb}", verb, f"{what} successful", about)
+        else:
+            note = f"{what} failed error: {failure.message}"
+            self._recorder.event(owner, "Warning", f"Failed{verb}", verb, note, about)
+
+    def _record_claim_event(self, owner: StatefulSet, name: str, ordinal: int, failure: TonnageError | None) -> None:
+        about = ObjectReference(api_version="v1", kind="PersistentVolumeClaim", namespace=owner.namespace, name=name)
+        pod = pod_name(owner, ordinal)
+        if failure is None:
+            note = f"Create Claim {name} Pod {pod} in StatefulSet {owner.name} success"
+            self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", note, about)
+        else:
+            note = f"Create Claim {name} for Pod {pod} in StatefulSet {owner.name} failed error: {failure.message}"
+            self._recorder.event(owner, "Warning", "FailedCreate", "Create", note, about)
+
 
 _log = logs.logger("tonnage.controllers.stateful-sets")
 
@@ -116,7 +263,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
                 ordinal
                 for ordinal in empty_ordinals(owner, there)
                 if any(
-                    stateful_identity.is_stale(found, owner, pod_name(owner, ordinal))
+                    stateful_set_plan.is_stale(found, owner, pod_name(owner, ordinal))
                     for found in self._claims_at(owner, ordinal)
                 )
             },
@@ -124,7 +271,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
                 pod.name
                 for pod in pods
                 if any(
-                    stateful_identity.owners_to_set(found, owner, pod) is not None
+                    stateful_set_plan.owners_to_set(found, owner, pod) is not None
                     for found in self._claims_at(owner, ordinal_of(pod.name))
                 )
             },
@@ -139,9 +286,7 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         self, owner: StatefulSet, steps: Sequence[Step], revisions: Sequence[ControllerRevision]
     ) -> TonnageError | None:
         """Take the steps in their order, up to the first that fails."""
-        templates: dict[str, Mapping[str, Any]] = {
-            each.name: controller_history.template_of(each) for each in revisions
-        }
+        templates: dict[str, Mapping[str, Any]] = {each.name: templates.template_of(each) for each in revisions}
         try:
             for step in steps:
                 await asyncio.sleep(0)  # a step may find nothing to write, and there are as many as pods

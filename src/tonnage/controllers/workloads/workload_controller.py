@@ -8,23 +8,111 @@ own writes is decided before anything is read from them. Kinds differ in `sync` 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from tonnage.behaviour.workloads.availability import ready_since, with_ready_since
-from tonnage.behaviour.workloads.rejected_pods import RejectedPods
+from tonnage import logs
+from tonnage.behaviour.workloads.pod_states import RejectedPods, ready_since, with_ready_since
 from tonnage.client.cache import Cache
+from tonnage.client.errors import Disconnected
+from tonnage.client.http import Client
 from tonnage.client.reconciler import Reconciler
-from tonnage.clock import StampAges
+from tonnage.clock import Clock, StampAges
 from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers
-from tonnage.controllers.workloads.expectations import Expectations
+from tonnage.errors import ApiError, NotFound, TonnageError
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Pod, ReplicationController
-from tonnage.objects.meta import Key, Object
+from tonnage.objects.meta import Key, Object, revision_of
 from tonnage.objects.selectors import LabelSelector
+
+TIMEOUT_S: Final = 300.0
+
+_log = logs.logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Expectation:
+    is_met: Callable[[], bool]
+    since_s: float
+
+
+class Expectations:
+    """What each owner, by key, waits to see."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._expected: dict[Key, list[_Expectation]] = {}
+        self._doubts: dict[Key, list[tuple[Cache[Any], Key, str]]] = {}
+
+    def expect_written(self, owner: Key, cache: Cache[Any], written: Object) -> None:
+        """The server has answered a create or a change with `written`."""
+        revision = written.metadata.revision
+        self._expect(owner, lambda: revision_of(cache.resource_version) >= revision)
+
+    def expect_deleted(self, owner: Key, cache: Cache[Any], key: Key, uid: str) -> None:
+        """The server has taken the deletion of this object."""
+
+        def is_met() -> bool:
+            shown = cache.get(key)
+            return shown is None or shown.uid != uid or shown.metadata.is_terminating
+
+        self._expect(owner, is_met)
+
+    def mark_in_doubt(self, owner: Key, cache: Cache[Any], key: Key, uid: str = "") -> None:
+        """A create or a change of this object, or with `uid` its deletion, got no answer."""
+        self._doubts.setdefault(owner, []).append((cache, key, uid))
+
+    async def resolve_doubts(self, owner: Key) -> None:
+        """Ask the server what became of what is in doubt. Raises what the client raises; then all of it still is."""
+        for cache, key, uid in tuple(self._doubts.get(owner, ())):
+            try:
+                found: Object | None = await self._client.get(cache.cls, key)
+            except NotFound:
+                found = None
+            if uid:
+                if found is None or found.uid != uid or found.metadata.is_terminating:
+                    self.expect_deleted(owner, cache, key, uid)
+            elif found is not None:
+                self.expect_written(owner, cache, found)
+            self._doubts[owner].remove((cache, key, uid))
+        self._doubts.pop(owner, None)
+
+    def are_satisfied(self, owner: Key) -> bool:
+        """Whether the cache shows all of it, as far as is known."""
+        expected = self._expected.get(owner)
+        if not expected:
+            return owner not in self._doubts
+        now_s = self._clock.monotonic()
+        left = [each for each in expected if not each.is_met()]
+        if any(now_s - each.since_s > TIMEOUT_S for each in left):
+            _log.warning("The cache did not show our own writes in time; they are forgotten", owner=owner)
+            left = []
+        if left:
+            self._expected[owner] = left
+        else:
+            self._expected.pop(owner)
+        return not left and owner not in self._doubts
+
+    def forget(self, owner: Key) -> None:
+        """The owner is gone."""
+        self._expected.pop(owner, None)
+        self._doubts.pop(owner, None)
+
+    def _expect(self, owner: Key, is_met: Callable[[], bool]) -> None:
+        self._expected.setdefault(owner, []).append(_Expectation(is_met, self._clock.monotonic()))
+
+
+def is_in_doubt(failure: TonnageError) -> bool:
+    """Whether a write that failed so may have been carried out all the same."""
+    if isinstance(failure, ApiError):
+        return failure.code >= 500
+    return isinstance(failure, Disconnected) and failure.in_doubt
+
 
 AnyWorkload = DaemonSet | Deployment | Job | ReplicaSet | ReplicationController | StatefulSet
 Workload = TypeVar("Workload", bound=AnyWorkload)

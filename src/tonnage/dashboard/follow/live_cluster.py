@@ -43,7 +43,7 @@ from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.meta import Object
 from tonnage.objects.scheme import resource_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.engine.kinds import READ_KINDS
+from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
 from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, not_listed
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS

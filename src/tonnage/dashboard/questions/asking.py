@@ -30,8 +30,7 @@ from tonnage.scheduler.configuration_file import foreign_plugins, load_configura
 from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.interruptions import OutOfTime
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, OutOfTime
 
 MOST_S: Final = 60.0
 """How long a question may take; who has longer asks the command."""

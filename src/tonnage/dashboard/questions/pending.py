@@ -22,10 +22,9 @@ from tonnage.clock import Clock, rfc3339
 from tonnage.dashboard.questions.asking import AskedCluster, Asking, QuestionLimit
 from tonnage.errors import TonnageError
 from tonnage.whatif.decision_sequence import DecisionSequence
-from tonnage.whatif.interruptions import OutOfTime
 from tonnage.whatif.pending.pending import PendingQuestion
 from tonnage.whatif.pending.pending_report import summary
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, OutOfTime
 
 FIRST_S: Final = 1.0
 DECIDE_S: Final = 20.0

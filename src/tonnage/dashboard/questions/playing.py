@@ -40,16 +40,14 @@ from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.whatif.explain_report import claim_sentences
-from tonnage.whatif.interruptions import OutOfTime
 from tonnage.whatif.replay import Replay
 from tonnage.whatif.replay_report import MAX_LINES, StepResult, misses, taken
 from tonnage.whatif.replay_steps import steps_of
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_from
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.play import Player, Run
-from tonnage.whatif.simulate.scenario import Apply, Arrive, Delete, Event, Join, NodeEvent, Scenario
-from tonnage.whatif.simulate.scenario_reading import scenario_of
-from tonnage.whatif.sources import from_files
+from tonnage.whatif.simulate.scenario import Apply, Arrive, Delete, Event, Join, NodeEvent, Scenario, scenario_of
+from tonnage.whatif.sources import OutOfTime, from_files
 
 MOST_FRAMES: Final = 2000
 MOST_BYTES: Final = 32 * 1024 * 1024

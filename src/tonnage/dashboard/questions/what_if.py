@@ -18,9 +18,8 @@ from tonnage.whatif.drain.rehearsal import Scene
 from tonnage.whatif.fit import MOST
 from tonnage.whatif.fit.counting import FitCluster
 from tonnage.whatif.fit.fitting import Step, asked_template, asked_workload, fitted
-from tonnage.whatif.interruptions import OutOfTime
 from tonnage.whatif.manifest_errors import GivenText
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, OutOfTime
 from tonnage.whatif.workloads import is_workload
 
 TEMPLATE: Final = "the template"

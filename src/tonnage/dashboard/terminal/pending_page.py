@@ -23,11 +23,10 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.explain import decided_on, find_pod, score_weights
 from tonnage.whatif.explain_report import print_explanation
-from tonnage.whatif.interruptions import OutOfTime
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.pending.pending import PendingAnswer, PendingGroup, PendingQuestion
 from tonnage.whatif.pending.pending_report import nearest_misses
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, OutOfTime
 
 
 class PageOfLines(TextPage):

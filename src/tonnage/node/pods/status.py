@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from tonnage.behaviour.nodes.kubelet_admission import PREEMPTED, PREEMPTING
-from tonnage.behaviour.workloads.rejected_pods import REJECTED
+from tonnage.behaviour.workloads.pod_states import REJECTED
 from tonnage.clock import rfc3339
 from tonnage.node.pods.containers import has_passed, kept_running, readiness_delay_s, startup_delay_s, unready
 from tonnage.objects.core_v1 import Container, Pod

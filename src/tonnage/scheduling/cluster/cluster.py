@@ -27,12 +27,21 @@ from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.node_selectors import Taint
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment
 from tonnage.scheduling.cluster.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amounts
-from tonnage.scheduling.cluster.changes import Changes
-from tonnage.scheduling.cluster.columns import LARGE, MOST, Ids, Interner, Ints, LabelColumns, Mask, Rows, grown
-from tonnage.scheduling.cluster.images import Images
+from tonnage.scheduling.cluster.columns import (
+    LARGE,
+    MOST,
+    Changes,
+    Ids,
+    Interner,
+    Ints,
+    LabelColumns,
+    Mask,
+    Rows,
+    grown,
+)
+from tonnage.scheduling.cluster.images_and_ports import HostPorts, Images
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.pod_matching import Namespaces
-from tonnage.scheduling.cluster.ports import HostPorts
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.cluster.workloads import Workloads
 

@@ -34,8 +34,7 @@ from tonnage.scheduling.cluster.amounts import (
     scored_amounts_of,
     scored_requests_of,
 )
-from tonnage.scheduling.cluster.images import canonical
-from tonnage.scheduling.cluster.ports import HostPort, host_ports_of
+from tonnage.scheduling.cluster.images_and_ports import HostPort, canonical, host_ports_of
 
 
 def are_alike(one: Pod, other: Pod) -> bool:

@@ -53,10 +53,10 @@ from tonnage.scheduling.configuration.strict_decoding import (
     Seconds,
     Section,
     broken_rules,
+    document_of,
     read,
     refuse,
 )
-from tonnage.scheduling.configuration.text import document_of
 
 
 class LeaderElection(Section):

@@ -1,12 +1,15 @@
-"""Rules that the arguments of several plugins share: shapes, weighted resources, node selectors, default constraints.
+"""What the arguments of several plugins share: shapes, weighted resources, node selectors, default constraints.
 
-Each returns the field errors it finds, in kube-scheduler's wording (pkg/scheduler/apis/config/validation and
+Rules return the field errors they find, in kube-scheduler's wording (pkg/scheduler/apis/config/validation and
 component-helpers' nodeaffinity, of 1.36). The arguments themselves stand in `plugin_args`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
 
 from tonnage.objects import names
 from tonnage.objects.core_v1 import NodeAffinity, TopologySpreadConstraint
@@ -14,6 +17,7 @@ from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, 
 from tonnage.objects.field_rules import unsupported, validate_label_name
 from tonnage.objects.node_selectors import NodeSelectorTerm
 from tonnage.objects.requirements import EMPTY_SET, NOT_EMPTY, NOT_INTEGER, NOT_ONE, Requirement, integer
+from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.configuration.strict_decoding import Int64, Section
 
 MAX_SHAPE_SCORE = 10
@@ -142,3 +146,25 @@ def _label_errors(requirement: Requirement, path: str) -> Errors:
         if wrong := names.label_value(value):
             errors.append(invalid(f"{path}.values[{idx}][{key}]", value, "; ".join(wrong)))
     return errors
+
+
+Shape = tuple[tuple[int, int], ...]
+"""(utilisation in percent, score 0..100), by rising utilisation."""
+
+_TO_PERCENT = 10
+"""Files have scores of 0 to 10; nodes are scored 0 to 100."""
+
+
+def shape_of(points: Iterable[UtilizationShapePoint]) -> Shape:
+    """A shape as a configuration file has it."""
+    return tuple((point.utilization, point.score * _TO_PERCENT) for point in points)
+
+
+def along(shape: Shape, utilisation: Ints) -> Ints:
+    """The score at each utilisation, on straight lines between the shape's points; division truncates, as Go's does."""
+    score = np.full_like(utilisation, shape[-1][1])
+    for (left, low), (right, high) in reversed(list(pairwise(shape))):
+        rise = (high - low) * (utilisation - left)
+        step = np.sign(rise) * (np.abs(rise) // (right - left))
+        score = np.where(utilisation <= right, low + step, score)
+    return np.where(utilisation <= shape[0][0], shape[0][1], score)

@@ -32,7 +32,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Mask, Rows, grown, only_row
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Bits, Code, Judgement, Status
-from tonnage.scheduling.reason_bits import SEARCH_ENDED, reason_place, with_reasons
+from tonnage.scheduling.framework.plugin import SEARCH_ENDED, reason_place, with_reasons
 
 NOBODY = 127
 """In `first`: no plugin objects. More than any position, so that the smaller of two is the first to object."""

@@ -1,4 +1,8 @@
-"""What came of one attempt to place a pod: a placement that has to be carried out, or why there is none."""
+"""One attempt to place a pod: what came of it, and its last extension points: Reserve, Permit, PostFilter.
+
+A plugin that raises, or answers with something else than it should, has refused: the status is BROKEN, and the log has
+the traceback. No plugin keeps the others from giving back what they keep.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,21 @@ from enum import Enum
 
 from tonnage import logs
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.explain import Explanation
+from tonnage.scheduling.decision.diagnosis import Diagnosis
+from tonnage.scheduling.decision.explain import Explanation, PreemptionAnswer
 from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.profiles import Assembled
-from tonnage.scheduling.framework import SUCCESS, Code, Cycle, PostFilterPlugin, PostFilterResult, Status
+from tonnage.scheduling.framework import (
+    SUCCESS,
+    Code,
+    Cycle,
+    Plugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    Status,
+    unschedulable,
+)
+from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 
 BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))
@@ -74,3 +89,94 @@ class PostFilterOutcome:
 
     result: PostFilterResult
     plugin: PostFilterPlugin | None = None
+
+
+def run_post_filter(profile: Assembled, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterOutcome:
+    """Ask the PostFilter plugins of a profile. Does not raise."""
+    if not profile.post_filter or not cycle.cluster.count:
+        return PostFilterOutcome(PostFilterResult(unschedulable(), withdraws_nomination=True))
+    reasons: list[str] = []
+    withdraws = False
+    for plugin in profile.post_filter:
+        found = _asked(plugin, cycle, diagnosis)
+        if found.status.is_success:
+            return PostFilterOutcome(found, plugin)
+        if found.status.code is not Code.UNSCHEDULABLE:
+            return PostFilterOutcome(found)
+        reasons += found.status.reasons
+        withdraws = withdraws or found.withdraws_nomination
+    return PostFilterOutcome(PostFilterResult(unschedulable(*reasons), withdraws_nomination=withdraws))
+
+
+def preemption_answer(outcome: PostFilterOutcome) -> PreemptionAnswer | None:
+    """For `explain`: who would have to go; None when nobody can make room, or nobody has to go for it."""
+    found = outcome.result
+    if not found.status.is_success or not found.victims:
+        return None
+    victims = tuple(each.key for each in found.victims)
+    return PreemptionAnswer(found.nominated_node, victims, found.budget_violations)
+
+
+def _asked(plugin: PostFilterPlugin, cycle: Cycle, diagnosis: Diagnosis) -> PostFilterResult:
+    try:
+        found = plugin.post_filter(cycle, diagnosis)
+        if not isinstance(found, PostFilterResult):
+            raise TypeError(f"the answer is to be a PostFilterResult, not {found!r}")
+        return found
+    except Exception:  # this runs on the scheduling loop, which must not end because of a plugin
+        broken(plugin.name, cycle.pod)
+        return PostFilterResult(Status(Code.ERROR, (f"a plugin failed: {plugin.name}",)))
+
+
+def reserve(attempt: Attempt, placement: Placement) -> Status:
+    """Keep what the pod needs; on a refusal, which names its plugin, everything kept so far is given back."""
+    cycle = placement.cycle
+    for plugin in placement.profile.reserve:
+        try:
+            found = cycle.run("Reserve", plugin, plugin.reserve, cycle, placement.node)
+            status = SUCCESS if found.is_success else plugin_status("Reserve", plugin.name, found)
+        except Exception as exc:
+            attempt.exception, status = exc, broken(plugin.name, placement.pod)
+        if not status.is_success:
+            unreserve(placement)
+            note_failure(plugin, "Reserve")
+            return status
+    return SUCCESS
+
+
+def unreserve(placement: Placement) -> None:
+    """Give back what was kept for the pod, in reverse order. Does not raise."""
+    for plugin in reversed(placement.profile.reserve):
+        try:
+            plugin.unreserve(placement.cycle, placement.node)
+        except Exception:
+            broken(plugin.name, placement.pod)
+
+
+def permit(attempt: Attempt, placement: Placement) -> tuple[Status, dict[str, float]]:
+    """Ask the Permit plugins: the first refusal; else the plugins that hold the pod back, with their seconds."""
+    waits: dict[str, float] = {}
+    for plugin in placement.profile.permit:
+        try:
+            found, seconds = plugin.permit(placement.cycle, placement.node)
+            if found.code is Code.WAIT:
+                waits[plugin.name] = float(seconds)
+            elif not found.is_success:
+                return Status(found.code, found.reasons, plugin.name), {}
+        except Exception as exc:
+            attempt.exception = exc
+            return broken(plugin.name, placement.pod), {}
+    return SUCCESS, waits
+
+
+def note_failure(plugin: Plugin, point: str) -> None:
+    """An attempt ended because a plugin failed at Reserve or PreBind: VolumeBinding's failures are counted."""
+    if isinstance(plugin, VolumeBinding):
+        plugin.failed(point)
+
+
+def plugin_status(point: str, plugin: str, status: Status) -> Status:
+    """A plugin's answer with its name; an error also says where it happened, a refusal speaks for itself."""
+    if status.code is Code.ERROR:
+        return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
+    return Status(status.code, status.reasons, plugin)

@@ -33,15 +33,24 @@ from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation, explanation_of
 from tonnage.scheduling.decision.scheduling_cycle import Decision
 from tonnage.scheduling.engine.assumed_pods import AssumedPods
-from tonnage.scheduling.engine.attempt import Attempt, AttemptStage, Placement, PostFilterOutcome, broken
+from tonnage.scheduling.engine.attempt import (
+    Attempt,
+    AttemptStage,
+    Placement,
+    PostFilterOutcome,
+    broken,
+    permit,
+    preemption_answer,
+    reserve,
+    run_post_filter,
+    unreserve,
+)
 from tonnage.scheduling.engine.event_handlers import EventHandlers
 from tonnage.scheduling.engine.expected_nodes import ExpectedNodes
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
 from tonnage.scheduling.engine.held_nominations import HeldNominations
 from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
-from tonnage.scheduling.engine.post_filter import preemption_answer, run_post_filter
 from tonnage.scheduling.engine.profiles import Assembled, assemble
-from tonnage.scheduling.engine.reserve_and_permit import permit, reserve, unreserve
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.waking_rules import WakingRules
 from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status

@@ -13,6 +13,7 @@ Mirrors eventhandlers.go of kube-scheduler.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Event, Namespace, Node, Pod, ReplicationController, Service
@@ -29,6 +30,40 @@ from tonnage.scheduling.engine.held_nominations import HeldNominations
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+
+LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Pods that have ended are invisible to decisions; a server need not send them."""
+
+
+PROVISIONING_FAILURES: Final = f"reason={PROVISIONING_FAILED},involvedObject.kind=PersistentVolumeClaim"
+"""Events that say why a claim has no volume; all others are invisible to decisions."""
+
+
+class ReadKind(NamedTuple):
+    """One kind that decisions read."""
+
+    cls: type[Object]
+    is_needed: bool = False
+    """Without objects of this kind there is nothing to decide; without others a decision is right for most pods."""
+    field_selector: str = ""
+    """Which of its objects a decision can see; empty for all."""
+    is_told: bool = False
+    """Its objects are told to people first: a role may leave them out, and an API server may keep them in a store of
+    their own, so that their resourceVersions do not compare with those of other kinds."""
+
+
+READ_KINDS: Final[tuple[ReadKind, ...]] = (
+    # Nodes first, so that pods find their rows; order is a courtesy, orphans are adopted either way.
+    ReadKind(Node, is_needed=True),
+    ReadKind(Pod, is_needed=True, field_selector=LIVE_PODS),
+    *(
+        ReadKind(cls)
+        for cls in (Namespace, PodDisruptionBudget, Service, ReplicaSet, StatefulSet, ReplicationController)
+    ),
+    *(ReadKind(cls) for cls in STORAGE_KINDS),
+    ReadKind(Event, field_selector=PROVISIONING_FAILURES, is_told=True),
+)
+
 
 Handler = Callable[[Object | None, Object | None], None]
 """Told what an object was and what it is; None for "not there"."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.residents import Residents
-from tonnage.scheduling.preemption.budgets_by_kind import BudgetsByKind
+from tonnage.scheduling.preemption.candidates_by_sums import BudgetsByKind
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.spread.affinity_terms import CarriedTerms

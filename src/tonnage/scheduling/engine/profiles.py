@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tonnage import logs
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
-from tonnage.scheduling.engine.queue_sort import unfailing_sort_key
 from tonnage.scheduling.events import EVERY_EVENT, ClusterEvent
 from tonnage.scheduling.framework import (
     BindPlugin,
@@ -34,13 +34,51 @@ from tonnage.scheduling.framework import (
     ReservePlugin,
     ScorePlugin,
 )
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from tonnage.scheduling.plugins.out_of_scope import OutOfScope
-from tonnage.scheduling.plugins.priority_sort import PrioritySort
+from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
+from tonnage.scheduling.plugins.pod_plugins import OutOfScope, PrioritySort
 from tonnage.scheduling.plugins.registry import FACTORIES, ForeignPlugins
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.queue.queued_pod import SortKey, by_priority
 from tonnage.scheduling.queue.queueing_hints import QueueingRules
+
+
+def unfailing_sort_key(plugin: QueueSortPlugin) -> SortKey:
+    """The plugin's `sort_key`, as one that does not raise and whose keys can always be compared."""
+
+    def sort_key(pod: PodInfo, queued_at: float) -> _Key:
+        try:
+            return _Key(plugin, pod, False, plugin.sort_key(pod, queued_at))
+        except Exception:
+            _log.exception("A plugin failed", plugin=plugin.name, pod=pod.key)
+            return _Key(plugin, pod, True, None)
+
+    return sort_key
+
+
+class _Key:
+    __slots__ = ("_key", "_plugin", "_pod", "is_broken")
+
+    def __init__(self, plugin: QueueSortPlugin, pod: PodInfo, is_broken: bool, key: Any) -> None:
+        self._plugin = plugin
+        self._pod = pod
+        self.is_broken = is_broken
+        self._key = key
+
+    def __lt__(self, other: _Key) -> bool:
+        if self.is_broken or other.is_broken:
+            return other.is_broken and not self.is_broken
+        try:
+            return bool(self._key < other._key)
+        except Exception:
+            _log.exception("A plugin's sort keys cannot be compared", plugin=self._plugin.name, pod=self._pod.key)
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        """True if neither comes before the other: then the order of queueing decides."""
+        return isinstance(other, _Key) and not self < other and not other < self
+
+    __hash__ = None  # type: ignore[assignment]  # it is compared, and kept nowhere
+
 
 _log = logs.logger("tonnage.scheduler")
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision
 from tonnage.scheduling.engine.event_handlers import Handler
 from tonnage.scheduling.framework import PluginTimes
-from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S
 from tonnage.scheduling.queue.queueing_hints import PluginErrorHook
-from tonnage.scheduling.queue.queues import QueuedHook
+from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S, QueuedHook
 from tonnage.scheduling.queue.scheduling_queue import MAX_UNSCHEDULABLE_S
 
 

@@ -3,7 +3,7 @@
     sign            pods of one sign are refused alike    what the plugins that refused them see of them (`Plugin.sign`)
     reach           is a pod refused all the same?        asked of those who refused it, where the event happened
                                                           (`Plugin.reach`)
-    needs, offer    may the event be enough for a pod?    wired to three of Tonnage's own plugins (queue/needs.py)
+    needs, offer    may the event be enough for a pod?    wired to three of Tonnage's own plugins
 
 A pod may also be helped by preemption: it is refused, and room is made for it. Where some pod is of lower priority, all
 plugins have a say in that, so that all of them sign, and only what preemption cannot resolve counts as refused.
@@ -25,13 +25,13 @@ from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
 from tonnage.scheduling.framework import Code, Cycle, FilterPlugin, Plugin, PreFilterPlugin, Status
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
-from tonnage.scheduling.plugins.node_affinity import NodeAffinity
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from tonnage.scheduling.plugins.node_constraints import NodeAffinity
+from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
-from tonnage.scheduling.queue.needs import Needs, Needy, Offer
 from tonnage.scheduling.queue.queued_pod import QueuedPod
-from tonnage.scheduling.queue.rounds import MayHelp
+from tonnage.scheduling.queue.unschedulable_pods import Needs, Needy, Offer
+from tonnage.scheduling.queue.waking import MayHelp
 
 _log = logs.logger("tonnage.scheduler")
 

@@ -25,22 +25,6 @@ Nothing here does I/O. What must (PreBind, Bind) is handed an `Api` by the progr
 from __future__ import annotations
 
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
-from tonnage.scheduling.framework.answers import (
-    MAX_SCORE,
-    SKIP,
-    SUCCESS,
-    Bits,
-    Code,
-    EventHint,
-    Judgement,
-    Narrowing,
-    PostFilterResult,
-    Status,
-    refuse,
-    scaled_to_max,
-    unresolvable,
-    unschedulable,
-)
 from tonnage.scheduling.framework.extension_points import (
     Api,
     BindPlugin,
@@ -57,13 +41,27 @@ from tonnage.scheduling.framework.extension_points import (
     ScorePlugin,
 )
 from tonnage.scheduling.framework.plugin import (
+    MAX_SCORE,
+    SKIP,
+    SUCCESS,
+    Bits,
+    Code,
     Cycle,
+    EventHint,
     EventToRecord,
     Handle,
+    Judgement,
+    Narrowing,
     Plugin,
     PluginCounter,
     PluginTimes,
+    PostFilterResult,
     RowAccount,
+    Status,
+    refuse,
+    scaled_to_max,
+    unresolvable,
+    unschedulable,
 )
 
 __all__ = [

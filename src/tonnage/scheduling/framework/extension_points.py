@@ -11,14 +11,7 @@ import numpy.typing as npt
 
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.columns import Ints, Rows
-from tonnage.scheduling.framework.answers import (
-    SUCCESS,
-    Judgement,
-    Narrowing,
-    PostFilterResult,
-    Status,
-)
-from tonnage.scheduling.framework.plugin import Cycle, Plugin
+from tonnage.scheduling.framework.plugin import SUCCESS, Cycle, Judgement, Narrowing, Plugin, PostFilterResult, Status
 
 if TYPE_CHECKING:
     from tonnage.scheduling.cluster.pod_info import PodInfo

@@ -1,6 +1,7 @@
-"""What every plugin has, whatever its extension points: its name, the events it waits for, what it tells people.
+"""What every plugin has, whatever its extension points; what plugins answer; and the `Cycle` in which they are asked.
 
-A plugin is asked within a `Cycle`: one attempt to place one pod.
+A judgement says in the bits of one integer which of its reasons hold against a node. There is room for 63; those that
+find none go by one name together, so that a node is never let in because its reason had no bit.
 """
 
 from __future__ import annotations
@@ -9,24 +10,154 @@ import random
 from abc import ABC
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.objects.meta import Object
-from tonnage.scheduling.cluster.columns import Mask, Rows
-from tonnage.scheduling.events import ClusterEvent
-from tonnage.scheduling.framework.answers import EventHint
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
+from tonnage.scheduling.events import ClusterEvent, HintFn
 
 if TYPE_CHECKING:
     from tonnage.scheduling.cluster.cluster import Cluster
     from tonnage.scheduling.cluster.pod_info import PodInfo
 
 
-if TYPE_CHECKING:
-    from tonnage.scheduling.cluster.cluster import Cluster
-    from tonnage.scheduling.cluster.pod_info import PodInfo
+MAX_SCORE = 100
+
+
+Bits = npt.NDArray[np.int64]
+
+
+EventHint = tuple[ClusterEvent, HintFn | None]
+"""A mask of events and a closer look at those it covers; without one, each of them is worth a try."""
+
+
+class Code(Enum):
+    """What a plugin says about a pod as a whole."""
+
+    SUCCESS = "success"
+    UNSCHEDULABLE = "unschedulable: preemption may help"
+    UNRESOLVABLE = "unschedulable and unresolvable: it may not"
+    WAIT = "wait: a Permit plugin holds the pod"
+    SKIP = "skip: nothing to do for this pod, do not ask again in this cycle"
+    PENDING = "pending: somebody else has to act first"
+    ERROR = "error: something broke"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A plugin's word on a pod, with countable reasons in upstream's wording."""
+
+    code: Code = Code.SUCCESS
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def is_success(self) -> bool:
+        return self.code in (Code.SUCCESS, Code.SKIP)
+
+    @property
+    def is_rejection(self) -> bool:
+        return self.code in (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
+
+    @property
+    def message(self) -> str:
+        return ", ".join(self.reasons)
+
+
+SUCCESS = Status()
+
+
+SKIP = Status(Code.SKIP)
+
+
+def unschedulable(*reasons: str) -> Status:
+    return Status(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    return Status(Code.UNRESOLVABLE, reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A filter's answer over the rows it was asked about.
+
+    Bit i of `bits[k]` is set when `reasons[i]` holds against row k; 0 lets the row pass. `unresolvable` says for which
+    of the refused rows preemption cannot help: all, none, or as a mask.
+    """
+
+    bits: Bits
+    reasons: tuple[str, ...]
+    unresolvable: bool | Mask = True
+
+
+def refuse(refused: Mask, reason: str, *, unresolvable: bool) -> Judgement:
+    """The commonest answer: one reason, and the rows it holds against."""
+    return Judgement(refused.astype(np.int64), (reason,), unresolvable)
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """A PreFilter plugin may leave only some nodes in the race; the others are refused in its name."""
+
+    rows: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """SUCCESS when room can be made on `nominated_node`; else a status that says why that would not help.
+
+    Nothing is done yet: whoever runs the plugin deletes the `victims`, the most important first in the list.
+    """
+
+    status: Status
+    nominated_node: str = ""
+    victims: tuple[PodInfo, ...] = ()
+    budget_violations: int = 0
+    """How many of the victims go against a PodDisruptionBudget."""
+    withdraws_nomination: bool = False
+    """All nodes were looked at in vain: where nominations are cleared at all, this pod's is. (Upstream: a result
+    without a node, as against no result.)"""
+
+
+def scaled_to_max(scores: Ints, *, reverse: bool = False) -> Ints:
+    """0..100 in proportion to the largest, integer division; reversed, the smallest gets 100.
+
+    Mirrors helper.DefaultNormalizeScore: with a largest of 0, all are 0, or 100 when reversed.
+    """
+    largest = int(scores.max(initial=0))
+    if largest == 0:
+        return np.full_like(scores, MAX_SCORE if reverse else 0)
+    part: Ints = MAX_SCORE * scores // largest
+    return MAX_SCORE - part if reverse else part
+
+
+MAX_REASONS = 63
+"""A judgement names at most so many reasons: they are the bits of an integer."""
+SEARCH_ENDED = "node(s) may have enough free storage, but the search for it ended at its limit of steps"
+"""Not a refusal for good: whoever is told this is tried again, and the search goes on where it ended."""
+
+OTHER_REASONS = "node(s) were refused for other reasons"
+"""Stands for those that found no room among them."""
+
+
+def with_reasons(known: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
+    """Reasons with more appended, each once. When there is no room left, `OTHER_REASONS` stands for the rest."""
+    found = dict.fromkeys(known)
+    for reason in more:
+        if reason not in found:
+            found[reason if len(found) < MAX_REASONS - 1 else OTHER_REASONS] = None
+    return tuple(found)
+
+
+def reason_place(reasons: tuple[str, ...], reason: str) -> int:
+    """Which bit a reason has."""
+    return reasons.index(reason if reason in reasons else OTHER_REASONS)
+
 
 T = TypeVar("T")
 
@@ -217,7 +348,7 @@ class Plugin(ABC):
         """What PreFilter and Filter read of a pod, so that pods of one sign are refused on the same nodes; or None.
 
         Of pods that are refused and have the same sign for all who do so, one at a time is tried again
-        (queue/equivalence_classes.py). None, unless a plugin says otherwise: the pod is like no other. A sign may say
+        (queue/unschedulable_pods.py). None, unless a plugin says otherwise: the pod is like no other. A sign may say
         what the pod and its claims are, not how the cluster is. One that names what another pod cannot have, a bound
         volume say, tells the pod from all others. Mirrors SignPlugin (KEP-5598).
         """

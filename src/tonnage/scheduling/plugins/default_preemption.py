@@ -31,7 +31,7 @@ from tonnage.scheduling.framework import (
     Status,
     unresolvable,
 )
-from tonnage.scheduling.preemption.budgets_by_kind import BudgetsByKind
+from tonnage.scheduling.preemption.candidates_by_sums import BudgetsByKind
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.preemption import Preemption
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents

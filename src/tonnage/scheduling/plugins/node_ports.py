@@ -10,8 +10,8 @@ import numpy as np
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Rows, among, only_row
+from tonnage.scheduling.cluster.images_and_ports import HostPorts
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.cluster.ports import HostPorts
 from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
 from tonnage.scheduling.events import SKIP as NO_HELP
 from tonnage.scheduling.framework import (

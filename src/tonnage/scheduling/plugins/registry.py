@@ -19,24 +19,18 @@ from tonnage.scheduling.configuration.plugin_args import (
     StorageCapacityArgs,
     VolumeBindingArgs,
 )
+from tonnage.scheduling.configuration.plugin_args_rules import shape_of
 from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.scheduling.configuration.shapes import shape_of
 from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.plugins.default_binder import DefaultBinder
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.image_locality import ImageLocality
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
-from tonnage.scheduling.plugins.node_affinity import NodeAffinity
-from tonnage.scheduling.plugins.node_name import NodeName
+from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
 from tonnage.scheduling.plugins.node_ports import NodePorts
-from tonnage.scheduling.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from tonnage.scheduling.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
+from tonnage.scheduling.plugins.pod_plugins import DefaultBinder, PrioritySort, SchedulingGates
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread
-from tonnage.scheduling.plugins.priority_sort import PrioritySort
-from tonnage.scheduling.plugins.scheduling_gates import SchedulingGates
-from tonnage.scheduling.plugins.taint_toleration import TaintToleration
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.plugins.volume_restrictions import VolumeRestrictions
 from tonnage.scheduling.plugins.volume_zone import VolumeZone

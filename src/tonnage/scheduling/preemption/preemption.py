@@ -29,8 +29,8 @@ from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.nominated_room import SumsFilter, looks_across_rows, takes_only_resources
 from tonnage.scheduling.decision.scheduling_cycle import Decider
 from tonnage.scheduling.framework import SUCCESS, Code, Cycle, PostFilterResult, Status
-from tonnage.scheduling.preemption.candidates_by_sums import CandidatesBySums, RowNumbers
-from tonnage.scheduling.preemption.ranked_residents import RankedResidents
+from tonnage.scheduling.preemption.candidates_by_sums import CandidatesBySums
+from tonnage.scheduling.preemption.ranked_residents import RankedResidents, RowNumbers
 from tonnage.scheduling.preemption.victims import (
     NO_VICTIMS,
     Candidate,

@@ -1,31 +1,223 @@
 """Where pods wait, and the one way in: past the gates.
 
-Three places: active (to be tried, in order), backoff (failed a moment ago), unschedulable (nothing fits). A pod is in
+Three places: active (to be tried, in order), backoff (failed a moment ago), unschedulable (nothing fits); a pod is in
 one of them at most. Whoever moves a pod towards being tried asks the PreEnqueue plugins first; a pod that one of them
-holds back goes to the unschedulable pool with that plugin's name on it, and is asked about again only for events that
-this plugin cares for. A pod that backs off has been past the gates, and is not asked again on its way out.
+holds back goes to the unschedulable pool with that plugin's name on it. `InFlight` has the pods that are being tried.
 
-Why a pod moves is `scheduling_queue.py`'s affair; this file keeps it in one place, and the counts right.
+A pod backs off for 1 s after its first failure, doubling up to 10 s:
+
+    expiry = start of the second that holds  queued_at + min(max, initial * 2^(failures - 1))
+
+A pod is through once its second is over, so that pods of one second leave together, ordered as in the active queue.
+Mirrors upstream's backoffQueue with SchedulerPopFromBackoffQ (KEP-5142).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from itertools import islice
+from typing import Any, Final, TypeAlias
 
 from tonnage.clock import Clock
+from tonnage.keyed_heap import KeyedHeap
 from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import POP_FROM_BACKOFF
 from tonnage.scheduling.framework import PreEnqueuePlugin
-from tonnage.scheduling.queue.active_queue import ActiveQueue
-from tonnage.scheduling.queue.backoff_queue import BackoffQueue
-from tonnage.scheduling.queue.equivalence_classes import SignHook
-from tonnage.scheduling.queue.needs import NeedsHook
 from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey
-from tonnage.scheduling.queue.queueing_hints import PluginErrorHook, QueueingRules, Requeue
-from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool
+from tonnage.scheduling.queue.queueing_hints import PluginErrorHook, QueueingRules, RecordedEvent, Requeue
+from tonnage.scheduling.queue.unschedulable_pods import NeedsHook, SignHook, UnschedulablePool
+
+
+class ActiveQueue:
+    """Pods by uid. `retries_in_a_row` of 0: the order of the plugin and nothing else, as upstream has it."""
+
+    def __init__(self, *, retries_in_a_row: int = 0) -> None:
+        self._all: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._first_tries: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._retries_in_a_row = retries_in_a_row
+        self._retries = 0  # that were popped one after another while a first try waited
+
+    def put(self, queued: QueuedPod, order: Any) -> None:
+        """Add a pod, or put it where it belongs now."""
+        self._all.put(queued.uid, order, queued)
+        if self._retries_in_a_row and not queued.attempts:
+            self._first_tries.put(queued.uid, order, queued)
+
+    def get(self, uid: str) -> QueuedPod | None:
+        return self._all.get(uid)
+
+    def remove(self, uid: str) -> QueuedPod | None:
+        """Take a pod out; None when it is not there."""
+        self._first_tries.remove(uid)
+        return self._all.remove(uid)
+
+    def pop(self) -> QueuedPod | None:
+        """Take out the pod whose turn it is; None when there is none."""
+        first, new = self._all.peek(), self._first_tries.peek()
+        if first is None:
+            return None
+        if not first.attempts or new is None or new.info.priority != first.info.priority:
+            self._retries = 0
+        elif self._retries == self._retries_in_a_row:
+            first, self._retries = new, 0
+        else:
+            self._retries += 1
+        return self.remove(first.uid)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._all
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._all)
+
+
+INITIAL_BACKOFF_S: Final = 1.0
+MAX_BACKOFF_S: Final = 10.0
+"""podInitialBackoffSeconds and podMaxBackoffSeconds of KubeSchedulerConfiguration."""
+
+WINDOW_S: Final = 1.0
+
+# 1 s doubled so often is centuries: no limit is beyond it, and a float holds it.
+_MOST_DOUBLINGS: Final = 40
+
+
+class BackoffQueue:
+    """Backing-off pods, those refused and those that met an error in heaps of their own."""
+
+    def __init__(
+        self, sort_key: SortKey, *, initial_s: float = INITIAL_BACKOFF_S, max_s: float = MAX_BACKOFF_S
+    ) -> None:
+        self._sort_key = sort_key
+        self._initial_s = initial_s
+        self._max_s = max_s
+        self._refused: KeyedHeap[QueuedPod] = KeyedHeap()
+        self._errors: KeyedHeap[QueuedPod] = KeyedHeap()
+
+    def until(self, queued: QueuedPod) -> float:
+        """The start of the second in which its backoff ends; minus infinity when it has none to wait for."""
+        failures = queued.consecutive_errors or queued.unschedulable_count
+        if failures == 0 or self._max_s == 0:  # a maximum of 0 switches backoff off
+            return -math.inf
+        if queued.backoff_until is None:
+            duration_s = min(self._max_s, self._initial_s * 2 ** min(failures - 1, _MOST_DOUBLINGS))
+            queued.backoff_until = _window(queued.queued_at + duration_s)
+        return queued.backoff_until
+
+    def is_backing_off(self, queued: QueuedPod, now_s: float) -> bool:
+        """Its second is not over yet."""
+        return self.until(queued) >= _window(now_s)
+
+    def add(self, queued: QueuedPod) -> None:
+        """Add a pod, or put it in its place again after an update."""
+        order = (self.until(queued), self._sort_key(queued.info, queued.queued_at), queued.sequence)
+        self._heap_for(queued).put(queued.uid, order, queued)
+
+    def pop(self) -> QueuedPod | None:
+        """Take out the refused pod whose backoff ends first, before it has ended."""
+        return self._refused.pop()
+
+    def pop_completed(self, now_s: float) -> list[QueuedPod]:
+        """Take out every pod whose backoff is over."""
+        completed = []
+        for heap in (self._refused, self._errors):
+            while (head := heap.peek()) is not None and not self.is_backing_off(head, now_s):
+                heap.pop()
+                completed.append(head)
+        return completed
+
+    def next_completion_at(self) -> float | None:
+        """When the first of them will be through; None when nobody waits."""
+        heads = [head for heap in (self._refused, self._errors) if (head := heap.peek()) is not None]
+        return min((self.until(head) + WINDOW_S for head in heads), default=None)
+
+    def get(self, uid: str) -> QueuedPod | None:
+        return self._refused.get(uid) or self._errors.get(uid)
+
+    def remove(self, uid: str) -> QueuedPod | None:
+        return self._refused.remove(uid) or self._errors.remove(uid)
+
+    def _heap_for(self, queued: QueuedPod) -> KeyedHeap[QueuedPod]:
+        return self._errors if queued.consecutive_errors else self._refused
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._refused or uid in self._errors
+
+    def __len__(self) -> int:
+        return len(self._refused) + len(self._errors)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        yield from self._refused
+        yield from self._errors
+
+
+def _window(instant: float) -> float:
+    return math.floor(instant / WINDOW_S) * WINDOW_S
+
+
+@dataclass(slots=True)
+class Flight:
+    """A pod that was popped; `first` is the number of the first event after that."""
+
+    info: PodInfo
+    first: int
+    is_gone: bool = False
+
+
+class InFlight:
+    """The pods between `pop_nowait` and `done`, oldest first, and the events since the oldest of them."""
+
+    def __init__(self) -> None:
+        self._flights: dict[str, Flight] = {}
+        self._events: deque[RecordedEvent] = deque()
+        self._forgotten = 0  # how many events were dropped at the front, so that numbers keep their meaning
+
+    def start(self, info: PodInfo) -> None:
+        self._flights[info.uid] = Flight(info, self._forgotten + len(self._events))
+
+    def record(self, seen: RecordedEvent) -> None:
+        """Keep an event for the pods in flight; without any there is nobody to keep it for."""
+        if self._flights:
+            self._events.append(seen)
+
+    def events_for(self, uid: str) -> Iterator[RecordedEvent]:
+        """What came since the pod was popped and is not meant for another."""
+        flight = self._flights[uid]
+        since = islice(self._events, flight.first - self._forgotten, None)
+        return (seen for seen in since if seen.only in ("", uid))
+
+    def done(self, uid: str) -> None:
+        """The pod has landed; events that no pod is left to be asked about are forgotten. Twice does no harm."""
+        if self._flights.pop(uid, None) is None:
+            return
+        oldest = next(iter(self._flights.values()), None)
+        kept_from = oldest.first if oldest is not None else self._forgotten + len(self._events)
+        while self._forgotten < kept_from:
+            self._events.popleft()
+            self._forgotten += 1
+
+    def get(self, uid: str) -> Flight | None:
+        return self._flights.get(uid)
+
+    @property
+    def events_kept(self) -> int:
+        return len(self._events)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._flights
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    def __iter__(self) -> Iterator[PodInfo]:
+        return (flight.info for flight in self._flights.values())
 
 
 class QueueName(StrEnum):

@@ -9,18 +9,9 @@
                ▲            think worth a try                                            │ if_not_present
                └──────────────────────── nothing that helps came ────────────────────────┘
 
-A pod is in exactly one of these places, or not known at all. Active pods are ordered by the QueueSort plugin. When none
-is left, the refused pod whose backoff ends next is taken early. An unschedulable pod leaves its pool when an event
-comes that a plugin which refused it thinks worth a try, when it is activated, or after five minutes. Events that come
-while a pod is in flight are kept for it, so that none is lost. Where an event helps many pods and can hold few, they
-leave the pool one at a time (`rounds`). `pop_nowait` decides nothing: it takes the first that may be tried.
-
-Everything here is synchronous, on the clock it is handed. The program that runs it calls the two flushes, wakes up on
-`on_active`, and pops. One thing it has to see to: after `done` for a pod that is being bound, updates of that pod are
-not to be handed in until it has its node or has come back; the queue would take it for a new one.
-
-Mirrors PriorityQueue of kube-scheduler 1.36. Read on in `queues`, `backoff_queue`, `in_flight`, `queueing_hints` and
-`nominator`.
+A pod is in exactly one of these places (`queues`), or not known at all. Everything is synchronous; the program calls
+the two flushes, wakes up on `on_active`, and pops. After `done` for a pod that is being bound, updates of that pod are
+not to be handed in until it has its node or has come back. Mirrors PriorityQueue of kube-scheduler 1.36.
 """
 
 from __future__ import annotations
@@ -50,11 +41,7 @@ from tonnage.scheduling.events import (
     claims_named,
     pod_events,
 )
-from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S, BackoffQueue
-from tonnage.scheduling.queue.equivalence_classes import SignHook
 from tonnage.scheduling.queue.expected_pods import ExpectedPods
-from tonnage.scheduling.queue.in_flight import InFlight
-from tonnage.scheduling.queue.needs import NeedsHook, OfferHook
 from tonnage.scheduling.queue.nominator import Nominator
 from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey, by_priority, uid_of
 from tonnage.scheduling.queue.queueing_hints import (
@@ -65,9 +52,17 @@ from tonnage.scheduling.queue.queueing_hints import (
     RecordedEvent,
     Requeue,
 )
-from tonnage.scheduling.queue.queues import QueuedHook, QueueName, Queues
-from tonnage.scheduling.queue.rounds import ReachHook
-from tonnage.scheduling.queue.waking import CAN_BE_POPPED, Waking
+from tonnage.scheduling.queue.queues import (
+    INITIAL_BACKOFF_S,
+    MAX_BACKOFF_S,
+    BackoffQueue,
+    InFlight,
+    QueuedHook,
+    QueueName,
+    Queues,
+)
+from tonnage.scheduling.queue.unschedulable_pods import NeedsHook, OfferHook, SignHook
+from tonnage.scheduling.queue.waking import CAN_BE_POPPED, ReachHook, Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
 """No pod waits longer than this for an event that may never come."""
@@ -85,7 +80,7 @@ class SchedulingQueue:
     `on_active` is called when there may be something to pop, `on_queued` for each pod that is put somewhere, and
     `on_plugin_error` when a hint or a PreEnqueue plugin raises. With `nominations_give_way`, of equal pods nominated to
     one node the earlier goes first; without, each leaves room for all others, as upstream has it. `retries_in_a_row`
-    lets a pod that was never tried have its turn between so many that were (`active_queue`).
+    lets a pod that was never tried have its turn between so many that were.
     """
 
     def __init__(

@@ -1,22 +1,169 @@
 """Pods that nothing fits, until something happens that the plugins which refused them care for.
 
-There may be ten thousand of them, and events come by the hundred a second. So pods are found by who refused them, in
-classes of pods that cannot be told apart (equivalence_classes.py): an event that only one plugin cares for touches only
-that plugin's classes, and one nobody cares for touches none. Events about claims find the pods that mount them. A pod
-that a PreEnqueue plugin holds back is found under that plugin alone, because nobody else can let it go.
+    refused by            sign                       needs            pods, in the queue's order
+    NodeResourcesFit      2 CPU                      cpu 2000m        web-0, web-1, web-2, …
+    VolumeBinding         20Gi of class fast         fast 20Gi        data-0, data-1, …
+
+Pods that the plugins which refused them cannot tell apart (`Plugin.sign`) are one class: what helps one of them helps
+all, and what refuses one refuses all. A pod without a sign is a class by itself. Classes are found by who refused them,
+and among those by what they cannot do without, so that an event looks only at the classes it may be enough for. Classes
+that cannot say what they need, and those that preemption may help, are looked at each time. A gated pod is found under
+its gate alone. (kube-scheduler signs pods as well: KEP-5598.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from tonnage.keyed_heap import KeyedHeap
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
-from tonnage.scheduling.queue.equivalence_classes import ClassKey, EquivalenceClass, SignHook
-from tonnage.scheduling.queue.needs import NeedsHook, Needy, RefusedClasses
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.events import ClusterEvent
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queueing_hints import PluginErrorHook
+
+Needs: TypeAlias = Mapping[Hashable, int]
+"""What -> how much: an event that does not offer enough of any of them is of no use."""
+
+
+class Offer(NamedTuple):
+    """What an event has for the pods that a plugin refused."""
+
+    amounts: Mapping[Hashable, int]
+    """What it does not name it has none of."""
+    preempting_above: int
+    """Pods of a higher priority than this may have room made for them, where they preempt at all."""
+
+
+class Needy(NamedTuple):
+    """What the pods of a class need, and the priority by which they preempt; None when they do not."""
+
+    needs: Needs
+    preempts_with: int | None
+
+
+NeedsHook: TypeAlias = Callable[[str, str, PodInfo, frozenset[str]], Needy | None]
+"""(profile, plugin, pod, all who refused it) -> what it needs of the events that the plugin cares for."""
+OfferHook: TypeAlias = Callable[[str, str, ClusterEvent, Any, Any], Offer | None]
+"""(profile, plugin, event, old, new) -> what it has; None when it may help anybody."""
+
+
+_ANY_AMOUNT = 1 << 200
+
+
+class _ByAmount:
+    """Classes in the order of how much they need."""
+
+    def __init__(self) -> None:
+        self._amounts: list[int] = []
+        self._classes: list[EquivalenceClass] = []
+
+    def put(self, amount: int, found: EquivalenceClass) -> None:
+        place = bisect_right(self._amounts, amount)
+        self._amounts.insert(place, amount)
+        self._classes.insert(place, found)
+
+    def remove(self, amount: int, found: EquivalenceClass) -> None:
+        place = bisect_left(self._amounts, amount)
+        while self._classes[place] is not found:
+            place += 1
+        del self._amounts[place], self._classes[place]
+
+    def up_to(self, amount: int) -> list[EquivalenceClass]:
+        return self._classes[: bisect_right(self._amounts, amount)]
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+
+class RefusedClasses:
+    """The classes that one plugin of a profile refused."""
+
+    def __init__(self) -> None:
+        self._all: dict[ClassKey, tuple[EquivalenceClass, Needy | None]] = {}
+        self._unsaid: dict[ClassKey, EquivalenceClass] = {}
+        self._by_priority: dict[int | None, dict[Hashable, _ByAmount]] = {}
+
+    def put(self, found: EquivalenceClass, needy: Needy | None) -> None:
+        self._all[found.key] = (found, needy)
+        if needy is None:
+            self._unsaid[found.key] = found
+            return
+        by_what = self._by_priority.setdefault(needy.preempts_with, {})
+        for what, amount in needy.needs.items():
+            by_what.setdefault(what, _ByAmount()).put(amount, found)
+
+    def remove(self, key: ClassKey) -> None:
+        found, needy = self._all.pop(key)
+        if needy is None:
+            del self._unsaid[key]
+            return
+        by_what = self._by_priority[needy.preempts_with]
+        for what, amount in needy.needs.items():
+            by_what[what].remove(amount, found)
+            if not len(by_what[what]):
+                del by_what[what]
+        if not by_what:
+            del self._by_priority[needy.preempts_with]
+
+    def everyone(self) -> Iterator[EquivalenceClass]:
+        return (found for found, _ in self._all.values())
+
+    def helped_by(self, offer: Offer) -> Iterator[EquivalenceClass]:
+        """Those that an event may be enough for; some of them more than once."""
+        yield from self._unsaid.values()
+        for priority, by_what in self._by_priority.items():
+            if priority is not None and priority > offer.preempting_above:
+                for each in by_what.values():
+                    yield from each.up_to(_ANY_AMOUNT)
+                continue
+            for what, amount in offer.amounts.items():
+                if (waiting := by_what.get(what)) is not None:
+                    yield from waiting.up_to(amount)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+
+ClassKey: TypeAlias = Hashable
+
+SignHook: TypeAlias = Callable[[str, PodInfo, frozenset[str]], Hashable | None]
+"""(profile, pod, plugins) -> what these plugins see of the pod: pods of one sign are refused alike, by decision and by
+preemption. None when one of them cannot say."""
+
+
+class EquivalenceClass:
+    """Pods of one profile that were refused by the same plugins and cannot be told apart by them."""
+
+    __slots__ = ("_pods", "key", "profile", "rejectors")
+
+    def __init__(self, key: ClassKey, profile: str, rejectors: tuple[str, ...]) -> None:
+        self.key = key
+        self.profile = profile
+        self.rejectors = rejectors
+        """Under whose names the class is found."""
+        self._pods: KeyedHeap[QueuedPod] = KeyedHeap()
+
+    @property
+    def head(self) -> QueuedPod | None:
+        """The pod whose turn it is first; None when the class is empty."""
+        return self._pods.peek()
+
+    def put(self, queued: QueuedPod, order: object) -> None:
+        self._pods.put(queued.uid, order, queued)
+
+    def remove(self, uid: str) -> None:
+        self._pods.remove(uid)
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._pods)
+
 
 _NO_CLASSES: Final = RefusedClasses()
 

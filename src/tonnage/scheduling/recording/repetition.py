@@ -27,8 +27,8 @@ from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.framework import PostFilterPlugin
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.plugins.volume_binding import assumed_in
-from tonnage.scheduling.queue.backoff_queue import INITIAL_BACKOFF_S, MAX_BACKOFF_S
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.queues import INITIAL_BACKOFF_S, MAX_BACKOFF_S
 from tonnage.scheduling.recording.lines import Header, RecordedLine, instant, read_object
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.scheduling.cluster.columns import Ints
-from tonnage.scheduling.configuration.shapes import Shape, along
+from tonnage.scheduling.configuration.plugin_args_rules import Shape, along
 from tonnage.scheduling.volumes.packing import MOST_BYTES
 
 _FULL = 100

@@ -16,7 +16,7 @@
 Why any: a refresh that lifts a reservation mostly lowers the number. A reservation that goes without a refresh is told
 as an update of the object to itself. Why not every volume: one is made for every claim that is provisioned, and each
 would wake all pods that wait for room. A capacity object helps many and holds few: those it helps are woken one at a
-time, and only if they fit a node that it reaches (`VolumeBinding.reach`, queue/rounds.py). Hints see the pod and the
+time, and only if they fit a node that it reaches (`VolumeBinding.reach`, queue/waking.py). Hints see the pod and the
 object, not the pod's claims: which node or driver a claim has they cannot tell, and one try too many is better than a
 pod that waits for the flush.
 """

@@ -31,7 +31,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.node_matching import in_topology
 from tonnage.scheduling.framework import Bits
-from tonnage.scheduling.reason_bits import SEARCH_ENDED
+from tonnage.scheduling.framework.plugin import SEARCH_ENDED
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.groups import GroupName
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex

@@ -15,7 +15,7 @@ import numpy as np
 
 from tonnage.objects.core_v1 import is_out_of_use
 from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
-from tonnage.scheduling.configuration.shapes import Shape
+from tonnage.scheduling.configuration.plugin_args_rules import Shape
 from tonnage.scheduling.framework import MAX_SCORE
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.demand import Demand

@@ -7,17 +7,208 @@ preview.document()
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any, Final
 
 from tonnage.errors import TonnageError, closest
-from tonnage.objects.core_v1 import Node
+from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.meta import Object
-from tonnage.whatif.drain import one_more, orders
-from tonnage.whatif.drain.one_more import OneMore
-from tonnage.whatif.drain.orders import OrderSearch
-from tonnage.whatif.drain.outcome import DrainOutcome
+from tonnage.whatif.drain.outcome import DrainOutcome, Stuck, documents
 from tonnage.whatif.drain.rehearsal import Rehearsal, Scene
+from tonnage.whatif.simulate.node_events import stays
+
+ALL_UP_TO: Final = 5
+"""Nodes of which all orders are tried: 120 of five."""
+GREEDY_UP_TO: Final = 12
+"""Nodes of which the next is chosen by trying each."""
+
+Cost = tuple[int, int]
+"""(pods stuck, bytes rebuilt)."""
+
+
+@dataclass(slots=True)
+class OrderSearch:
+    """The best order so far, and how much was tried."""
+
+    best: tuple[str, ...]
+    cost: Cost
+    tried: int = 1
+    is_complete: bool = False
+    """All orders were tried, or none can be better."""
+
+    def document(self, given: Cost) -> dict[str, Any]:
+        return {
+            "best": list(self.best),
+            "stuck": self.cost[0],
+            "bytesRebuilt": self.cost[1],
+            "given": {"stuck": given[0], "bytesRebuilt": given[1]},
+            "tried": self.tried,
+            "complete": self.is_complete,
+        }
+
+
+def trials(count: int) -> int:
+    """How many orders may have to be tried."""
+    if count <= ALL_UP_TO:
+        total = 1
+        for each in range(2, count + 1):
+            total *= each
+        return total - 1
+    return count * (count + 1) // 2 if count <= GREEDY_UP_TO else 3
+
+
+def search(scene: Scene, given: DrainOutcome, found: OrderSearch, step: Step = lambda amount: None) -> None:
+    """Look for an order that is better than the given one; `found` has the best at any time."""
+    nodes = given.drained
+    if found.cost == (0, 0) or len(nodes) < 2:
+        found.is_complete = True
+        return
+    if len(nodes) <= ALL_UP_TO:
+        for order in permutations(nodes):
+            if order != nodes:
+                _try(scene, order, found, step)
+            if found.cost == (0, 0):
+                break
+        found.is_complete = True
+        return
+    for order in _greedy(scene, nodes, found, step) if len(nodes) <= GREEDY_UP_TO else _by_rule(scene, nodes):
+        _try(scene, order, found, step)
+    found.is_complete = found.cost == (0, 0)
+
+
+def _try(scene: Scene, order: Sequence[str], found: OrderSearch, step: Step) -> None:
+    outcome = Rehearsal(scene).drain_one_by_one(order, gives_up=lambda so_far: so_far.cost >= found.cost)
+    found.tried += 1
+    step(1)
+    if len(outcome.drained) == len(order) and outcome.cost < found.cost:
+        found.best, found.cost = tuple(order), outcome.cost
+
+
+def _greedy(scene: Scene, nodes: Sequence[str], found: OrderSearch, step: Step) -> Iterator[tuple[str, ...]]:
+    """The order in which each node is the one that does the least harm next."""
+    chosen: list[str] = []
+    while len(chosen) < len(nodes) - 1:
+        costs = {}
+        for name in nodes:
+            if name not in chosen:
+                costs[name] = Rehearsal(scene).drain_one_by_one((*chosen, name)).cost
+                found.tried += 1
+                step(1)
+        chosen.append(min(costs, key=lambda name: (costs[name], nodes.index(name))))
+    yield (*chosen, *(name for name in nodes if name not in chosen))
+
+
+def _by_rule(scene: Scene, nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The other way round; those with the fewest pods first; those with the most first."""
+    count = dict.fromkeys(nodes, 0)
+    for each in scene.state.objects:
+        if isinstance(each, Pod) and each.spec.node_name in count:
+            count[each.spec.node_name] += 1
+    by_pods = sorted(nodes, key=lambda name: (count[name], nodes.index(name)))
+    yield from dict.fromkeys((tuple(reversed(nodes)), tuple(by_pods), tuple(reversed(by_pods))))
+
+
+MOST_WORK: Final = 50_000
+"""Failures tried times nodes of the cluster: a minute's work or a few."""
+LEAST_TRIED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A node that must not fail meanwhile, and who would be stuck if it did."""
+
+    node: str
+    drained: tuple[str, ...]
+    stuck: tuple[Stuck, ...]
+
+    def document(self) -> dict[str, Any]:
+        return {"node": self.node, "during": list(self.drained), "stuck": documents(self.stuck)}
+
+
+@dataclass(slots=True)
+class OneMore:
+    """The nodes that were taken away, one at a time, and those without which the cluster does not hold."""
+
+    tried: int = 0
+    not_tried: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    is_complete: bool = False
+
+    @property
+    def holds(self) -> bool | None:
+        """None while nobody knows."""
+        if self.failures:
+            return False
+        return True if self.is_complete else None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "holds": self.holds,
+            "tried": self.tried,
+            "notTried": self.not_tried,
+            "complete": self.is_complete,
+            "failures": documents(self.failures),
+        }
+
+
+def stages(nodes: Sequence[str], *, is_one_by_one: bool) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """When one more may fail: (those that were drained and are back, those that are drained now)."""
+    if not is_one_by_one:
+        return [((), tuple(nodes))]
+    return [(tuple(nodes[:number]), (name,)) for number, name in enumerate(nodes)]
+
+
+def at_stage(scene: Scene, back: Sequence[str], out: Sequence[str]) -> Rehearsal:
+    """The cluster at such a time."""
+    rehearsal = Rehearsal(scene)
+    rehearsal.drain_one_by_one(back)
+    if len(out) == 1 and back:
+        rehearsal.drain_next(out[0])
+    else:
+        rehearsal.drain_together(out)
+    return rehearsal
+
+
+def candidates(rehearsal: Rehearsal, out: Sequence[str]) -> list[str]:
+    """The nodes in use that somebody would have to leave, those with the most pods first."""
+    world = rehearsal.world
+    busy = Counter(pod.spec.node_name for pod in world.pods() if not stays(pod))
+    found = (each.name for each in world.all(Node) if busy[each.name] and each.name not in out)
+    return sorted(found, key=lambda name: (-busy[name], name))
+
+
+def try_all(
+    scene: Scene,
+    nodes: Sequence[str],
+    found: OneMore,
+    *,
+    is_one_by_one: bool,
+    step: Step = lambda amount: None,
+) -> None:
+    """Take each node away at each time; `found` has what is known so far at any time."""
+    count = sum(isinstance(each, Node) for each in scene.state.objects)
+    most = max(LEAST_TRIED, MOST_WORK // max(count, 1))
+    for back, out in stages(nodes, is_one_by_one=is_one_by_one):
+        if found.tried >= most:
+            found.not_tried += count - len(out)
+            continue
+        fresh: Rehearsal | None = at_stage(scene, back, out)
+        names = candidates(fresh, out) if fresh is not None else []
+        for name in names:
+            if found.tried >= most:
+                found.not_tried += 1
+                continue
+            stuck = (fresh or at_stage(scene, back, out)).lose(name)
+            fresh = None  # the next one fails in a cluster of its own
+            found.tried += 1
+            step(1)
+            if stuck:
+                found.failures.append(Failure(name, tuple(out), tuple(stuck)))
+    found.is_complete = not found.not_tried
+
 
 Step = Callable[[float], object]
 
@@ -55,7 +246,7 @@ class Preview:
     @property
     def trials(self) -> int:
         """About how many clusters are made, for a bar."""
-        return 1 + (orders.trials(len(self.nodes)) if self.is_one_by_one else 0)
+        return 1 + (trials(len(self.nodes)) if self.is_one_by_one else 0)
 
     def run(self, step: Step = lambda amount: None) -> None:
         """Find out everything. A KeyboardInterrupt leaves what is known."""
@@ -68,13 +259,13 @@ class Preview:
             self.is_drained = True
             step(1)
             self.order = OrderSearch(self.nodes, self.outcome.cost)
-            orders.search(self.scene, self.outcome, self.order, step)
+            search(self.scene, self.outcome, self.order, step)
         else:
             rehearsal.drain_together(self.nodes)
             self.disks_after = rehearsal.disks()
             self.is_drained = True
             step(1)
-        one_more.try_all(self.scene, self.nodes, self.one_more, is_one_by_one=self.is_one_by_one, step=step)
+        try_all(self.scene, self.nodes, self.one_more, is_one_by_one=self.is_one_by_one, step=step)
         self.is_partial = False
 
     def document(self) -> dict[str, Any]:

@@ -22,9 +22,9 @@ from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.expansion import Replica
 from tonnage.whatif.fit import MOST
-from tonnage.whatif.interruptions import INTERRUPTIONS
 from tonnage.whatif.node_copies import copy_of
 from tonnage.whatif.replay import Replay
+from tonnage.whatif.sources import INTERRUPTIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,27 +14,27 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TextIO, TypeVar
 
 import msgspec
 
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
+from tonnage.printable import text
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.expansion import Replica, WorkloadExpander
-from tonnage.whatif.fit.counting import MOST_PODS, FitCluster, count, nodes_needed
-from tonnage.whatif.fit.remedies import Remedies
-from tonnage.whatif.fit.report import FitAnswer
-from tonnage.whatif.interruptions import INTERRUPTIONS
+from tonnage.whatif.fit.counting import MOST_PODS, Counted, FitCluster, NodesNeeded, count, nodes_needed
+from tonnage.whatif.fit.remedies import SHOWN, Remedies, Remedy
 from tonnage.whatif.manifest_errors import Source
+from tonnage.whatif.page import FittedTable, TableColumn, TextPage
 from tonnage.whatif.simulate.disk_documents import disks_of_objects
-from tonnage.whatif.sources import ClusterState, from_files
+from tonnage.whatif.sources import INTERRUPTIONS, ClusterState, from_files
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, workload_name
 
 T = TypeVar("T", bound=Object)
@@ -165,3 +165,82 @@ def _counted(
     except INTERRUPTIONS:
         counted.is_interrupted = True
         return answer
+
+
+@dataclass(frozen=True, slots=True)
+class FitAnswer:
+    """How many more replicas of a workload fit, and all that belongs to it."""
+
+    workload: str
+    counted: Counted
+    remedies: tuple[Remedy, ...] = ()
+    needed: NodesNeeded | None = None
+    disks: Sequence[Mapping[str, Any]] = ()
+    """The disks with the replicas that fit, as `disk_documents` has them."""
+
+    def shown_remedies(self) -> list[Remedy]:
+        """The least of each kind first, then others, as many as people read."""
+        firsts: list[Remedy] = []
+        rest: list[Remedy] = []
+        for each in self.remedies:
+            (rest if any(other.kind == each.kind for other in firsts) else firsts).append(each)
+        return [*firsts, *rest][:SHOWN]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "workload": self.workload,
+            **self.counted.document(),
+            "wouldHelp": [each.text for each in self.shown_remedies()],
+            "remedies": [each.document() for each in self.remedies],
+            "partial": self.counted.is_cut,
+            "interrupted": self.counted.is_interrupted,
+            "disks": list(self.disks),
+            **({"nodesNeeded": self.needed.document()} if self.needed is not None else {}),
+        }
+
+
+_NODES_SHOWN = 40
+
+
+def show(answer: FitAnswer, out: TextIO) -> None:
+    """Write the answer."""
+    page, counted = TextPage(out), answer.counted
+    some = "at least " if counted.is_cut else ""
+    page.say(text(f"{answer.workload}: {some}{counted.count:,} more {'fits' if counted.count == 1 else 'fit'}", "bold"))
+    if counted.by_node:
+        page.blank()
+        page.table(_places(answer))
+    if counted.stops:
+        page.blank()
+        table = FittedTable([TableColumn("NODES", is_number=True), TableColumn("WHAT STOPS THE NEXT ONE")])
+        for stop in counted.stops:
+            table.add(f"{stop.nodes:,}", stop.reason)
+        page.table(table)
+    if answer.remedies:
+        page.blank()
+        page.say(text("The least that would let it in:"))
+        for each in answer.shown_remedies():
+            page.say(text(each.text), indent=2)
+    if answer.needed is not None:
+        page.blank()
+        nodes = "1 node" if answer.needed.nodes == 1 else f"{answer.needed.nodes:,} nodes"
+        page.say(text(f"{nodes} like {answer.needed.template} for {answer.needed.pods:,} pods"))
+
+
+def _places(answer: FitAnswer) -> FittedTable:
+    """Nodes with their share, the largest first."""
+    counted = answer.counted
+    has_zones = any(counted.zone_of.get(node) for node in counted.by_node)
+    columns = [
+        TableColumn("NODE", is_whole=True),
+        *([TableColumn("ZONE")] if has_zones else []),
+        TableColumn("MORE", is_number=True),
+    ]
+    table = FittedTable(columns)
+    ordered = sorted(counted.by_node.items(), key=lambda each: (-each[1], each[0]))
+    for node, more in ordered[:_NODES_SHOWN]:
+        zone = [counted.zone_of.get(node, "")] if has_zones else []
+        table.add(node, *zone, f"{more:,}")
+    if left := ordered[_NODES_SHOWN:]:
+        table.add(f"and {len(left):,} more", *([""] if has_zones else []), f"{sum(count for _, count in left):,}")
+    return table

@@ -21,7 +21,7 @@ from tonnage.client.informers import NotSynced
 from tonnage.errors import Forbidden, NotFound
 from tonnage.objects.core_v1 import Event, Node, Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduling.engine.kinds import READ_KINDS
+from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.shadow.revision_order import CALM_S, LOOK_EVERY_S, RevisionOrder
 from tonnage.whatif.shadow.signs import TOLD_BY_EVENTS, Shadow
 

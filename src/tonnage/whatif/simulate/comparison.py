@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from itertools import combinations, zip_longest
 from typing import Any, Final
 
-from tonnage.whatif.simulate.measures import AttemptMade, Measures
+from tonnage.whatif.simulate.measures import AttemptMade, Measures, run_document
 from tonnage.whatif.simulate.play import Player, Progress, Run
-from tonnage.whatif.simulate.run_document import run_document
 
 SHOWN_PODS: Final = 20
 BEST_NODES: Final = 3

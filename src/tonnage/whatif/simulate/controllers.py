@@ -2,7 +2,7 @@
 
 A StatefulSet with OrderedReady makes a pod when all that it made before run, one with Parallel makes them as asked. A
 pod that its node rejected, for want of an attach slot or of room, is made again at once the first time, then at growing
-intervals (the rule is `behaviour/workloads/rejected_pods.py`). A DaemonSet follows nodes that join, and its pods go
+intervals (the rule is `behaviour/workloads/pod_states.py`). A DaemonSet follows nodes that join, and its pods go
 with their nodes.
 """
 
@@ -11,14 +11,107 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
-from tonnage.behaviour.workloads.rejected_pods import RejectedPods
-from tonnage.behaviour.workloads.stateful_identity import ordinal_of
+import msgspec
+
+from tonnage.behaviour.workloads.pod_states import RejectedPods
+from tonnage.behaviour.workloads.stateful_set_plan import ordinal_of
+from tonnage.behaviour.workloads.templates import generated_name
 from tonnage.objects.apps_v1 import StatefulSet
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1.persistent_volume import BIND_COMPLETED, REBUILD_TARGET, SELECTED_NODE
+from tonnage.objects.core_v1.pod import PodStatus
 from tonnage.objects.meta import Key
-from tonnage.whatif.simulate.successors import Successor, ephemeral_claim_names, is_daemon, successor_of
 from tonnage.whatif.simulate.world_state import WorldState
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+_OF_THE_OLD_VOLUME = (BIND_COMPLETED, SELECTED_NODE, REBUILD_TARGET)
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """The pod that comes, and the claims that are made for it."""
+
+    pod: Pod
+    claims: tuple[PersistentVolumeClaim, ...]
+
+
+def is_managed(pod: Pod) -> bool:
+    return pod.metadata.controller is not None
+
+
+def is_daemon(pod: Pod) -> bool:
+    """A pod of a DaemonSet serves its node and shares its fate: no drain moves it."""
+    return pod.metadata.controller is not None and pod.metadata.controller.kind == "DaemonSet"
+
+
+def is_mirror(pod: Pod) -> bool:
+    """A static pod, which its node runs from a file: the API server has only its image, and cannot evict it."""
+    controller = pod.metadata.controller
+    return MIRROR in pod.metadata.annotations or (controller is not None and controller.kind == "Node")
+
+
+def ephemeral_claim_names(pod: Pod) -> tuple[str, ...]:
+    """The names of the claims that go when the pod goes."""
+    return tuple(name for each in pod.spec.volumes if each.ephemeral and (name := each.claim_name(pod.name)))
+
+
+FreeName = Callable[[str, Callable[[random.Random], str]], str]
+"""Draws names in a namespace until one is free."""
+
+
+def successor_of(
+    pod: Pod, claims: dict[str, PersistentVolumeClaim], number: int, free_name: FreeName
+) -> Successor | None:
+    """What a pod's controller makes once it has gone; None for a pod that has none.
+
+    `claims` are those of its ephemeral volumes by name; `number` tells its lives apart.
+    """
+    controller = pod.metadata.controller
+    if controller is None:
+        return None
+    replace = msgspec.structs.replace
+    name = pod.name
+    if controller.kind != "StatefulSet":
+        name = free_name(pod.namespace, lambda rng: generated_name(_prefix(pod), rng))
+    uid = f"{pod.uid.partition('~')[0]}~{number}"
+    metadata = replace(
+        pod.metadata, name=name, uid=uid, resource_version="", creation_timestamp=None, deletion_timestamp=None
+    )
+    spec = replace(pod.spec, node_name="", hostname=name if controller.kind == "StatefulSet" else pod.spec.hostname)
+    made = replace(pod, metadata=metadata, spec=spec, status=PodStatus())
+    fresh = []
+    for each in pod.spec.volumes:
+        before = claims.get(each.claim_name(pod.name) or "") if each.ephemeral else None
+        if before is not None:
+            fresh.append(_emptied(before, each.claim_name(name) or "", made))
+    return Successor(made, tuple(fresh))
+
+
+def _prefix(pod: Pod) -> str:
+    return pod.metadata.generate_name or f"{pod.name.rpartition('-')[0] or pod.name}-"
+
+
+def _emptied(claim: PersistentVolumeClaim, name: str, owner: Pod) -> PersistentVolumeClaim:
+    """A claim as it was before it was bound, for another pod."""
+    replace = msgspec.structs.replace
+    owners = tuple(replace(each, name=owner.name, uid=owner.uid) for each in claim.metadata.owner_references)
+    annotations = {key: value for key, value in claim.metadata.annotations.items() if key not in _OF_THE_OLD_VOLUME}
+    metadata = replace(
+        claim.metadata,
+        name=name,
+        uid=f"{owner.uid}/{name}",
+        resource_version="",
+        creation_timestamp=None,
+        deletion_timestamp=None,
+        owner_references=owners,
+        annotations=annotations,
+    )
+    spec, status = replace(claim.spec, volume_name=""), replace(claim.status, phase="Pending")
+    return replace(claim, metadata=metadata, spec=spec, status=status)
+
 
 Make = Callable[[], Pod | None]
 """Makes the next pod of a workload, with its claims; None when there is none to make."""

@@ -22,10 +22,9 @@ from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
 from tonnage.scheduling.volumes.packing import SearchBudget
 from tonnage.scheduling.volumes.packing.pool_fits import place_one
-from tonnage.whatif.simulate.agenda import Agenda
-from tonnage.whatif.simulate.disks import Disk
+from tonnage.whatif.simulate.disks import Disk, StorageSettings
 from tonnage.whatif.simulate.storage_model import StorageModel
-from tonnage.whatif.simulate.storage_settings import StorageSettings
+from tonnage.whatif.simulate.world_state import Agenda
 
 MOST_DISKS: Final = 500
 _SEARCH_STEPS: Final = 10_000

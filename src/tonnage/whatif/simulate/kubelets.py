@@ -18,7 +18,7 @@ from functools import cache
 import msgspec
 
 from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods, KubeletPreemption, PodRejection
-from tonnage.behaviour.workloads.rejected_pods import REJECTED
+from tonnage.behaviour.workloads.pod_states import REJECTED
 from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, PersistentVolume, Pod
 from tonnage.objects.core_v1.pod import PodCondition, PodStatus
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, VolumeNodeResources

@@ -9,19 +9,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from tonnage.behaviour.nodes.taint_eviction_plan import stay_s
+from tonnage.behaviour.nodes.node_lifecycle_plan import stay_s
+from tonnage.behaviour.workloads.disruption_plan import Find, guards, with_true_status
+from tonnage.clock import rfc3339
+from tonnage.documents.pod_subresources import judge_eviction
+from tonnage.errors import ApiError
+from tonnage.objects import codec
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.meta import Object
 from tonnage.objects.node_selectors import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.whatif.evictions import eviction_refusal
-from tonnage.whatif.simulate.successors import is_daemon, is_mirror
+from tonnage.whatif.simulate.controllers import is_daemon, is_mirror
 from tonnage.whatif.simulate.world import World
+
+
+def eviction_refusal(
+    pod: Pod, budgets: Iterable[PodDisruptionBudget], pods: Callable[[], Sequence[Pod]], find: Find, now: datetime
+) -> str:
+    """Why a pod may not be evicted now; empty when it may.
+
+    `pods` are all that are there, asked for only if a budget means the pod; `find` knows the workloads behind them.
+    """
+    meant = [each for each in budgets if each.namespace == pod.namespace and guards(each, pod)]
+    if not meant:
+        return ""
+    counted = [codec.to_doc(with_true_status(each, pods(), find, now)) for each in meant]
+    doc = codec.to_doc(pod)
+    doc.setdefault("status", {})["phase"] = pod.status.phase  # which a typed pod leaves out when it is the default
+    try:
+        judge_eviction(doc, counted, {}, now=rfc3339(now))
+    except ApiError as exc:
+        told = ", ".join(cause.message for cause in exc.causes)
+        return told or exc.message
+    return ""
+
 
 _EVICT_AGAIN_S: Final = 5.0
 """How soon kubectl tries an eviction again that a budget refused."""

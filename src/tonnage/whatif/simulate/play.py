@@ -6,9 +6,11 @@ same in every run of a seed, whatever is decided.
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -29,8 +31,8 @@ from tonnage.whatif.manifests import READ, objects_at
 from tonnage.whatif.node_copies import copy_of, own_objects, volumes_on
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.node_events import NodeEvents
-from tonnage.whatif.simulate.rare_collections import rare_collections
 from tonnage.whatif.simulate.scenario import (
+    MOST_ARRIVALS,
     NODE_EVENTS,
     Apply,
     Arrive,
@@ -42,11 +44,26 @@ from tonnage.whatif.simulate.scenario import (
     NodeEvent,
     Scenario,
 )
-from tonnage.whatif.simulate.scenario_reading import MOST_ARRIVALS
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
 from tonnage.whatif.sources import ClusterState
 from tonnage.whatif.workloads import Workload, find_workload, is_workload, pods_of, workload_name
+
+_NEW_OBJECTS: Final = 100_000
+_ROUNDS: Final = 20
+"""How many looks at younger objects come before one at older ones."""
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """For a piece of work that makes objects which stay."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], _NEW_OBJECTS) if before[0] else 0, *(max(each, _ROUNDS) for each in before[1:]))
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
 
 LONGEST_S: Final = 3600.0
 """A run without a duration ends so long after its last event at the latest."""

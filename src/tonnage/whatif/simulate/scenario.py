@@ -1,4 +1,4 @@
-"""A scenario: what happens to a cluster, when, and how its storage behaves. `scenario_reading.py` reads it from a file.
+"""A scenario: what happens to a cluster, when, and how its storage behaves.
 
     apiVersion: tonnage.dev/v1alpha1
     kind: Scenario
@@ -18,12 +18,21 @@ file, the field, the value and what to write instead, before anything is run.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from tonnage.errors import TonnageError
+import msgspec
+
+from tonnage.durations import parse_duration
+from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.document import Doc
-from tonnage.whatif.simulate.storage_settings import StorageSettings
+from tonnage.objects.names import dns_subdomain
+from tonnage.quantity import InvalidQuantity, Quantity
+from tonnage.whatif.manifest_errors import GivenText, documents_of
+from tonnage.whatif.simulate.disks import PICK_POLICIES, DriverSettings, StorageSettings
 
 API_VERSION: Final = "tonnage.dev/v1alpha1"
 KIND: Final = "Scenario"
@@ -110,3 +119,278 @@ class Scenario:
     events: tuple[Event, ...]
     storage: StorageSettings
     duration_s: float | None = None
+
+
+MOST_ARRIVALS: Final = 1_000_000
+"""Of one event: beyond that somebody wrote a zero too many."""
+LONGEST_S: Final = 8760 * 3600.0
+MOST_FACTOR: Final = 1000
+_RATE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)/(s|min|h)")
+_PER_S: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_SHOWN: Final = 60
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Read a scenario. Raises BrokenScenario, or TonnageError for a file that cannot be opened or is no YAML."""
+    try:
+        data = path.read_bytes()
+    except OSError as exc:
+        raise TonnageError(f"{path}: cannot be read: {exc.strerror}", hint="name a scenario with --scenario") from exc
+    return scenario_of(GivenText(str(path), data))
+
+
+def scenario_of(given: GivenText) -> Scenario:
+    """The same for a text that lies in no file."""
+    path, data = given.name, given.data
+    twice: list[str] = []
+    documents = [each for each in documents_of(data, path, twice) if each is not None]
+    if twice:
+        told = twice[0].removeprefix(f"{path}, ").removesuffix("; the last counts")
+        raise BrokenScenario(path, "", told, "write it once")
+    if len(documents) != 1:
+        found = f"holds {len(documents)} documents" if documents else "is empty"
+        hint = f"a scenario is one document: apiVersion: {API_VERSION}, kind: {KIND}, events: […]"
+        raise BrokenScenario(path, "the file", found, hint)
+    return _Reader(path).scenario(documents[0])
+
+
+class _Reader:
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def scenario(self, doc: Any) -> Scenario:
+        found = self._map("", doc, ("apiVersion", "kind", "metadata", "duration", "storage", "events"))
+        for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+            if found.get(name) != wanted:
+                raise self._broken(name, f"is {_shown(found.get(name))}", f"write {name}: {wanted}")
+        events = found.get("events", [])
+        if not isinstance(events, list):
+            raise self._broken("events", f"is {_shown(events)}, not a list", "write a dash before each event")
+        read = [each for at, event in enumerate(events) for each in self._event(f"events[{at}]", event)]
+        duration_s = self._span("duration", found["duration"]) if "duration" in found else None
+        return Scenario(self._file, tuple(read), self._storage(found.get("storage", {})), duration_s)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _event(self, place: str, value: Any) -> list[Event]:
+        whats = ("arrive", "arrivals", "join", "apply", "delete", *NODE_EVENTS)
+        fields = ("at", "from", "until", "rate", "replicas", "every", "lifetime", *whats)
+        found = self._map(place, value, fields)
+        said = [name for name in whats if name in found]
+        if len(said) != 1:
+            told = f"says {' and '.join(said)}" if said else "does not say what happens"
+            raise self._broken(place, told, f"write one of {', '.join(whats)}")
+        what = said[0]
+        if what == "arrivals":
+            self._only(place, found, ("arrivals",))
+            return self._recorded(f"{place}.arrivals", found["arrivals"])
+        if what == "arrive":
+            return [self._arrive(place, found)]
+        self._only(place, found, ("at", what))
+        if "at" not in found:
+            raise self._broken(f"{place}.at", "is not set", "write when, such as at: 10m")
+        at_s, field, said_ = self._span(f"{place}.at", found["at"]), f"{place}.{what}", found[what]
+        if what in NODE_EVENTS:
+            names = said_ if isinstance(said_, list) else [said_]
+            if not names:
+                raise self._broken(field, "names no node", f"write {what}: node-1, or a list of nodes")
+            return [NodeEvent(at_s, what, self._text(field, each), field) for each in names]
+        if what == "join":
+            return [self._join(at_s, field, said_)]
+        if not isinstance(said_, list) or not said_:
+            raise self._broken(field, f"is {_shown(said_)}, not a list of objects", "write a dash before each of them")
+        if what == "apply":
+            for at, each in enumerate(said_):
+                if not isinstance(each, dict):
+                    raise self._broken(f"{field}[{at}]", f"is {_shown(each)}, not an object", "write it as a manifest")
+            return [Apply(at_s, tuple(said_), field)]
+        return [Delete(at_s, tuple(self._reference(f"{field}[{at}]", each) for at, each in enumerate(said_)))]
+
+    def _arrive(self, place: str, found: dict[str, Any]) -> Arrive:
+        workload = self._text(f"{place}.arrive", found["arrive"])
+        lifetime = self._lifetime(f"{place}.lifetime", found["lifetime"]) if "lifetime" in found else Lifetime()
+        if "rate" not in found:
+            self._only(place, found, ("arrive", "at", "replicas", "every", "lifetime"))
+            return Arrive(
+                workload,
+                self._span(f"{place}.at", found.get("at", "0s")),
+                self._count(f"{place}.replicas", found["replicas"]) if "replicas" in found else None,
+                self._span(f"{place}.every", found["every"]) if "every" in found else 0.0,
+                lifetime=lifetime,
+                field=f"{place}.arrive",
+            )
+        self._only(place, found, ("arrive", "from", "until", "rate", "lifetime"))
+        if "until" not in found:
+            raise self._broken(f"{place}.until", "is not set", "a rate has an end; write until: 1h")
+        from_s = self._span(f"{place}.from", found.get("from", "0s"))
+        until_s = self._span(f"{place}.until", found["until"])
+        if until_s < from_s:
+            raise self._broken(f"{place}.until", f"is {_shown(found['until'])}, before from", "write a later time")
+        text = found["rate"]
+        parts = _RATE.fullmatch(text) if isinstance(text, str) else None
+        if parts is None or not float(parts[1]):
+            raise self._broken(f"{place}.rate", f"is {_shown(text)}", "write pods for a span: 12/min, 0.5/s or 30/h")
+        rate = float(parts[1]) / _PER_S[parts[2]]
+        most = (until_s - from_s) * rate
+        if most > MOST_ARRIVALS:
+            hint = f"at most {MOST_ARRIVALS:,} are simulated; write a lower rate or an earlier end"
+            raise self._broken(f"{place}.rate", f"is {_shown(text)}, which are about {most:,.0f} pods", hint)
+        return Arrive(workload, from_s, until_s=until_s, rate_per_s=rate, lifetime=lifetime, field=f"{place}.arrive")
+
+    def _recorded(self, place: str, value: Any) -> list[Event]:
+        if not isinstance(value, list):
+            raise self._broken(place, f"is {_shown(value)}, not a list", "write a dash before each arrival")
+        read: list[Event] = []
+        for number, each in enumerate(value):
+            at = f"{place}[{number}]"
+            found = self._map(at, each, ("at", "workload", "lifetime"))
+            for name in ("at", "workload"):
+                if name not in found:
+                    raise self._broken(f"{at}.{name}", "is not set", "an arrival has a time and a workload")
+            lifetime = self._lifetime(f"{at}.lifetime", found["lifetime"]) if "lifetime" in found else Lifetime()
+            workload, at_s = self._text(f"{at}.workload", found["workload"]), self._span(f"{at}.at", found["at"])
+            read.append(Arrive(workload, at_s, 1, lifetime=lifetime, field=f"{at}.workload"))
+        return read
+
+    def _join(self, at_s: float, place: str, value: Any) -> Join:
+        found = self._map(place, value, ("like", "names", "count"))
+        if "like" not in found:
+            raise self._broken(f"{place}.like", "is not set", "write like: NODE, a node that is there")
+        like = self._text(f"{place}.like", found["like"])
+        if ("names" in found) == ("count" in found):
+            raise self._broken(place, "needs names or a count", "write names: [node-9], or count: 1")
+        if "count" in found:
+            count = self._count(f"{place}.count", found["count"])
+            return Join(at_s, like, tuple(f"{like}-joined-{number}" for number in range(1, count + 1)), place)
+        names = found["names"]
+        if not isinstance(names, list) or not names:
+            raise self._broken(f"{place}.names", f"is {_shown(names)}, not a list of names", "write names: [node-9]")
+        read = tuple(self._text(f"{place}.names[{at}]", each) for at, each in enumerate(names))
+        for number, each in enumerate(read):
+            if problems := dns_subdomain(each):
+                raise self._broken(f"{place}.names[{number}]", f"is {_shown(each)}: {problems[0]}")
+        if len(set(read)) < len(read):
+            raise self._broken(f"{place}.names", "names a node twice", "write each name once")
+        return Join(at_s, like, read, place)
+
+    def _reference(self, place: str, value: Any) -> tuple[str, str, str]:
+        found = self._map(place, value, ("kind", "namespace", "name"))
+        for each in ("kind", "name"):
+            if each not in found:
+                raise self._broken(f"{place}.{each}", "is not set", "write {kind: Pod, namespace: shop, name: db-0}")
+        kind, name = (self._text(f"{place}.{each}", found[each]) for each in ("kind", "name"))
+        return kind, self._text(f"{place}.namespace", found["namespace"]) if "namespace" in found else "", name
+
+    # -- storage ------------------------------------------------------------------------------------------------------
+
+    def _storage(self, value: Any) -> StorageSettings:
+        found = self._map("storage", value, (*_DRIVER_FIELDS, "drivers"))
+        own = {name: said for name, said in found.items() if name != "drivers"}
+        rest = self._driver("storage", own, DriverSettings())
+        drivers = found.get("drivers", {})
+        if not isinstance(drivers, dict):
+            raise self._broken("storage.drivers", f"is {_shown(drivers)}", "write NAME: {pick: random} for each driver")
+        return StorageSettings(
+            rest, {name: self._driver(f"storage.drivers.{name}", said, rest) for name, said in drivers.items()}
+        )
+
+    def _driver(self, place: str, value: Any, before: DriverSettings) -> DriverSettings:
+        found = self._map(place, value, _DRIVER_FIELDS)
+        changes: dict[str, Any] = {}
+        for name, said in found.items():
+            at = f"{place}.{name}"
+            if name == "pick":
+                if not isinstance(said, str) or said not in PICK_POLICIES:
+                    raise self._broken(at, f"is {_shown(said)}", f"a driver picks by {', '.join(PICK_POLICIES)}")
+                changes["pick"] = said
+            elif name == "overstates":
+                if not isinstance(said, int | float) or isinstance(said, bool) or not 0 < said <= MOST_FACTOR:
+                    raise self._broken(at, f"is {_shown(said)}", "write a factor, such as 1.2")
+                changes["overstates"] = float(said)
+            elif name == "attachSlots":
+                changes["attach_slots"] = self._count(at, said)
+            elif name == "rebuildRate":
+                changes["rebuild_bytes_per_s"] = self._bytes(at, said)
+            else:
+                changes[_DRIVER_SPANS[name]] = self._span(at, said)
+        return dataclasses.replace(before, **changes)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def _map(self, place: str, value: Any, fields: tuple[str, ...]) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self._broken(place or "the scenario", f"is {_shown(value)}, not a map", "write field: value")
+        for name in value:
+            if name not in fields:
+                at = f"{place}.{name}" if place else str(name)
+                hint = did_you_mean(str(name), fields) or f"there are {', '.join(fields)}"
+                raise self._broken(at, "is no field of a scenario here", hint)
+        empty = next((name for name, said in value.items() if said is None), None)
+        if empty is not None:
+            at = f"{place}.{empty}" if place else str(empty)
+            raise self._broken(at, "has no value", "write one, or leave the field out")
+        return dict(value)
+
+    def _only(self, place: str, found: dict[str, Any], fields: tuple[str, ...]) -> None:
+        for name in found:
+            if name not in fields:
+                raise self._broken(f"{place}.{name}", "means nothing here", f"beside it stand {', '.join(fields)}")
+
+    def _span(self, field: str, value: Any) -> float:
+        found = parse_duration(value) if isinstance(value, str) else None
+        if value == 0 and not isinstance(value, bool):
+            found = 0.0
+        if found is None or found < 0:
+            raise self._broken(field, f"is {_shown(value)}, not a span of time", "write 30s, 5m or 1h30m")
+        if found > LONGEST_S:
+            raise self._broken(field, f"is {_shown(value)}", "at most 8760h (a year) are simulated")
+        return found
+
+    def _count(self, field: str, value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise self._broken(field, f"is {_shown(value)}, not a count", "write a whole number")
+        if value > MOST_ARRIVALS:
+            raise self._broken(field, f"is {_shown(value)}", f"write at most {MOST_ARRIVALS:,}")
+        return value
+
+    def _bytes(self, field: str, value: Any) -> float:
+        try:
+            found = Quantity.of(value, field=field).value()
+        except InvalidQuantity as exc:
+            raise self._broken(field, f"is {_shown(value)}", "write bytes a second, such as 200Mi") from exc
+        if found <= 0:
+            raise self._broken(field, f"is {_shown(value)}", "write more than nothing, such as 200Mi")
+        return float(found)
+
+    def _text(self, field: str, value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise self._broken(field, f"is {_shown(value)}, not a name", "write a name")
+        return value
+
+    def _lifetime(self, field: str, value: Any) -> Lifetime:
+        if isinstance(value, dict):
+            found = self._map(field, value, ("mean",))
+            if "mean" not in found:
+                raise self._broken(f"{field}.mean", "is not set", "write lifetime: 10m, or lifetime: {mean: 10m}")
+            return Lifetime(mean_s=self._span(f"{field}.mean", found["mean"]))
+        return Lifetime(exactly_s=self._span(field, value))
+
+    def _broken(self, field: str, problem: str, hint: str | None = None) -> BrokenScenario:
+        return BrokenScenario(self._file, field, problem, hint)
+
+
+_DRIVER_SPANS: Final = {
+    "createLatency": "create_latency_s",
+    "attachLatency": "attach_latency_s",
+    "deleteLatency": "delete_latency_s",
+    "refreshDelay": "refresh_delay_s",
+}
+_DRIVER_FIELDS: Final = ("pick", "overstates", "attachSlots", "rebuildRate", *_DRIVER_SPANS)
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError):
+        text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -5,7 +5,7 @@
     disks changed ──refresh delay──► capacity objects show it, as true as the driver is
 
 Everything it does to the cluster it does by writing objects, as the real parts do; the scheduler sees nothing else.
-`disks.py` is what is really there, `figures.py` what is told of it, `rebuilds.py` how volumes move.
+`disks.py` has what is really there and what is told of it, `rebuilds.py` how volumes move.
 
 Nearly all node affinities name values of a label. `Reach` finds nodes by such a value first, and asks only those.
 """
@@ -26,16 +26,20 @@ from tonnage.objects.node_selectors import NodeSelectorTerm
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.pool_policy import pool_policy_of
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
-from tonnage.whatif.simulate.agenda import Agenda
-from tonnage.whatif.simulate.disks import Disk, Disks
-from tonnage.whatif.simulate.figures import affinity_of, bound_claim, figures, made_volume
-from tonnage.whatif.simulate.storage_settings import (
+from tonnage.whatif.simulate.disks import (
     DEFAULT_PICK,
     PICK_POLICIES,
+    Disk,
+    Disks,
     DriverSettings,
     PickPolicy,
     StorageSettings,
+    affinity_of,
+    bound_claim,
+    figures,
+    made_volume,
 )
+from tonnage.whatif.simulate.world_state import Agenda
 
 
 class Reach:

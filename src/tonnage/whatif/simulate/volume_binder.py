@@ -18,7 +18,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.volume_matching import AVAILABLE
-from tonnage.whatif.simulate.figures import bound_claim
+from tonnage.whatif.simulate.disks import bound_claim
 from tonnage.whatif.simulate.scheduler_loop import SchedulerLoop
 from tonnage.whatif.simulate.world_state import WorldState
 

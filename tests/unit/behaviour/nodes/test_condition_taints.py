@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from node_builders import at, condition, node
-from tonnage.behaviour.nodes.node_health import no_execute_key, no_schedule_keys, with_no_execute, with_no_schedule
+from tonnage.behaviour.nodes.node_lifecycle_plan import (
+    no_execute_key,
+    no_schedule_keys,
+    with_no_execute,
+    with_no_schedule,
+)
 from tonnage.objects.document import Doc
 
 NOW = at(0)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from node_builders import node
-from tonnage.behaviour.nodes.zones import DisruptionChange, EvictionRates, Zones, ZoneState, state_of, zone_of
+from tonnage.behaviour.nodes.node_lifecycle_plan import (
+    DisruptionChange,
+    EvictionRates,
+    Zones,
+    ZoneState,
+    state_of,
+    zone_of,
+)
 
 
 def ready(count: int, lost: int = 0) -> list[bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.workload_builders import member, owned_by, stateful_set
-from tonnage.behaviour.workloads.stateful_identity import (
+from tonnage.behaviour.workloads.stateful_set_plan import (
     has_unexpected_controller,
     is_stale,
     owners_at_creation,

@@ -6,14 +6,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from support.workload_builders import LABELS, NOW, a_pod, daemon_set
-from tonnage.behaviour.workloads.daemon_pods import daemon_pod, is_updated, target_node, tolerations
 from tonnage.behaviour.workloads.daemon_set_plan import (
     DaemonPlan,
     ObservedDaemons,
     allowances,
+    daemon_pod,
+    is_updated,
     manage,
     rolling_update,
     status_of,
+    target_node,
+    tolerations,
 )
 from tonnage.objects.apps_v1 import DaemonSet
 from tonnage.objects.codec import convert

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.workload_builders import NOW, job, job_pod
-from tonnage.behaviour.workloads.job_plan import JobVerdict, counted
-from tonnage.behaviour.workloads.job_status import account, finished, has_uncounted, settle, with_condition
+from tonnage.behaviour.workloads.job_plan import (
+    JobVerdict,
+    account,
+    counted,
+    finished,
+    has_uncounted,
+    settle,
+    with_condition,
+)
 from tonnage.objects.batch_v1 import Job, JobStatus
 from tonnage.objects.core_v1 import Pod
 

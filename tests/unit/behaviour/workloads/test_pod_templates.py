@@ -7,7 +7,7 @@ import random
 import pytest
 
 from support.workload_builders import NOW, a_pod, owned_by, replica_set, template
-from tonnage.behaviour.workloads.availability import is_active, is_available, next_check_s, scaled_value
+from tonnage.behaviour.workloads.pod_states import is_active, is_available, next_check_s, scaled_value
 from tonnage.behaviour.workloads.templates import generated_name, pod_from_template, revision_hash, template_hash
 
 

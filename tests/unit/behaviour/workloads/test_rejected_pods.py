@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from tonnage.behaviour.workloads.rejected_pods import FORGET_S, KEEP_S, RejectedPods, interval_s
+from tonnage.behaviour.workloads.pod_states import FORGET_S, KEEP_S, RejectedPods, interval_s
 from tonnage.clock import VirtualClock, rfc3339
 from tonnage.objects.core_v1 import Pod
 from tonnage.testing.builders import pod

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tonnage.scheduling.cluster.changes import Changes
-from tonnage.scheduling.cluster.columns import row_numbers
+from tonnage.scheduling.cluster.columns import Changes, row_numbers
 
 
 def since(changes: Changes, tick: int, size: int = 64) -> list[int]:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tonnage.objects.core_v1 import ContainerImage
-from tonnage.scheduling.cluster.images import Images, canonical
+from tonnage.scheduling.cluster.images_and_ports import Images, canonical
 
 
 def image(size: int, *names: str) -> ContainerImage:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.scheduling.configuration.strict_decoding import Problem
-from tonnage.scheduling.configuration.text import document_of
+from tonnage.scheduling.configuration.strict_decoding import Problem, document_of
 
 
 def read(text: str) -> Any:

@@ -23,11 +23,8 @@ from tonnage.scheduling.framework import (
     unschedulable,
 )
 from tonnage.scheduling.per_node import NodeFilter, NodeView
-from tonnage.scheduling.plugins.node_affinity import NodeAffinity
-from tonnage.scheduling.plugins.node_name import NodeName
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
-from tonnage.scheduling.plugins.taint_toleration import TaintToleration
+from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
+from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
 from tonnage.testing.builders import cluster_of, info, node, pod
 
 

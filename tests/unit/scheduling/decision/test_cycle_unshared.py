@@ -17,7 +17,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.best_rows import Prefers
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Decision, Pipeline
 from tonnage.scheduling.framework import SKIP, Cycle, FilterPlugin, Judgement, PreFilterPlugin, ScorePlugin, Status
-from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from tonnage.scheduling.plugins.node_constraints import NodeUnschedulable
 from tonnage.testing.builders import cluster_of, node, pod
 
 COLOURS = {"n0": "red", "n1": "blue", "n2": "red", "n3": "green"}

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.decision.scheduling_cycle import Decider, Pipeline
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
 from tonnage.testing.builders import info, node
 
 COLUMNS = 64

@@ -14,13 +14,13 @@ from __future__ import annotations
 import random
 from itertools import count
 
+from support.configurations import storage_configuration
+from support.informed_engine import InformedEngine
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
-from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from support.configurations import storage_configuration
+from support.informed_engine import InformedEngine
 from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
@@ -19,8 +21,6 @@ from tonnage.scheduling.configuration.configuration import parse
 from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.testing.builders import node, pod
-from tonnage.testing.configurations import storage_configuration
-from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import (
     DRIVER,
     attachment,

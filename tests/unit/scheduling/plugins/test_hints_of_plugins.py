@@ -18,12 +18,10 @@ from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, changes_of
 from tonnage.scheduling.framework import Plugin
-from tonnage.scheduling.plugins.node_affinity import NodeAffinity
+from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeUnschedulable, TaintToleration
 from tonnage.scheduling.plugins.node_ports import NodePorts
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from tonnage.scheduling.plugins.node_unschedulable import NodeUnschedulable
-from tonnage.scheduling.plugins.scheduling_gates import SchedulingGates
-from tonnage.scheduling.plugins.taint_toleration import TaintToleration
+from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
+from tonnage.scheduling.plugins.pod_plugins import SchedulingGates
 from tonnage.testing.builders import info, node, pod
 
 A, R = ActionType, EventResource

@@ -32,7 +32,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.per_node import NodeFilter, NodeView
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.testing.builders import cluster_of, info, node, pod
 from tonnage.testing.storage_builders import (

@@ -11,7 +11,7 @@ from tonnage.objects.codec import convert
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.preemption.budgets_by_kind import BudgetsByKind
+from tonnage.scheduling.preemption.candidates_by_sums import BudgetsByKind
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.testing.builders import cluster_of, info, node, pod

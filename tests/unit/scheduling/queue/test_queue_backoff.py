@@ -7,9 +7,8 @@ import math
 import pytest
 from queue_rig import NODE_LABEL, Rig
 
-from tonnage.scheduling.queue.backoff_queue import BackoffQueue
 from tonnage.scheduling.queue.queued_pod import QueuedPod, by_priority
-from tonnage.scheduling.queue.queues import QueueName
+from tonnage.scheduling.queue.queues import BackoffQueue, QueueName
 from tonnage.testing.builders import info, pod
 
 

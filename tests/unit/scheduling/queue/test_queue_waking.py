@@ -19,7 +19,7 @@ from tonnage.scheduling.events import (
     Hint,
     HintFn,
 )
-from tonnage.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
 from tonnage.scheduling.queue.queueing_hints import QueueingRules
 from tonnage.scheduling.queue.queues import QueueName
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue

@@ -10,7 +10,7 @@ from queue_rig import NODE_LABEL, PLAIN, Rig
 from tonnage.objects.core_v1 import Node
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
-from tonnage.scheduling.queue.rounds import MayHelp
+from tonnage.scheduling.queue.waking import MayHelp
 from tonnage.testing.builders import node, pod
 
 HINTS = {**PLAIN, "Other": ((NODE_LABEL, None),)}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.configurations import storage_configuration
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Object
@@ -18,11 +19,10 @@ from tonnage.scheduling.framework import Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
-from tonnage.testing.configurations import storage_configuration
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
-from tonnage.whatif.simulate.bindings import patched
+from tonnage.whatif.simulate.disks import DriverSettings, StorageSettings
 from tonnage.whatif.simulate.measures import Measures
-from tonnage.whatif.simulate.storage_settings import DriverSettings, StorageSettings
+from tonnage.whatif.simulate.scheduler_loop import patched
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.changes import Changes
-from tonnage.scheduling.cluster.columns import Mask, few_rows
+from tonnage.scheduling.cluster.columns import Changes, Mask, few_rows
 from tonnage.scheduling.volumes.capacity import reading as reading_module
 from tonnage.scheduling.volumes.capacity.object_answers import REMEMBERED, ObjectAnswers
 from tonnage.scheduling.volumes.capacity.pools import Room

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from support.informed_engine import InformedEngine
 from tonnage.clock import VirtualClock
 from tonnage.documents.patches.json_patch import merge_patch
 from tonnage.gates import Gates
@@ -28,7 +29,6 @@ from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Code, Status
 from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
-from tonnage.testing.informed_engine import InformedEngine
 from tonnage.testing.storage_builders import claim, driver, pod_with, storage_class
 
 T = TypeVar("T", bound=Object)

@@ -17,10 +17,10 @@ from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.framework import Status
 from tonnage.whatif.creation import Creation
+from tonnage.whatif.simulate.disks import StorageSettings
 from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.play import Player, Run
-from tonnage.whatif.simulate.scenario_reading import read_scenario
-from tonnage.whatif.simulate.storage_settings import StorageSettings
+from tonnage.whatif.simulate.scenario import read_scenario
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
 from tonnage.whatif.sources import from_files

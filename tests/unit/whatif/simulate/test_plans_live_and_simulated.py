@@ -10,7 +10,7 @@ import pytest
 from simulated import world_of
 
 from tonnage.behaviour.nodes.kubelet_admission import AdmittedPods
-from tonnage.behaviour.nodes.taint_eviction_plan import no_execute, plan
+from tonnage.behaviour.nodes.node_lifecycle_plan import no_execute, plan
 from tonnage.behaviour.volumes.binding_plan import Bind, ClaimInputs, claim_step
 from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.node_selectors import NO_EXECUTE, UNREACHABLE, Taint

@@ -11,8 +11,7 @@ from simulated import DRIVER, GI, cluster, played, player_of, stateful_set, work
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSINode
-from tonnage.whatif.simulate.measures import Measures
-from tonnage.whatif.simulate.run_document import run_document
+from tonnage.whatif.simulate.measures import Measures, run_document
 
 
 def nodes_of(measured: Measures) -> dict[str, str]:

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from tonnage.whatif.simulate.rare_collections import rare_collections
+from tonnage.whatif.simulate.play import rare_collections
 
 
 @pytest.fixture(autouse=True)

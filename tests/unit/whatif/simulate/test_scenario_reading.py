@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 
 from tonnage.errors import TonnageError
-from tonnage.whatif.simulate.scenario import Apply, Arrive, BrokenScenario, Delete, Join, Lifetime, NodeEvent, Scenario
-from tonnage.whatif.simulate.scenario_reading import read_scenario
-from tonnage.whatif.simulate.storage_settings import DriverSettings
+from tonnage.whatif.simulate.disks import DriverSettings
+from tonnage.whatif.simulate.scenario import (
+    Apply,
+    Arrive,
+    BrokenScenario,
+    Delete,
+    Join,
+    Lifetime,
+    NodeEvent,
+    Scenario,
+    read_scenario,
+)
 
 HEAD = "apiVersion: tonnage.dev/v1alpha1\nkind: Scenario\n"
 

@@ -9,8 +9,8 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
+from tonnage.whatif.simulate.disks import DriverSettings
 from tonnage.whatif.simulate.node_events import NodeEvents
-from tonnage.whatif.simulate.storage_settings import DriverSettings
 
 CLUSTER = (storage_class(), driver(), node("a"), node("b"))
 

@@ -4,7 +4,7 @@
     Ceph RBD image                        the same; it is one image when the pool, the name and any monitor agree
     AWS EBS volume                        is never shared
 
-Few pods name a disk themselves, so this is a sparse index like that of host ports (`ports.py`).
+Few pods name a disk themselves, so this is a sparse index like that of host ports.
 """
 
 from __future__ import annotations

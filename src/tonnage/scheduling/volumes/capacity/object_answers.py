@@ -17,8 +17,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.scheduling.cluster.changes import Changes
-from tonnage.scheduling.cluster.columns import row_count, row_numbers
+from tonnage.scheduling.cluster.columns import Changes, row_count, row_numbers
 from tonnage.scheduling.volumes.packing import SearchBudget, Sizes
 
 T = TypeVar("T", bound=np.generic)

@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.changes import Changes
-from tonnage.scheduling.cluster.columns import Ints, Mask, grown
+from tonnage.scheduling.cluster.columns import Changes, Ints, Mask, grown
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.object_answers import ObjectAnswers
 from tonnage.scheduling.volumes.capacity.pools import Room

@@ -1,0 +1,208 @@
+"""Pods that their node rejected, before they ran: when they are made again, and when they go.
+
+It has no room for them or does not match them (`behaviour/nodes/kubelet_admission.py`), it has no attach slot for
+their volumes (KEP-4876), or one of these can be reached from other nodes only (KEP-5381).
+
+                          made again             made again 1, 2, 4 s … 2 min
+    rejected on node-1 ──────at once──► rejected on node-1 ──after it was made──► …      rejected on node-2: at once
+
+A pod is made again to be placed elsewhere, by a limit that its failure has corrected. Where one is rejected again on
+the same node, that did not help (its template may name the node), and the next is not made before an interval that
+doubles. It counts from when the
+rejected pod was made, so that a node that takes its time before it fails a pod is not waited for twice. Of pods that
+are rejected together only the first lengthens the interval; one that runs on the node ends it, as ten minutes do.
+
+A rejected pod never ran, and its ephemeral claims hold storage as long as it is there. The last one stays for a minute,
+for people to look at; the others go as soon as they are replaced, and their claims with them. (Upstream keeps all, up
+to the garbage collector's threshold of 12,500.) All of it is memory: a controller that starts anew makes one at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from tonnage.backoff import exponential_s, remaining_s
+from tonnage.clock import Clock
+from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY, Pod
+from tonnage.objects.meta import Key
+from tonnage.objects.texts.decode_budget import whole_number
+
+
+def is_active(pod: Pod) -> bool:
+    """It runs or will: it has not ended and nobody deleted it."""
+    return not pod.is_terminal and not pod.metadata.is_terminating
+
+
+def is_ready(pod: Pod) -> bool:
+    condition = pod.condition("Ready")
+    return condition is not None and condition.is_true
+
+
+def ready_since(pod: Pod) -> datetime | None:
+    """When it became ready; None while it is not, or when nobody noted it."""
+    condition = pod.condition("Ready")
+    return condition.last_transition_time if condition is not None and condition.is_true else None
+
+
+def with_ready_since(pod: Pod, at: datetime) -> Pod:
+    """The pod as if it had become ready at that time."""
+    conditions = tuple(
+        msgspec.structs.replace(each, last_transition_time=at) if each.type == "Ready" else each
+        for each in pod.status.conditions
+    )
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
+
+
+def is_available(pod: Pod, min_ready_s: int, now: datetime) -> bool:
+    if not is_ready(pod):
+        return False
+    since = ready_since(pod)
+    return min_ready_s == 0 or (since is not None and since + timedelta(seconds=min_ready_s) <= now)
+
+
+def next_check_s(pods: Iterable[Pod], min_ready_s: int, now: datetime) -> float | None:
+    """Seconds until the first of these ready pods becomes available; None when none is on its way."""
+    if min_ready_s <= 0:
+        return None
+    sinces = (ready_since(pod) for pod in pods)
+    left_s = [(since + timedelta(seconds=min_ready_s) - now).total_seconds() for since in sinces if since is not None]
+    return min((seconds for seconds in left_s if seconds > 0), default=None)
+
+
+def earliest(*times_s: float | None) -> float | None:
+    """The first of several times to look again; None is never."""
+    return min((each for each in times_s if each is not None), default=None)
+
+
+def scaled_value(count_or_percent: int | str, total: int, *, round_up: bool) -> int:
+    """`3` is 3 and `"25%"` a quarter of `total`, rounded as asked. ValueError for what is neither."""
+    if isinstance(count_or_percent, int):
+        return count_or_percent
+    number, sign, rest = count_or_percent.partition("%")
+    if not sign or rest or not number.lstrip("-").isdecimal():
+        raise ValueError(f'invalid value for IntOrString: invalid type: string is not a percentage: "{number}"')
+    # Whole numbers throughout: -(-a // b) rounds a / b up.
+    percent = whole_number(number)
+    return -(-percent * total // 100) if round_up else percent * total // 100
+
+
+FIRST_S: Final = 1.0
+MAX_S: Final = 120.0
+FORGET_S: Final = 600.0
+KEEP_S: Final = 60.0
+REJECTED: Final = "Pod was rejected: "
+"""How a kubelet begins `status.message` of a pod that it rejected, whatever the reason."""
+_REASONS: Final = (VOLUME_ATTACHMENT_LIMIT_EXCEEDED, VOLUME_NODE_AFFINITY)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def is_rejected(pod: Pod) -> bool:
+    """Its node failed it, before it ran, because it cannot be there."""
+    status = pod.status
+    return status.phase == "Failed" and (status.reason in _REASONS or status.message.startswith(REJECTED))
+
+
+def interval_s(rejections: int) -> float:
+    """Between two pods that are made for one node: none after its first rejection, then 1 s, doubling to 2 min."""
+    return exponential_s(FIRST_S, rejections - 2, max_s=MAX_S) if rejections > 1 else 0.0
+
+
+@dataclass(slots=True)
+class _Node:
+    """The rejections of one owner's pods on one node."""
+
+    rejections: int
+    at_s: float
+    known: frozenset[str]
+    """The owner's pods at the last rejection that counted; those made later tell something new."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejection:
+    name: str
+    seen_s: float
+    due_s: float
+    """When a pod may be made in its place."""
+
+
+@dataclass(slots=True)
+class _Owner:
+    nodes: dict[str, _Node] = field(default_factory=dict)
+    rejections: dict[str, _Rejection] = field(default_factory=dict)
+    """By the uid of the pod; kept after the pod is gone until the time has come."""
+
+
+class RejectedPods:
+    """The rejected pods of the workloads of one kind, by the workload's key."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._owners: dict[Key, _Owner] = {}
+
+    def observe(self, owner: Key, pods: Sequence[Pod]) -> None:
+        """Take note of what became of an owner's pods. `pods` are all of them, as a cache in step shows them."""
+        if owner not in self._owners and not any(map(is_rejected, pods)):
+            return
+        now_s, uids = self._clock.monotonic(), frozenset(pod.uid for pod in pods)
+        of = self._owners.setdefault(owner, _Owner())
+        of.rejections = {
+            uid: each for uid, each in of.rejections.items() if uid in uids or self._left_s(each.due_s) > 0
+        }
+        running = [pod for pod in pods if pod.status.phase == "Running" and not pod.metadata.is_terminating]
+        for node, last in tuple(of.nodes.items()):
+            runs_since = any(pod.spec.node_name == node and pod.uid not in last.known for pod in running)
+            if runs_since or now_s - last.at_s > interval_s(last.rejections) + FORGET_S:
+                del of.nodes[node]
+        for pod in pods:
+            if is_rejected(pod) and pod.uid not in of.rejections:
+                self._note(of, pod, uids)
+        if not of.rejections and not of.nodes:
+            del self._owners[owner]
+
+    def held_back(self, owner: Key) -> set[str]:
+        """The names of rejected pods in whose place none is to be made yet, one a pod."""
+        found = self._owners.get(owner)
+        rejections = found.rejections.values() if found is not None else ()
+        return {each.name for each in rejections if self._left_s(each.due_s) > 0}
+
+    def to_delete(self, owner: Key, pods: Iterable[Pod]) -> list[Pod]:
+        """The rejected pods that have been there long enough: all but the last one, and that one after a minute."""
+        found = self._owners.get(owner)
+        if found is None:
+            return []
+        rejected = [pod for pod in pods if pod.uid in found.rejections and not pod.metadata.is_terminating]
+        rejected.sort(key=lambda pod: (pod.metadata.creation_timestamp or _EPOCH, pod.name))
+        if rejected and self._left_s(found.rejections[rejected[-1].uid].seen_s + KEEP_S) > 0:
+            rejected.pop()
+        return rejected
+
+    def next_check_s(self, owner: Key) -> float | None:
+        """Seconds until a pod may be made, or the last rejected one is to go; None when nothing waits."""
+        found = self._owners.get(owner)
+        if found is None:
+            return None
+        times_s = (time_s for each in found.rejections.values() for time_s in (each.due_s, each.seen_s + KEEP_S))
+        return min((left_s for left_s in map(self._left_s, times_s) if left_s > 0), default=None)
+
+    def forget(self, owner: Key) -> None:
+        """The owner is gone."""
+        self._owners.pop(owner, None)
+
+    def _note(self, of: _Owner, pod: Pod, uids: frozenset[str]) -> None:
+        now_s, node = self._clock.monotonic(), pod.spec.node_name
+        last = of.nodes.get(node)
+        if last is None:
+            last = of.nodes[node] = _Node(1, now_s, uids)
+        elif pod.uid not in last.known:
+            last.rejections, last.at_s, last.known = last.rejections + 1, now_s, uids
+        made_at = pod.metadata.creation_timestamp or self._clock.now()
+        made_s = now_s - max((self._clock.now() - made_at).total_seconds(), 0.0)
+        of.rejections[pod.uid] = _Rejection(pod.name, now_s, made_s + interval_s(last.rejections))
+
+    def _left_s(self, time_s: float) -> float:
+        return remaining_s(time_s, self._clock.monotonic())

@@ -1,0 +1,219 @@
+"""Making and deleting the pods of a workload whose pods have random names, so that none is made twice.
+
+The random part of a name is chosen here, so that a create whose answer was lost can be looked up; what was written is
+remembered in `expectations` until the cache shows it. A deletion names the uid of the pod it means. The events are
+those of upstream's RealPodControl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, TypeVar, cast
+
+import msgspec
+
+from tonnage.behaviour.workloads import templates
+from tonnage.behaviour.workloads.templates import Versioned, generated_name
+from tonnage.client.cache import Cache
+from tonnage.client.http import Client
+from tonnage.client.recorder import Recorder
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
+from tonnage.controllers.workloads.workload_controller import Expectations, is_in_doubt
+from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
+from tonnage.objects import codec
+from tonnage.objects.apps_v1 import ControllerRevision
+from tonnage.objects.codec import to_doc
+from tonnage.objects.core_v1 import Pod
+from tonnage.objects.document import Doc, same
+from tonnage.objects.meta import Object, Record
+from tonnage.objects.selectors import selects
+
+_FIRST_BATCH: Final = 1
+_NAME_TRIES: Final = 8
+"""How often another random name is tried, as an API server does that chooses them."""
+
+
+class PodControl:
+    """Writes pods for one controller; a failure is returned, because others of the same round may have succeeded."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        pods: Cache[Pod],
+        expectations: Expectations,
+        rng: random.Random,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._pods = pods
+        self._expectations = expectations
+        self._rng = rng
+
+    async def create(self, owner: Object, doc: Doc) -> TonnageError | None:
+        """Make this pod, under a name that begins with its `generateName`."""
+        metadata = doc["metadata"]
+        for tries_left in reversed(range(_NAME_TRIES)):
+            name = metadata["name"] = generated_name(metadata["generateName"], self._rng)
+            try:
+                pod = codec.convert(Pod, await self._client.create_doc(doc))
+            except TonnageError as exc:
+                if isinstance(exc, AlreadyExists) and tries_left:
+                    continue  # by chance somebody has that name
+                return self._failed_to_create(owner, name, exc)
+            self._expectations.expect_written(owner.key, self._pods, pod)
+            self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", f"Created pod: {name}", pod)
+            break
+        return None
+
+    def _failed_to_create(self, owner: Object, name: str, failure: TonnageError) -> TonnageError | None:
+        if is_in_doubt(failure):
+            self._expectations.mark_in_doubt(owner.key, self._pods, f"{owner.namespace}/{name}")
+        if is_namespace_terminating(failure):
+            return None
+        self._recorder.event(owner, "Warning", "FailedCreate", "Create", f"Error creating: {failure.message}")
+        return failure
+
+    async def delete(self, owner: Object, pod: Pod) -> TonnageError | None:
+        """Delete this pod and no namesake; one that is gone already is no failure."""
+        try:
+            await self._client.delete(Pod, pod.key, uid=pod.uid)
+        except NotFound:
+            self._expectations.expect_deleted(owner.key, self._pods, pod.key, pod.uid)
+            return None
+        except TonnageError as exc:
+            if is_in_doubt(exc):
+                self._expectations.mark_in_doubt(owner.key, self._pods, pod.key, pod.uid)
+            self._recorder.event(owner, "Warning", "FailedDelete", "Delete", f"Error deleting: {exc.message}", pod)
+            return exc
+        self._expectations.expect_deleted(owner.key, self._pods, pod.key, pod.uid)
+        self._recorder.event(owner, "Normal", "SuccessfulDelete", "Delete", f"Deleted pod: {pod.name}", pod)
+        return None
+
+    async def delete_all(self, owner: Object, pods: Sequence[Pod]) -> TonnageError | None:
+        """Delete them at once; the first failure."""
+        return first_failure(await asyncio.gather(*(self.delete(owner, pod) for pod in pods)))
+
+
+async def slow_start(count: int, act: Callable[[int], Awaitable[TonnageError | None]]) -> TonnageError | None:
+    """Do it `count` times: one, then two at once, then four… until all are done or one of a batch failed.
+
+    Whatever is wrong with the first is mostly wrong with all of them, and need not be asked a hundred times.
+    """
+    done, batch = 0, min(count, _FIRST_BATCH)
+    while batch > 0:
+        failure = first_failure(await asyncio.gather(*(act(done + n) for n in range(batch))))
+        if failure is not None:
+            return failure
+        done += batch
+        batch = min(2 * batch, count - done)
+    return None
+
+
+def first_failure(outcomes: Sequence[TonnageError | None]) -> TonnageError | None:
+    return next((each for each in outcomes if each is not None), None)
+
+
+def is_namespace_terminating(failure: TonnageError) -> bool:
+    """Nothing more can be made in this namespace, and nothing has to be: it is going with all that is in it."""
+    return isinstance(failure, ApiError) and any(cause.reason == "NamespaceTerminating" for cause in failure.causes)
+
+
+class HistoryControl:
+    """Reads and writes the ControllerRevisions of one controller's workloads."""
+
+    def __init__(self, client: Client, revisions: Cache[ControllerRevision], expectations: Expectations) -> None:
+        self._client = client
+        self._revisions = revisions
+        self._revisions_of = ControllerRefIndex(revisions)
+        self._expectations = expectations
+
+    async def revisions(self, owner: Versioned) -> list[ControllerRevision]:
+        """The revisions of this owner in their order, after adoptions and releases."""
+        selector = owner.spec.selector
+        return templates.in_order(
+            await claim_objects(
+                self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels)
+            )
+        )
+
+    async def update_revision(
+        self, owner: Versioned, ordered: Sequence[ControllerRevision]
+    ) -> tuple[ControllerRevision, int]:
+        """The revision of the present template, made or renumbered if need be; and how often names collided so far."""
+        collisions = owner.status.collision_count or 0
+        wanted = templates.wanted(owner, ordered)
+        if wanted.known is not None and wanted.number is None:
+            return wanted.known, collisions
+        if wanted.known is not None:
+            known = wanted.known
+            patch: Doc = {"metadata": {"resourceVersion": known.metadata.resource_version}, "revision": wanted.number}
+            renumbered = await self._client.patch(ControllerRevision, known.key, patch)
+            self._expectations.expect_written(owner.key, self._revisions, renumbered)
+            return renumbered, collisions
+        return await self._new_revision(owner, wanted.number or 1, collisions)
+
+    async def _new_revision(self, owner: Versioned, number: int, collisions: int) -> tuple[ControllerRevision, int]:
+        while True:
+            doc = templates.new_revision(owner, number, collisions)
+            try:
+                made = codec.convert(ControllerRevision, await self._client.create_doc(doc))
+            except AlreadyExists:
+                made = await self._client.get(ControllerRevision, f"{owner.namespace}/{doc['metadata']['name']}")
+                if not same(made.data, doc["data"]):
+                    collisions += 1
+                    continue
+            self._expectations.expect_written(owner.key, self._revisions, made)
+            return made, collisions
+
+    async def forget(self, owner: Versioned, ordered: Sequence[ControllerRevision], live: Collection[str]) -> None:
+        """Delete what is beyond the history limit; `live` names the revisions that are in use."""
+        for each in templates.outdated(owner, ordered, live):
+            try:
+                await self._client.delete(ControllerRevision, each.key, uid=each.uid)
+            except NotFound:
+                continue
+            self._expectations.expect_deleted(owner.key, self._revisions, each.key, each.uid)
+
+
+T = TypeVar("T", bound=Object)
+
+
+async def write_status(
+    client: Client,
+    found: T,
+    status: Record,
+    *,
+    annotations: dict[str, str] | None = None,
+) -> T | None:
+    """Give `found` this status, and these annotations where a kind lets its controller; the object as it is then.
+
+    None when it says all that already. Raises Conflict when the object has changed since it was read.
+    """
+    was = cast(Record, found.status)  # type: ignore[attr-defined]  # every kind with a controller has a status
+    new = {key: text for key, text in (annotations or {}).items() if found.metadata.annotations.get(key) != text}
+    if status == was and not new:
+        return None
+    patch: Doc = {
+        "metadata": {"uid": found.uid, "resourceVersion": found.metadata.resource_version},
+        "status": replacing(status, was),
+    }
+    if new:
+        patch["metadata"]["annotations"] = new
+    return await client.patch(type(found), found.key, patch, subresource="status")
+
+
+def replacing(new: Record, was: Record) -> Doc:
+    """A merge patch that turns one record into another of its class: fields at their default are taken out."""
+    doc, old = to_doc(new), to_doc(was)
+    wanted: Doc = {field.encode_name: doc.get(field.encode_name) for field in msgspec.structs.fields(type(new))}
+    return {name: _emptied(value, old.get(name)) for name, value in wanted.items() if value is not None or name in old}
+
+
+def _emptied(value: object, was: object) -> object:
+    """A map is merged by the server, so what left it is named; lists and numbers are replaced."""
+    if isinstance(value, dict) and isinstance(was, dict):
+        return {**dict.fromkeys(was), **value}
+    return value

@@ -1,1 +1,0 @@
-"""The contracts, judged from recorded answers. Pure: nothing here speaks to a driver."""

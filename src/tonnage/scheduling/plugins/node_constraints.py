@@ -1,0 +1,260 @@
+"""NodeName, NodeUnschedulable, TaintToleration, NodeAffinity: what a pod asks of a node as such, whoever else is there.
+
+All of them read nothing but the node itself and `PodInfo.node_constraints`. A requirement is answered once a distinct
+label value, taints once a distinct set of them; then every node is looked up. A pod whose required terms all name
+nodes by `metadata.name` narrows the race to those in PreFilter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+
+from tonnage.objects.core_v1 import Node, Pod
+from tonnage.objects.core_v1 import NodeAffinity as Affinity
+from tonnage.objects.node_selectors import (
+    NO_SCHEDULE,
+    NODE_NAME_FIELD,
+    PREFER_NO_SCHEDULE,
+    UNSCHEDULABLE,
+    NodeSelectorTerm,
+    Taint,
+    find_untolerated,
+    tolerates,
+)
+from tonnage.objects.requirements import Requirement
+from tonnage.scheduling.cluster.cluster import Cluster, row_about
+from tonnage.scheduling.cluster.columns import Ints, Rows, row_count, row_numbers
+from tonnage.scheduling.cluster.node_matching import matching, term_matching
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.events import NODE_ADD, QUEUE, ActionType, ClusterEvent, EventResource, Hint
+from tonnage.scheduling.events import SKIP as NO_HELP
+from tonnage.scheduling.framework import (
+    SKIP,
+    Cycle,
+    EventHint,
+    FilterPlugin,
+    Judgement,
+    Narrowing,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Status,
+    refuse,
+    scaled_to_max,
+    unresolvable,
+)
+
+
+class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """`added` is the operator's affinity for every pod of the profile (`addedAffinity`)."""
+
+    name = "NodeAffinity"
+    row_local = True
+    node_only = True
+    normalizes = True
+    pod_reason = "node(s) didn't match Pod's node affinity/selector"
+    enforced_reason = "node(s) didn't match scheduler-enforced node affinity"
+
+    def __init__(self, added: Affinity | None = None) -> None:
+        self._added = added or Affinity()
+
+    def events(self) -> Iterable[EventHint]:
+        return ((ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL), self._now_matches),)
+
+    def _now_matches(self, pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
+        """A node that matches and did not before. (A new node did not.)
+
+        Upstream does not ask whether the operator's affinity matched before, and lets a pod sleep whose own did.
+        """
+        enforced, wanted = self._added.required, pod.pod.required_node_affinity()
+
+        def matches(node: Node | None) -> bool:
+            if node is None or (enforced is not None and not enforced.matches(node.name, node.metadata.labels)):
+                return False
+            return wanted.matches(node.name, node.metadata.labels)
+
+        return QUEUE if matches(new) and not matches(old) else NO_HELP
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        found: Hashable = pod.node_constraints
+        return found
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
+
+    def pre_filter(self, cycle: Cycle) -> Status | Narrowing | None:
+        spec, required = cycle.pod.pod.spec, cycle.pod.required_nodes
+        if required is None and not spec.node_selector and self._added.required is None:
+            return SKIP
+        if required is None or not required.node_selector_terms:
+            return None
+        wanted: set[str] = set()
+        for term in required.node_selector_terms:
+            names = _named(term)
+            if names is None:
+                return None  # this term admits nodes by label: any node may pass
+            wanted |= names
+        if not wanted:
+            return unresolvable("pod affinity terms conflict")
+        return Narrowing(frozenset(cycle.cluster.row_of[name] for name in wanted if name in cycle.cluster.row_of))
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        cluster, spec = cycle.cluster, cycle.pod.pod.spec
+        reasons = (self.enforced_reason, self.pod_reason)
+        bits = np.zeros(row_count(rows), dtype=np.int64)
+        if self._added.required is not None:
+            bits |= ~matching(cluster, self._added.required, rows)
+        # The operator's word comes first: a node refused by it is not judged by the pod's.
+        mine = np.ones(bits.shape, dtype=np.bool_)
+        for key, value in spec.node_selector.items():
+            mine &= cluster.labels.meets(Requirement(key=key, operator="In", values=(value,)), rows)
+        if cycle.pod.required_nodes is not None:
+            mine &= matching(cluster, cycle.pod.required_nodes, rows)
+        bits |= ((bits == 0) & ~mine).astype(np.int64) << 1
+        return Judgement(bits, reasons) if bits.any() else None
+
+    def pre_score(self, cycle: Cycle) -> Status | None:
+        preferred = cycle.pod.pod.spec.affinity.node_affinity.preferred or self._added.preferred
+        return None if preferred else SKIP
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """The weights of the preferences a node meets, the operator's and the pod's."""
+        total = np.zeros(row_count(rows), dtype=np.int64)
+        for wish in (*self._added.preferred, *cycle.pod.pod.spec.affinity.node_affinity.preferred):
+            if wish.weight:
+                total += wish.weight * term_matching(cycle.cluster, wish.preference, rows)
+        return total
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        return scaled_to_max(scores)
+
+
+def _named(term: NodeSelectorTerm) -> set[str] | None:
+    """The node names a term is confined to; None when it is not confined by name."""
+    names: set[str] | None = None
+    for requirement in _name_requirements(term.match_fields):
+        values = set(requirement.values)
+        names = values if names is None else names & values
+    return names
+
+
+def _name_requirements(fields: Iterable[Requirement]) -> Iterable[Requirement]:
+    return (each for each in fields if each.key == NODE_NAME_FIELD and each.operator == "In")
+
+
+class TaintToleration(FilterPlugin, ScorePlugin):
+    name = "TaintToleration"
+    row_local = True
+    node_only = True
+    normalizes = True
+    reason = "node(s) had untolerated taint(s)"
+
+    def events(self) -> Iterable[EventHint]:
+        node_changed = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
+        tolerates_more = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
+        return ((node_changed, _taint_gone), (tolerates_more, about_itself))
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        return pod.pod.spec.tolerations
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        cluster, tolerations = cycle.cluster, cycle.pod.pod.spec.tolerations
+        sets = cluster.taints.things
+        if len(sets) == 1:  # the empty set: no node has a taint
+            return None
+        repels = np.fromiter(
+            (find_untolerated(taints, tolerations) is not None for taints in sets), np.bool_, len(sets)
+        )
+        return refuse(repels[cluster.taint_ids[rows]], self.reason, unresolvable=True) if repels.any() else None
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """Soft taints the pod does not tolerate; a toleration without effect, or with the soft one, counts."""
+        sets = cycle.cluster.taints.things
+        soft = [each for each in cycle.pod.pod.spec.tolerations if each.effect in ("", PREFER_NO_SCHEDULE)]
+
+        def intolerable(taints: tuple[Taint, ...]) -> int:
+            unloved = (taint for taint in taints if taint.effect == PREFER_NO_SCHEDULE)
+            return sum(not any(tolerates(each, taint) for each in soft) for taint in unloved)
+
+        counts = np.fromiter((intolerable(taints) for taints in sets), np.int64, len(sets))
+        found: Ints = counts[cycle.cluster.taint_ids[rows]]
+        return found
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        return scaled_to_max(scores, reverse=True)
+
+
+def _taint_gone(pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
+    tolerations = pod.pod.spec.tolerations
+    was_repelled = old is None or find_untolerated(old.spec.taints, tolerations) is not None
+    return QUEUE if was_repelled and find_untolerated(new.spec.taints, tolerations) is None else NO_HELP
+
+
+def about_itself(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod) -> Hint:
+    """A change of the waiting pod may help it; of other pods not."""
+    return QUEUE if new.metadata.uid == pod.uid else NO_HELP
+
+
+class NodeName(FilterPlugin):
+    name = "NodeName"
+    row_local = True
+    node_only = True
+    reason = "node(s) didn't match the requested node name"
+
+    def events(self) -> Iterable[EventHint]:
+        return ((NODE_ADD, None),)
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        return pod.pod.spec.node_name
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        wanted = cycle.pod.pod.spec.node_name
+        if not wanted:
+            return None
+        row = cycle.cluster.row_of.get(wanted, -1)
+        return refuse(row_numbers(rows) != row, self.reason, unresolvable=True)
+
+
+_CORDONED = Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE)
+
+
+class NodeUnschedulable(FilterPlugin):
+    name = "NodeUnschedulable"
+    row_local = True
+    node_only = True
+    reason = "node(s) were unschedulable"
+
+    def events(self) -> Iterable[EventHint]:
+        node_changed = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
+        tolerates_more = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
+        return ((node_changed, _uncordoned), (tolerates_more, _now_tolerates))
+
+    def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable:
+        return pod.pod.spec.tolerations
+
+    def reach(self, cluster: Cluster, event: ClusterEvent, changed: Any) -> Rows | None:
+        return row_about(cluster, changed)
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
+        cordoned = cycle.cluster.unschedulable[rows]
+        if not cordoned.any() or any(tolerates(each, _CORDONED) for each in cycle.pod.pod.spec.tolerations):
+            return None
+        return refuse(cordoned, self.reason, unresolvable=True)
+
+
+def _uncordoned(pod: PodInfo, event: ClusterEvent, old: Node | None, new: Node) -> Hint:
+    return QUEUE if not new.spec.unschedulable and (old is None or old.spec.unschedulable) else NO_HELP
+
+
+def _now_tolerates(pod: PodInfo, event: ClusterEvent, old: Pod | None, new: Pod) -> Hint:
+    mine = new.metadata.uid == pod.uid
+    return QUEUE if mine and any(tolerates(each, _CORDONED) for each in new.spec.tolerations) else NO_HELP
