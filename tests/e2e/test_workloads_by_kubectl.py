@@ -15,7 +15,7 @@ from scene import Scene, whole_cluster
 from support.processes import Up
 from tonnage.faults import Fault
 from tonnage.objects.document import Doc
-from tonnage.scheduling.volumes.explain.half_made import half_made_in
+from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
 from tonnage.stories.objects import claim, deployment, pod, pod_spec, stateful_set
 
 pytestmark = pytest.mark.kubectl

@@ -52,7 +52,7 @@ from tonnage.scheduling.engine.event_handlers import LIVE_PODS, READ_KINDS
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import uid_of
-from tonnage.scheduling.volumes.explain.considered_objects import considered_objects
+from tonnage.scheduling.volumes.explain.account_entries import considered_objects
 
 MAX_LINES: Final = 50
 

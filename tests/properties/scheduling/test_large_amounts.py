@@ -14,8 +14,8 @@ from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.pools import Room
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading
-from tonnage.scheduling.volumes.free_storage_scores import added, class_score, class_scores
 from tonnage.scheduling.volumes.packing import MOST_BYTES, UNBOUNDED, Grade, Sizes, descending
+from tonnage.scheduling.volumes.volume_scores import added, class_score, class_scores
 from tonnage.testing.builders import node, pod
 from tonnage.testing.plugin_calls import filter_results, node_scores
 from tonnage.testing.storage_builders import capacity

@@ -27,7 +27,6 @@ from tonnage.scheduling.volumes.packing import (
     descending,
     pool_fits,
     pool_grades,
-    promised_pools,
 )
 
 modest = settings(max_examples=tries(300), deadline=None)
@@ -220,7 +219,7 @@ def test_listing_arrangements_and_searching_say_the_same(
 
 
 def forget_searches() -> None:
-    for found in (pool_fits._placements, pool_grades._filled, promised_pools._found, promised_pools._found_finely):
+    for found in (pool_fits._placements, pool_grades._filled, pool_grades._found, pool_grades._found_finely):
         found.clear()
 
 
@@ -239,9 +238,9 @@ def test_searches_that_give_up_refuse_and_never_admit(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pool_fits, "FIRST_LOOK", 1)
     monkeypatch.setattr(pool_fits, "EXACT_SETS", 2)
     monkeypatch.setattr(pool_grades, "MOST_STEPS", 3)
-    monkeypatch.setattr(promised_pools, "MOST_LEFT", 2)
-    monkeypatch.setattr(promised_pools, "MOST_LEFT_FINELY", 3)
-    monkeypatch.setattr(promised_pools, "MOST_PROMISES", 2)
+    monkeypatch.setattr(pool_grades, "MOST_LEFT", 2)
+    monkeypatch.setattr(pool_grades, "MOST_LEFT_FINELY", 3)
+    monkeypatch.setattr(pool_grades, "MOST_PROMISES", 2)
     try:
         careful()
     finally:

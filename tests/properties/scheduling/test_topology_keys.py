@@ -1,4 +1,4 @@
-"""What node labels offer to pods that wait for volumes (queue/unschedulable_pods.py, volumes/topology_keys.py).
+"""What node labels offer to pods that wait for volumes (queue/unschedulable_pods.py, volumes/hints.py).
 
 A change of a node's labels that `TopologyKeys` takes for idle changes no object's mind about the node.
 """
@@ -15,7 +15,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity, StorageClass
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.engine.indexes import add_indexes
-from tonnage.scheduling.volumes.topology_keys import TopologyKeys
+from tonnage.scheduling.volumes.hints import TopologyKeys
 from tonnage.testing.storage_builders import capacity, storage_class, volume
 
 KEYS = ("zone", "rack", "disk", "turn")

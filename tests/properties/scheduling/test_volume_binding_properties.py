@@ -40,7 +40,7 @@ from tonnage.scheduling.framework import SKIP, Cycle, Judgement
 from tonnage.scheduling.plugins.node_constraints import NodeUnschedulable
 from tonnage.scheduling.plugins.volume_binding import Notes, VolumeBinding
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.plan import VolumePlan
+from tonnage.scheduling.volumes.demand import VolumePlan
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume

@@ -2,14 +2,9 @@
 
     fits   used[row] + new <= limit[row]   for every driver the pod brings volumes of that are not mounted there yet
 
-Used volumes and limits lie ready (`volumes/attached_volumes.py`). A volume of the pod that a resident of the node
-mounts is not new there; one that is merely attached is, and counts twice until its attachment goes. A node over its
-limit still takes a pod that brings nothing new. Pods whose volumes nobody mounts anywhere share answers, however the
-volumes are called: only how many of which driver counts.
-
-A driver may want no pods on nodes where it is not installed yet (`preventPodSchedulingIfMissing`, gate
-VolumeLimitScaling); that is asked before any counting. Claims that are missing are told of here in upstream's words;
-usually VolumeRestrictions or VolumeBinding have refused such a pod before.
+A volume that is merely attached is new, and counts twice until its attachment goes. A node over its limit still takes a
+pod that brings nothing new. A driver may want no pods on nodes where it is not installed yet
+(`preventPodSchedulingIfMissing`, gate VolumeLimitScaling). Missing claims are told of in upstream's words.
 """
 
 from __future__ import annotations
@@ -41,12 +36,16 @@ from tonnage.scheduling.framework import (
     refuse,
 )
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline, is_told_in_tree
+from tonnage.scheduling.volumes.attach.volume_ids import (
+    VolumeId,
+    id_of_claim,
+    id_of_inline,
+    is_told_in_tree,
+    taken_over_by,
+)
+from tonnage.scheduling.volumes.demand import new_claims_of, volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
-from tonnage.scheduling.volumes.migrated_plugins import taken_over_by
-from tonnage.scheduling.volumes.pod_claims import new_claims_of
-from tonnage.scheduling.volumes.volume_sign import volume_sign
 
 _Volumes = dict[VolumeId, list[PersistentVolumeClaim | None]]
 """What a pod brings, each volume once, with the claims that stand for it; None for a disk that the pod names itself."""

@@ -55,38 +55,32 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.volumes import bind_volumes
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
-from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
-from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
-from tonnage.scheduling.volumes.bind_volumes import Assumed
+from tonnage.scheduling.volumes.attach.volume_places import MissedTargets, VolumePlaces
+from tonnage.scheduling.volumes.bind_volumes import Assumed, Sending
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.claim_needs import needs_of_new_claims, offer_to_new_claims
-from tonnage.scheduling.volumes.claim_sequences import sequences_at
-from tonnage.scheduling.volumes.demand import Demand, demand_of
+from tonnage.scheduling.volumes.claim_sequences import grades_at, may_differ, sequences_at
+from tonnage.scheduling.volumes.demand import Demand, VolumePlan, claims_of, demand_of, volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
-from tonnage.scheduling.volumes.explain.half_made import half_made
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
-from tonnage.scheduling.volumes.explain.reserved_room import reserved_room
+from tonnage.scheduling.volumes.explain.refusal_notes import half_made, reserved_room
 from tonnage.scheduling.volumes.explain.volume_account import VolumeAccount
-from tonnage.scheduling.volumes.fit_grades import grades_at, may_differ
-from tonnage.scheduling.volumes.hints import volume_binding_events
+from tonnage.scheduling.volumes.hints import (
+    TopologyKeys,
+    needs_of_new_claims,
+    offer_to_new_claims,
+    volume_binding_events,
+)
 from tonnage.scheduling.volumes.nominated_volumes import expected_demand, held_by, judge_beside
 from tonnage.scheduling.volumes.packing import Grade
-from tonnage.scheduling.volumes.plan import VolumePlan
-from tonnage.scheduling.volumes.pod_claims import claims_of
 from tonnage.scheduling.volumes.profile_policy import profile_policy
-from tonnage.scheduling.volumes.rebuilds import is_node_out_of_use, why_rebuilt
+from tonnage.scheduling.volumes.rebuilds import ToldRebuilds, is_node_out_of_use, rows_of_sharers, why_rebuilt
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.reservations.refusals import Refusals
 from tonnage.scheduling.volumes.reservations.server_time import ServerTime
-from tonnage.scheduling.volumes.sending import Sending
-from tonnage.scheduling.volumes.shared_claims import rows_of_sharers
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
-from tonnage.scheduling.volumes.told_rebuilds import ToldRebuilds
-from tonnage.scheduling.volumes.topology_keys import TopologyKeys
 from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE, REASONS, ProvisioningDemand, VolumeFit
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
-from tonnage.scheduling.volumes.volume_sign import volume_sign
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 RESCHEDULING = "CapacityAwareRescheduling"

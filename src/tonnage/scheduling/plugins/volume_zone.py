@@ -1,12 +1,9 @@
 """VolumeZone: a volume that is labelled with zones or a region is used there only.
 
 A node passes when it has, for each zone or region label of the pod's volumes, one of the label's values; `a__b` is a
-list of them, and a malformed one is ignored. The labels' old names (`failure-domain.beta.kubernetes.io/…`) on a volume
-may be answered by the new ones on a node, not the other way round. A node without any such label passes: where nobody
-speaks of zones there is only one.
-
-Only claims that pods mount by name are looked at, and of those the bound ones; one that waits for this very decision is
-left to VolumeBinding. The words of the refusals are upstream's (VolumeZone.getPVbyPod).
+list of them, and a malformed one is ignored. An old label (`failure-domain.beta.kubernetes.io/…`) on a volume may be
+answered by the new one on a node. A node without any such label passes. Only bound claims that pods mount by name are
+looked at. The words of the refusals are upstream's (VolumeZone.getPVbyPod).
 """
 
 from __future__ import annotations
@@ -37,9 +34,8 @@ from tonnage.scheduling.framework import (
     refuse,
     unresolvable,
 )
+from tonnage.scheduling.volumes.demand import new_claims_of, volume_sign
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere
-from tonnage.scheduling.volumes.pod_claims import new_claims_of
-from tonnage.scheduling.volumes.volume_sign import volume_sign
 
 _LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _NEW_NAMES: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}

@@ -1,32 +1,86 @@
-"""Which of a pod's claims get their node one after the other, and which of them is next (docs/decisions/004).
+"""How surely a pod's volumes fit a node, and which claims get their node one after the other (docs/decisions/004).
 
-    guaranteed    the claims of a group are sent together: nothing is written here
+    guaranteed    the claims of a group are sent together
     ordered       in an order that holds, each when the volume of the one before was made
     possible      the claim that does the least harm; when its volume was made and the figures show it, the rest is
                   judged again, and what can no longer come true is not sent
 
-Groups are independent of each other. A claim that is not sent yet is assumed all the while, so that its room is kept.
-Whoever was decided first goes first: claims of pods that were decided later and are not sent are not in the way of a
-claim that waits here, because their own pods judge them beside this one.
+The grade of a node is the worst of its groups. A claim that is not sent yet is assumed, so that its room is kept;
+claims of pods that were decided later and are not sent are not in the way of a claim that waits here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+import numpy as np
+import numpy.typing as npt
+
 from tonnage.objects.core_v1 import PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.columns import Ints
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes import packing
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity
 from tonnage.scheduling.volumes.capacity.joint_capacity import members_of
-from tonnage.scheduling.volumes.demand import Demand, counted_bytes
-from tonnage.scheduling.volumes.fit_grades import has_grades, may_differ
+from tonnage.scheduling.volumes.demand import ClaimGroup, ClaimSequence, Demand, counted_bytes
 from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
-from tonnage.scheduling.volumes.plan import ClaimSequence
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
+
+
+def may_differ(fit: VolumeFit, provisioning: ProvisioningDemand) -> bool:
+    """Whether these volumes may fit one node more surely than another."""
+    return any(has_grades(fit, unit) for unit in provisioning.units)
+
+
+def has_grades(fit: VolumeFit, unit: ClaimGroup) -> bool:
+    """Not a claim alone, which goes wherever it fits, nor what is made of single pools: they fit, or they do not."""
+    objects = fit.index.of(unit.class_name)
+    return objects.leaves_choices(fit.policy) and (len(unit.sizes) > 1 or objects.has_promises(fit.policy))
+
+
+def grades_at(
+    fit: VolumeFit, demand: Demand | None, provisioning: ProvisioningDemand, rows: npt.NDArray[np.intp]
+) -> Ints:
+    """The grade of each of these rows, all of which hold the volumes. `demand` where rows differ in what is made there;
+    None where it is `provisioning` on every row.
+
+    Orders are looked for only if no row is guaranteed: else ORDERED is told as POSSIBLE.
+    """
+    found = _grades(fit, demand, provisioning, rows, with_order=False)
+    return found if found.max() >= Grade.GUARANTEED else _grades(fit, demand, provisioning, rows, with_order=True)
+
+
+def _grades(
+    fit: VolumeFit,
+    demand: Demand | None,
+    provisioning: ProvisioningDemand,
+    rows: npt.NDArray[np.intp],
+    *,
+    with_order: bool,
+) -> Ints:
+    if demand is None:
+        return _of_groups(fit, provisioning, rows, with_order=with_order)
+    found: Ints = np.full(len(rows), Grade.GUARANTEED, dtype=np.int64)
+    for left, places, _ in fit.provisioning_demands(demand, demand.rebuilds, rows):
+        found[places] = _of_groups(fit, left, rows[places], with_order=with_order)
+    for place, row, rebuilds in fit.own_rows(demand, rows):
+        left, _, _ = next(fit.provisioning_demands(demand, rebuilds, slice(row, row + 1)))
+        found[place] = _of_groups(fit, left, rows[place : place + 1], with_order=with_order)[0]
+    return found
+
+
+def _of_groups(
+    fit: VolumeFit, provisioning: ProvisioningDemand, rows: npt.NDArray[np.intp], *, with_order: bool
+) -> Ints:
+    lowest: Ints = np.full(len(rows), Grade.GUARANTEED, dtype=np.int64)
+    for unit in provisioning.units:
+        if has_grades(fit, unit):
+            of_unit = fit.index.of(unit.class_name).grades(fit.policy, unit.sizes, rows, with_order=with_order)
+            np.minimum(lowest, of_unit, out=lowest)
+    return lowest
 
 
 class NoLongerFits(Exception):  # it is an answer

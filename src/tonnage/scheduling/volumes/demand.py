@@ -1,29 +1,121 @@
-"""What a pod still needs of storage, read off its claims once per attempt: the same for every node, where it can be.
+"""A pod's claims, what they still need of storage, and what a chosen node does about it.
 
-    bound       stays with its volume; the node must be able to reach that
+    bound       has its volume; the node must be able to reach that
     pinned      is being provisioned for a node already (selected-node); only that node will do
-    loose       takes a free volume that exists, or one is made
-    rebuilds    is bound, but its driver would make its volume anew on other nodes than its home (KEP-5925);
-                `rebuilds.py` says which these are
+    loose       its class waits for this decision: it takes a free volume that exists, or one is made
+    rebuilds    is bound, but its driver would make its volume anew on other nodes than its home (`rebuilds.py`);
+                there it counts like a loose claim of its volume's size that takes no free volume
+    immediate   somebody else has to bind it first; until then the pod waits
 
-A claim to be rebuilt is counted like a loose one on every node but one, with three exceptions: its old selected-node
-does not pin it, its own volume is no free volume to bind, and it takes that volume's size, whatever the claim asks for.
-On its home, if the pod puts up with that node, it is bound like any other: its volume is there or on its way.
+The words of the refusals are upstream's (VolumeBinding.podHasPVCs).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo, fingerprint
 from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.framework import Cycle, Status, unresolvable
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.packing import PoolPolicy, Sizes
-from tonnage.scheduling.volumes.pod_claims import PodClaims
 from tonnage.scheduling.volumes.rebuilds import Rebuild, rebuilds_of
+from tonnage.scheduling.volumes.static_volumes import StaticVolumes
+
+_STATE = "claims"
+_ONE_POD = "ReadWriteOncePod"
+
+
+class PodClaims(NamedTuple):
+    bound: tuple[PersistentVolumeClaim, ...] = ()
+    delayed: tuple[PersistentVolumeClaim, ...] = ()
+    immediate: tuple[PersistentVolumeClaim, ...] = ()
+    are_new: bool = False
+    """All of them are delayed, were named by the pod, may be shared, and no node was selected for any: nothing but
+    their classes and sizes is to be known of them."""
+
+
+NO_CLAIMS = PodClaims()
+
+
+def new_claims_of(cycle: Cycle) -> tuple[PersistentVolumeClaim, ...]:
+    """The claims of this attempt's pod if all are new (`PodClaims.are_new`); none if it has none, or others too.
+
+    Most pods that wait for volumes are like this, and most plugins have little to say about them.
+    """
+    if not cycle.pod.has_claims:
+        return ()
+    found = claims_of(cycle)
+    return found.delayed if isinstance(found, PodClaims) and found.are_new else ()
+
+
+def claims_of(cycle: Cycle) -> PodClaims | Status:
+    """The claims of this attempt's pod, looked up once; or why it has to wait for one of them, for good or for now."""
+    found: PodClaims | Status | None = cycle.state.get(_STATE)
+    if found is None:
+        found = cycle.state[_STATE] = sorted_claims(cycle.pod, cycle.cluster.storage)
+    return found
+
+
+def sorted_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
+    """Look a pod's claims up. A refusal for one that is missing, lost, going away, or made for another pod."""
+    if not pod.has_claims:
+        return NO_CLAIMS
+    bound: list[PersistentVolumeClaim] = []
+    delayed: list[PersistentVolumeClaim] = []
+    immediate: list[PersistentVolumeClaim] = []
+    are_new = True
+    for volume in pod.pod.spec.volumes:
+        name = volume.claim_name(pod.pod.name)
+        if name is None:
+            continue
+        is_ephemeral = volume.ephemeral is not None
+        claim = storage.claims.get(f"{pod.namespace}/{name}")
+        if claim is None:
+            return unresolvable(_missing(name, is_ephemeral))
+        if problem := _problem(claim, pod.pod, is_ephemeral):
+            return unresolvable(problem)
+        if claim.is_bound:
+            bound.append(claim)
+        elif not claim.spec.volume_name and is_delayed(claim, storage):
+            delayed.append(claim)
+            if is_ephemeral or _ONE_POD in claim.spec.access_modes or claim.selected_node:
+                are_new = False
+        else:
+            immediate.append(claim)
+    are_new = are_new and not (bound or immediate)
+    return PodClaims(tuple(bound), tuple(delayed), tuple(immediate), are_new)
+
+
+def _missing(name: str, is_ephemeral: bool) -> str:
+    if is_ephemeral:
+        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+    return f'persistentvolumeclaim "{name}" not found'
+
+
+def _problem(claim: PersistentVolumeClaim, pod: Pod, is_ephemeral: bool) -> str:
+    if claim.status.phase == "Lost":
+        lost = claim.spec.volume_name
+        return f'persistentvolumeclaim "{claim.name}" bound to non-existent persistentvolume "{lost}"'
+    if claim.metadata.is_terminating:
+        return f'persistentvolumeclaim "{claim.name}" is being deleted'
+    if is_ephemeral and not claim.is_for_pod(pod):
+        return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+    return ""
+
+
+def is_delayed(claim: PersistentVolumeClaim, storage: Storage) -> bool:
+    """Whether the claim's volume is chosen when its pod is placed. Not without a class, or with an unknown one."""
+    found = storage.classes.get(claim.class_name)
+    return found is not None and found.waits_for_consumer
+
 
 _NOTHING = Quantity.from_int(0)
 
@@ -46,7 +138,7 @@ class Demand(NamedTuple):
     loose: tuple[PersistentVolumeClaim, ...] = ()
     rebuilds: tuple[Rebuild, ...] = ()
     sharers: tuple[tuple[Key, frozenset[int]], ...] = ()
-    """Bound claims that others have in use, with the rows on which they do: only there will do (`shared_claims.py`)."""
+    """Bound claims that others have in use, with the rows on which they do: only there will do."""
 
     @property
     def is_settled(self) -> bool:
@@ -109,3 +201,98 @@ def size_to_make(claim: PersistentVolumeClaim, storage: Storage, *, is_rebuild: 
     """
     volume = storage.volumes.get(claim.spec.volume_name) if is_rebuild else None
     return volume.size if volume is not None and volume.size.value() else claim.requested
+
+
+class BoundVolume(NamedTuple):
+    """A claim that has its volume, where it is."""
+
+    claim: PersistentVolumeClaim
+    volume: PersistentVolume
+
+
+class StaticBinding(NamedTuple):
+    """A claim that takes a volume which exists and is free."""
+
+    claim: PersistentVolumeClaim
+    volume: PersistentVolume
+
+
+class Provision(NamedTuple):
+    """A claim whose volume is to be made here, of the room that `capacity` tells of; None where nobody keeps count.
+
+    `is_rebuild`: the claim is bound, its volume is elsewhere, and the driver will make it anew here (KEP-5925).
+    """
+
+    claim: PersistentVolumeClaim
+    capacity: CSIStorageCapacity | None
+    is_rebuild: bool = False
+
+
+@dataclass(slots=True)
+class ClaimSequence:
+    """The claims of one group on its chosen node that are sent one after the other, and how far that is.
+
+    Which of them is next says `claim_sequences.py`.
+    """
+
+    unit: ClaimGroup
+    row: int
+    unsent: dict[Key, int]
+    """Bytes by claim."""
+    order: list[Key] = field(default_factory=list)
+    """How all unsent claims are to be sent; empty while that is decided from claim to claim."""
+    under_way: list[Key] = field(default_factory=list)
+    """The claims that were sent last; the next wait for their volumes."""
+    made: list[Key] = field(default_factory=list)
+    """Those before."""
+
+    def send(self, keys: Collection[Key]) -> None:
+        """These claims are given their node."""
+        self.made += self.under_way
+        self.under_way = list(keys)
+        self.order = [key for key in self.order if key not in keys]
+        for key in keys:
+            self.unsent.pop(key, None)
+
+
+class VolumePlan(NamedTuple):
+    bound: tuple[BoundVolume, ...] = ()
+    static: tuple[StaticBinding, ...] = ()
+    provisions: tuple[Provision, ...] = ()
+    sequences: tuple[ClaimSequence, ...] = ()
+    """The groups among them whose claims are sent one after the other (`claim_sequences.py`)."""
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing has to be written: every claim is bound and stays where it is."""
+        return not self.static and not self.provisions
+
+
+def volume_sign(pod: PodInfo, cluster: Cluster, *, by_class_alone: bool = False) -> Hashable | None:
+    """The sign; None for a pod like no other. With `by_class_alone`, the size and so on of claims is left out."""
+    found: list[Hashable] = []
+    names: dict[str, int] = {}
+    for volume in pod.pod.spec.volumes:
+        name = volume.claim_name(pod.pod.name)
+        if name is None:
+            found.append(fingerprint(volume))
+            continue
+        key = f"{pod.namespace}/{name}"
+        claim = cluster.storage.claims.get(key)
+        if claim is not None and _is_like_no_other(claim, pod, cluster, is_ephemeral=volume.ephemeral is not None):
+            return None
+        # Which of its claims it is: one that is mounted twice is not two.
+        place = names.setdefault(name, len(names))
+        asked = None if claim is None else (claim.class_name, None if by_class_alone else fingerprint(claim.spec))
+        found.append((place, fingerprint(volume.ephemeral), asked))
+    return tuple(found)
+
+
+def _is_like_no_other(claim: PersistentVolumeClaim, pod: PodInfo, cluster: Cluster, *, is_ephemeral: bool) -> bool:
+    if claim.spec.volume_name or claim.selected_node or claim.metadata.is_terminating or claim.status.phase == "Lost":
+        return True
+    if is_ephemeral and not claim.is_for_pod(pod.pod):
+        return True
+    if cluster.has_index(StaticVolumes) and cluster.index(StaticVolumes).is_kept_for(claim):
+        return True
+    return cluster.has_index(AttachedVolumes) and bool(cluster.index(AttachedVolumes).users_of(claim.key))

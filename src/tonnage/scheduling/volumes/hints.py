@@ -13,17 +13,15 @@
 | a nominated pod gives way |                                          | if both have claims                     |
 | a pod comes, leaves, goes |                                          | if both mount a claim                   |
 
-Why any: a refresh that lifts a reservation mostly lowers the number. A reservation that goes without a refresh is told
-as an update of the object to itself. Why not every volume: one is made for every claim that is provisioned, and each
-would wake all pods that wait for room. A capacity object helps many and holds few: those it helps are woken one at a
-time, and only if they fit a node that it reaches (`VolumeBinding.reach`, queue/waking.py). Hints see the pod and the
-object, not the pod's claims: which node or driver a claim has they cannot tell, and one try too many is better than a
-pod that waits for the flush.
+"Any", because a refresh that lifts a reservation mostly lowers the number. Hints see the pod and the object, not the
+pod's claims; one try too many is better than a pod that waits for the flush.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, Final
 
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import (
@@ -34,12 +32,67 @@ from tonnage.objects.core_v1 import (
     class_name_in,
     is_out_of_use,
 )
+from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, Hint, for_mounted_claims
 from tonnage.scheduling.framework import EventHint
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import listed_pools, rebuilds_volumes, volume_limit
-from tonnage.scheduling.volumes.migrated_affinity import MIGRATED_PLUGINS
+from tonnage.scheduling.volumes.demand import volume_sign
+from tonnage.scheduling.volumes.volume_reach import MIGRATED_PLUGINS
+
+
+class TopologyKeys:
+    """The keys that somebody asks for: `cluster.index(TopologyKeys)`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._counts: Counter[str] = Counter()
+        storage = cluster.storage
+        for each in (*storage.capacities.values(), *storage.volumes, *storage.classes.values()):
+            self._changed(None, each)
+        for kind in (CSIStorageCapacity, PersistentVolume, StorageClass):
+            storage.on_change(kind, self._changed)
+
+    def may_tell_apart(self, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        """Whether a node with these labels instead of those may be judged otherwise."""
+        return any(before.get(key) != after.get(key) for key in self._counts)
+
+    def _changed(self, old: Any, new: Any) -> None:
+        asked_before, asks = _asked(old), _asked(new)
+        if asked_before == asks:
+            return
+        self._counts.update(_keys(asks))
+        for key in _keys(asked_before):
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+
+
+def _asked(found: Any) -> Any:
+    """The part of an object that asks for labels."""
+    match found:
+        case CSIStorageCapacity():
+            return found.node_topology
+        case PersistentVolume():
+            return found.spec.node_affinity.required
+        case StorageClass():
+            return found.allowed_topologies
+    return None
+
+
+def _keys(asked: Any) -> Iterator[str]:
+    if asked is None:
+        return
+    if isinstance(asked, tuple):
+        yield from (each.key for term in asked for each in term.match_label_expressions)
+    elif isinstance(asked, LabelSelector):
+        yield from asked.match_labels
+        yield from (each.key for each in asked.match_expressions)
+    else:
+        yield from (each.key for term in asked.node_selector_terms for each in term.match_expressions)
+
 
 _COMES_OR_CHANGES = ActionType.ADD | ActionType.UPDATE
 
@@ -222,3 +275,57 @@ def _sum(capacity: CSIStorageCapacity) -> int | None:
 
 def _is_more(before: int | None, after: int | None) -> bool:
     return after is not None and (before is None or after > before)
+
+
+_ANY_SIZE: Final = 1 << 100
+_FEW_ROWS: Final = 4
+
+
+def needs_of_new_claims(pod: PodInfo, cluster: Cluster) -> Mapping[Hashable, int] | None:
+    """By class, the smallest claim; None when some claim is not there, is somebody's already, or has no class."""
+    if volume_sign(pod, cluster) is None:
+        return None
+    found: dict[Hashable, int] = {}
+    for key in pod.claim_keys:
+        claim = cluster.storage.claims.get(key)
+        if claim is None or not claim.class_name:
+            return None
+        size = claim.spec.resources.requests.get("storage")
+        asked = size.value() if size is not None else 0
+        found[claim.class_name] = min(asked, found.get(claim.class_name, asked))
+    return found or None
+
+
+def offer_to_new_claims(cluster: Cluster, event: ClusterEvent, old: Any, new: Any) -> Mapping[Hashable, int] | None:
+    """What there is where something changed; None when it may help any pod with claims."""
+    changed = old if new is None else new
+    if isinstance(old, Node) and isinstance(new, Node) and event.action is ActionType.UPDATE_NODE_LABEL:
+        if not cluster.has_index(TopologyKeys):
+            return None
+        keys = cluster.index(TopologyKeys)
+        return None if keys.may_tell_apart(old.metadata.labels, new.metadata.labels) else {}
+    if isinstance(old, CSINode) and isinstance(new, CSINode) and plugins_taken_over(old) == plugins_taken_over(new):
+        return {}
+    if isinstance(changed, Pod) and changed.spec.node_name:
+        return {}
+    if isinstance(changed, PersistentVolume) and changed.spec.claim_ref is not None:
+        return {}
+    if not isinstance(changed, CSIStorageCapacity) or not cluster.has_index(CapacityIndex):
+        return None
+    index = cluster.index(CapacityIndex)
+    rows = index.rows_of(changed.key)
+    names = index.groups.classes_with(changed.storage_class_name)
+    if len(rows) > _FEW_ROWS:
+        return dict.fromkeys(names, _ANY_SIZE)
+    nodes = [node.name for row in rows if (node := cluster.nodes[row]) is not None]
+    return {
+        name: max((_most(each) for node in nodes for each in index.objects_at(name, node)), default=0) for name in names
+    }
+
+
+def _most(capacity: CSIStorageCapacity) -> int:
+    """No volume that is made of this is larger."""
+    if listed_pools(capacity):
+        return _ANY_SIZE
+    said = (capacity.capacity, capacity.maximum_volume_size)
+    return max((each.value() for each in said if each is not None), default=0)

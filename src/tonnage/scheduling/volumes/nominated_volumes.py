@@ -1,17 +1,9 @@
 """Room for a pod's volumes beside the volumes of pods that are expected on the same node (KEP-5278).
 
-    newcomer's group ───┐   each group goes to one capacity object;
-    expected pod's group ┴─► each object has to hold all groups that go to it
-
-Groups of different pods are independent: where two objects reach a node, they may go to different ones. The newcomer
-takes the first object that leaves room for the others. Only claims that draw from the same room count: of the
-newcomer's classes, or of classes that share their pools.
-
-An expected pod counts if its node could hold its volumes with nothing promised or reserved there. One that asks for
-more, or for a class that has nothing there, can never come, and keeps nobody out.
-
-In mode Object an object is one pod's at a time, and after a restart nothing is reserved. So an object that a pod on its
-way needs (one of its unbound claims has a selected-node) is not given to a newcomer.
+Each group of claims goes to one capacity object, and each object has to hold all groups that go to it; groups of
+different pods may go to different objects. Only claims that draw from the same room count. An expected pod counts if
+its node could hold its volumes with nothing held there: one that can never come keeps nobody out. In mode Object, an
+object that a pod on its way needs is not given to a newcomer.
 """
 
 from __future__ import annotations
@@ -28,8 +20,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Status
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.joint_capacity import member_of
-from tonnage.scheduling.volumes.demand import Demand, counted_bytes, demand_of
-from tonnage.scheduling.volumes.pod_claims import sorted_claims
+from tonnage.scheduling.volumes.demand import Demand, counted_bytes, demand_of, sorted_claims
 from tonnage.scheduling.volumes.volume_fit import NO_ROOM, NO_SPACE, NO_VOLUME, VolumeFit
 
 _MOST_TRIES: Final = 1000

@@ -1,49 +1,43 @@
-"""Which bound volumes may be made anew on another node, where each needs no room, and how far a rebuild has come.
+"""Which bound volumes may be made anew on another node, where each needs no room, and who else has to be there.
 
-KEP-5925 reclassifies a bound claim when its driver rebuilds volumes and the node that was selected for it is out of
-use. The letter leaves holes; what is known of a volume closes them:
-
-    selected-node    the node that was decided for last: the volume's home, if nothing below says otherwise
-    the mark         tonnage.dev/rebuild-target, written with selected-node: that decision was a rebuild
-    node affinity    unset while the volume may move; set again by the driver where it has arrived (KEP-5381)
-    its place        where it is attached (`attach/volume_places.py`); else what its driver said of it when it unset the
-                     affinity (tonnage.dev/volume-home)
-
-They are read like this, for volumes of drivers that rebuild:
+KEP-5925 reclassifies a bound claim when its driver rebuilds volumes and its selected-node is out of use. For volumes of
+drivers that rebuild, what is known is read like this (docs/decisions/011):
 
     affinity               the claim
     ────────               ─────────
-    admits one node        is bound; its volume is on that node, whatever selected-node says: home needs no room
+    admits one node        is bound; its volume is on that node, whatever selected-node says
     admits no node         is bound, and nowhere within reach
     admits several nodes   is bound, and goes wherever the affinity admits, while selected-node is in use or missing;
                            is rebuilt on every node but that one when it is cordoned, out of service or gone
     unset                  needs no room on one node at most, and is rebuilt on every other:
-                             attached somewhere          there
-                             mark = selected-node        there: it is on its way, and the room was promised to it
-                             its driver told its home    there
-                             else                        on selected-node; without one, on no node
+                             attached somewhere                   there
+                             tonnage.dev/rebuild-target           there, if it equals selected-node: it is on its way
+                             tonnage.dev/volume-home              there
+                             else                                 on selected-node; without one, on no node
 
-    A selected-node where it did not arrive (`attach/missed_targets.py`: refused, or elsewhere since) does not count.
-
-Whether the one node takes pods is for other filters to say: if its home is cordoned, and the pod tolerates that, the
-pod may go there, and its volume stays where it is. The mark is never taken off: it says something only while it equals
-selected-node and the affinity is unset.
+A selected-node where it did not arrive (`attach/volume_places.py`) does not count. Pods that share a ReadWriteOnce
+claim of such a volume stay together: a pod goes where a living pod of the claim is bound, assumed, or expected before
+it. If that pod has the volume attached on a node that is gone, nobody else gets it until the pod is deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, is_out_of_use
+from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
-from tonnage.scheduling.volumes.attach.volume_places import VolumePlaces
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.framework import Cycle
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
+from tonnage.scheduling.volumes.attach.volume_places import MissedTargets, VolumePlaces
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
-from tonnage.scheduling.volumes.migrated_affinity import reachable
+from tonnage.scheduling.volumes.volume_reach import reachable
 
 
 class Rebuild(NamedTuple):
@@ -136,3 +130,94 @@ def _confined_row(cluster: Cluster, volume: PersistentVolume, selected_node: str
     named = {value for term in terms for each in term.match_expressions for value in each.values}
     is_gone = selected_node not in cluster.row_of and selected_node in named
     return int(rows[0]) if len(rows) == 1 and not is_gone else None
+
+
+_ONE_NODE = "ReadWriteOnce"
+_MANY_NODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+def rows_of_sharers(cycle: Cycle, rebuilds: Iterable[Rebuild]) -> Iterator[tuple[Key, frozenset[int]]]:
+    """The claims that others have in use, each with the rows on which they do: this pod has to go to one of them.
+
+    `rebuilds`: the pod's claims whose volumes may be rebuilt elsewhere. No row at all: a node that is gone has the
+    volume, and nobody gets it for now.
+    """
+    for claim, _ in rebuilds:
+        volume = cycle.cluster.storage.volumes.get(claim.spec.volume_name)
+        if volume is None:
+            continue
+        rows = _rows_of(cycle, claim, volume) if is_of_one_node(claim, volume) else frozenset()
+        if rows or is_held_on_a_gone_node(cycle.cluster, claim, volume, without=cycle.pod.uid):
+            yield claim.key, rows
+
+
+def _rows_of(cycle: Cycle, claim: PersistentVolumeClaim, volume: PersistentVolume) -> frozenset[int]:
+    """The rows where the volume can be reached and a pod of the claim lives, or is expected."""
+    rows = cycle.cluster.index(AttachedVolumes).living_rows(claim.key, without=cycle.pod.uid)
+    for row, expected in cycle.nominated.items():
+        if any(_is_before(each, cycle.pod) and claim.key in each.claim_keys for each in expected):
+            rows.add(row)
+    return frozenset(row for row in rows if reachable(cycle.cluster, volume, slice(row, row + 1))[0])
+
+
+def is_held_on_a_gone_node(
+    cluster: Cluster, claim: PersistentVolumeClaim, volume: PersistentVolume, *, without: str
+) -> bool:
+    """Whether a living pod of a claim, not the one of a uid, has the volume attached to a node that is gone.
+
+    Of a claim that one pod at a time may have (ReadWriteOncePod) too: who counts its pods sees those on nodes.
+    """
+    if not _MANY_NODES.isdisjoint((*claim.spec.access_modes, *volume.spec.access_modes)):
+        return False
+    return any(
+        each.uid != without and not each.is_terminating and claim.key in each.claim_keys
+        for node in cluster.index(AttachedVolumes).gone_nodes_with(volume.name)
+        for each in cluster.orphans.get(node, {}).values()
+    )
+
+
+def is_of_one_node(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    """Whether one node at a time may have the volume: nothing else was asked for, and it offers nothing else."""
+    modes = {*claim.spec.access_modes, *volume.spec.access_modes}
+    return _ONE_NODE in claim.spec.access_modes and modes.isdisjoint(_MANY_NODES)
+
+
+def _is_before(other: PodInfo, pod: PodInfo) -> bool:
+    """An order in which no two pods wait for each other: priority, age, name."""
+    return not other.is_terminating and _rank(other) < _rank(pod)
+
+
+def _rank(info: PodInfo) -> tuple[int, datetime, str]:
+    return -info.priority, info.pod.metadata.creation_timestamp or _LONG_AGO, info.key
+
+
+class ToldRebuilds:
+    """Claims by key, with the uid and the selected node they were told of with: `cluster.index(ToldRebuilds)`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._storage = cluster.storage
+        self._told: dict[Key, tuple[str, str]] = {}
+        self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
+
+    def __len__(self) -> int:
+        return len(self._told)
+
+    def has(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether it was told that this claim's volume has to leave the node that is selected."""
+        return self._told.get(claim.key) == _state_of(claim)
+
+    def add(self, claim: PersistentVolumeClaim) -> None:
+        self._told[claim.key] = _state_of(claim)
+
+    def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        known = new or old
+        if known is not None and known.key in self._told:
+            # What is only assumed may be taken back.
+            told = self._storage.claims.api(known.key)
+            if told is None or self._told[known.key] != _state_of(told):
+                del self._told[known.key]
+
+
+def _state_of(claim: PersistentVolumeClaim) -> tuple[str, str]:
+    return claim.uid, claim.selected_node

@@ -9,10 +9,8 @@ A pod's `Demand` is judged in upstream's order (FindPodVolumes), each step over 
       a class that makes volumes, allowed to make them here          else  didn't find available persistent volumes
       room in a capacity object                                      else  did not have enough free storage
 
-Room is judged jointly (KEP-5925): all claims of a class must fit one object that is not reserved; those of classes that
-share their pools (`capacity/groups.py`) are one group. Without the gate each
-claim is on its own, as in kube-scheduler 1.36. Where free volumes exist, rows differ in which claims are left to be
-made; rows alike in that are judged together.
+Room is judged jointly (KEP-5925): all claims of a class, or of a capacity group, must fit one object that is not
+reserved. Without the gate each claim is on its own, as in kube-scheduler 1.36.
 """
 
 from __future__ import annotations
@@ -32,17 +30,25 @@ from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.node_matching import in_topology
 from tonnage.scheduling.framework import Bits
 from tonnage.scheduling.framework.plugin import SEARCH_ENDED
+from tonnage.scheduling.volumes.capacity.class_annotations import GroupName
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
-from tonnage.scheduling.volumes.capacity.groups import GroupName
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.joint_capacity import JoinedCapacity, joint_name, member_of
 from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy
-from tonnage.scheduling.volumes.demand import ClaimGroup, Demand, by_size, counted_bytes
-from tonnage.scheduling.volumes.migrated_affinity import reachable
+from tonnage.scheduling.volumes.demand import (
+    BoundVolume,
+    ClaimGroup,
+    Demand,
+    Provision,
+    StaticBinding,
+    VolumePlan,
+    by_size,
+    counted_bytes,
+)
 from tonnage.scheduling.volumes.packing import descending
-from tonnage.scheduling.volumes.plan import BoundVolume, Provision, StaticBinding, VolumePlan
 from tonnage.scheduling.volumes.rebuilds import Rebuild
 from tonnage.scheduling.volumes.static_volumes import Match, StaticVolumes
+from tonnage.scheduling.volumes.volume_reach import reachable
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
@@ -93,7 +99,7 @@ class VolumeFit:
     def begin(self) -> None:
         """Another decision: it may search anew, and what the last one left undecided is asked again.
 
-        What was found is remembered (`packing/search.py`), so that it gets further.
+        What was found is remembered (`packing/pool_fits.py`), so that it gets further.
         """
         self.index.search.renew()
         if self._undecided_rows:

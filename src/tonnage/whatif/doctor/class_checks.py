@@ -15,8 +15,7 @@ from tonnage.objects.storage_v1 import (
     CSIStorageCapacity,
     StorageClass,
 )
-from tonnage.scheduling.volumes.capacity.groups import Topology, canonical
-from tonnage.scheduling.volumes.capacity.pool_policy import problem_with_policy
+from tonnage.scheduling.volumes.capacity.class_annotations import Topology, canonical, problem_with_policy
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools, volume_limit
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding

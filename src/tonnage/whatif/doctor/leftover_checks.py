@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.scheduling.volumes.attach.volume_ids import taken_over_by
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
-from tonnage.scheduling.volumes.migrated_plugins import taken_over_by
 from tonnage.scheduling.volumes.rebuilds import is_on_its_way
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import CATALOGUE, Finding

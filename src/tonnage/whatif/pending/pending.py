@@ -25,7 +25,7 @@ from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.scheduling.volumes.explain.half_made import half_made_in
+from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
 from tonnage.whatif.decision_sequence import DecisionSequence, PodState
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.causes import CauseOfPod, NodePlaces, PendingCause, cause_of

@@ -32,8 +32,8 @@ from tonnage.scheduling.engine.attempt import (
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.framework import Api, Code, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod, is_over, uid_of
+from tonnage.scheduling.volumes.bind_volumes import LOOK_EVERY_S
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.sending import LOOK_EVERY_S
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.kubelets import Kubelets
 from tonnage.whatif.simulate.world_state import WorldState

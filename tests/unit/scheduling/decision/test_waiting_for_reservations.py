@@ -10,7 +10,7 @@ import pytest
 from support.configurations import storage_configuration
 from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.volumes.explain.reserved_room import ReservedRoom, told_time
+from tonnage.scheduling.volumes.explain.refusal_notes import ReservedRoom, told_time
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 from tonnage.whatif.replay import Replay

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.queue.unschedulable_pods import EquivalenceClass, Needy, Offer, RefusedClasses
-from tonnage.scheduling.volumes.volume_sign import volume_sign
+from tonnage.scheduling.volumes.demand import volume_sign
 from tonnage.testing.storage_builders import claim, pod_with
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from volume_rig import GI, Rig
 
-from tonnage.scheduling.volumes.free_storage_scores import class_score, class_scores, mean, mean_of
+from tonnage.scheduling.volumes.volume_scores import class_score, class_scores, mean, mean_of
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class, volume
 

@@ -10,7 +10,7 @@ from volume_rig import ELSEWHERE, FULL, Rig, refused
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Object
-from tonnage.scheduling.volumes.explain.half_made import half_made_in
+from tonnage.scheduling.volumes.explain.refusal_notes import half_made_in
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, capacity, claim, pod_with, volume
 

@@ -22,7 +22,7 @@ from tonnage.scheduling.volumes.packing import (
     Sizes,
     descending,
     fits_beside_one,
-    promised_pools,
+    pool_grades,
 )
 from tonnage.testing.storage_builders import capacity
 
@@ -176,8 +176,8 @@ def test_several_claims_beside_promises_are_told_the_same_in_one_table_and_one_b
     @settings(max_examples=tries(60), deadline=None)
     @given(st.lists(st.tuples(wider, several), min_size=1, max_size=5), st.lists(several, min_size=1, max_size=3))
     def same(objects: list[tuple[Sizes, Sizes]], groups: list[Sizes]) -> None:
-        promised_pools._found.clear()
-        promised_pools._found_finely.clear()
+        pool_grades._found.clear()
+        pool_grades._found_finely.clear()
         policy = CapacityPolicy(
             lambda each: Room(objects[int(each.name)][0]),
             lambda each: 0,
@@ -190,14 +190,14 @@ def test_several_claims_beside_promises_are_told_the_same_in_one_table_and_one_b
             alone = [fits_beside_one(pools, sizes, promised) for pools, promised in objects]
             assert reading.fits(slice(0, len(objects)), sizes).tolist() == alone
 
-    monkeypatch.setattr(promised_pools, "MOST_LEFT", most_left)
-    monkeypatch.setattr(promised_pools, "MOST_LEFT_FINELY", 3 * most_left)
+    monkeypatch.setattr(pool_grades, "MOST_LEFT", most_left)
+    monkeypatch.setattr(pool_grades, "MOST_LEFT_FINELY", 3 * most_left)
     monkeypatch.setattr(reading_module, "_MOST_ROWS_LEFT", 5 * most_left)
     try:
         same()
     finally:
-        promised_pools._found.clear()
-        promised_pools._found_finely.clear()
+        pool_grades._found.clear()
+        pool_grades._found_finely.clear()
 
 
 def test_how_a_driver_picks_pools_is_asked_for_anew():

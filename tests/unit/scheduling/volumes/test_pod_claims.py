@@ -13,7 +13,7 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.engine.indexes import add_indexes
 from tonnage.scheduling.framework import Code, Cycle, Status
-from tonnage.scheduling.volumes.pod_claims import NO_CLAIMS, PodClaims, claims_of, sorted_claims
+from tonnage.scheduling.volumes.demand import NO_CLAIMS, PodClaims, claims_of, sorted_claims
 from tonnage.testing.builders import pod
 from tonnage.testing.storage_builders import claim, pod_with, storage_class, volume
 

@@ -21,10 +21,10 @@ from tonnage.scheduling.volumes.packing import (
     fits_one,
     is_guaranteed,
     left_by_promises,
-    promised_pools,
+    pool_grades,
 )
 from tonnage.scheduling.volumes.packing.pool_fits import fits_all
-from tonnage.scheduling.volumes.packing.promised_pools import is_seen_to_fit
+from tonnage.scheduling.volumes.packing.pool_grades import is_seen_to_fit
 from tonnage.testing.storage_builders import capacity
 
 claims = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(descending)
@@ -64,7 +64,7 @@ def test_of_pools_without_end_nothing_is_told() -> None:
 def test_of_too_many_ways_a_table_says_the_least() -> None:
     left = left_by_promises(tuple(range(2000, 1000, -100)), (97, 89, 83, 79, 73, 71))
     assert left is not None and not left.is_exact
-    assert 0 < len(left.rows) <= promised_pools.MOST_LEFT
+    assert 0 < len(left.rows) <= pool_grades.MOST_LEFT
 
 
 def all_ways(pools: Sizes, promised: Sizes) -> set[Sizes]:
@@ -81,8 +81,8 @@ def all_ways(pools: Sizes, promised: Sizes) -> set[Sizes]:
 
 
 def forget() -> None:
-    promised_pools._found.clear()
-    promised_pools._found_finely.clear()
+    pool_grades._found.clear()
+    pool_grades._found_finely.clear()
 
 
 @pytest.mark.parametrize("most_left", [1, 2, 5, 20])
@@ -109,8 +109,8 @@ def test_no_way_leaves_less_than_a_table_of_few_rows_says(most_left: int, monkey
         if fits_beside_one(pools, group, promised):
             assert pools[0] >= sum(group + promised) or (bool(ways) and all(fits_one(way, group) for way in ways))
 
-    monkeypatch.setattr(promised_pools, "MOST_LEFT", most_left)
-    monkeypatch.setattr(promised_pools, "MOST_LEFT_FINELY", 3 * most_left)
+    monkeypatch.setattr(pool_grades, "MOST_LEFT", most_left)
+    monkeypatch.setattr(pool_grades, "MOST_LEFT_FINELY", 3 * most_left)
     try:
         no_less()
     finally:
@@ -121,7 +121,7 @@ def test_of_too_many_promises_no_table_is_made_and_the_bytes_may_still_say_yes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forget()
-    monkeypatch.setattr(promised_pools, "MOST_PROMISES", 2)
+    monkeypatch.setattr(pool_grades, "MOST_PROMISES", 2)
     try:
         assert left_by_promises((9, 9), (3, 2, 2)) is None
         assert not fits_beside_one((9, 9), (5, 4), (3, 2, 2))  # it does fit

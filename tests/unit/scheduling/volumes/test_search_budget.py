@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tonnage.scheduling.volumes import packing
-from tonnage.scheduling.volumes.packing import SearchBudget, Sizes, descending, pool_fits, pool_grades, promised_pools
-from tonnage.scheduling.volumes.packing.search import MOST_STEPS_A_DECISION
+from tonnage.scheduling.volumes.packing import SearchBudget, Sizes, descending, pool_fits, pool_grades
+from tonnage.scheduling.volumes.packing.pool_fits import MOST_STEPS_A_DECISION
 
 SIZES = descending([211, 199, 193, 181, 173, 167, 157, 151, 149, 139, 137, 131, 127])
 """Thirteen claims, no two alike: the most that is searched exactly."""
@@ -17,7 +17,7 @@ SIZES = descending([211, 199, 193, 181, 173, 167, 157, 151, 149, 139, 137, 131, 
 
 @pytest.fixture(autouse=True)
 def forgotten() -> None:
-    for found in (pool_fits._placements, pool_grades._filled, promised_pools._found):
+    for found in (pool_fits._placements, pool_grades._filled, pool_grades._found):
         found.clear()
 
 

@@ -12,8 +12,7 @@ from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, Per
 from tonnage.objects.meta import Object
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Interner, Rows
-from tonnage.scheduling.volumes.free_volumes import FreeVolumes
-from tonnage.scheduling.volumes.static_volumes import StaticVolumes
+from tonnage.scheduling.volumes.static_volumes import FreeVolumes, StaticVolumes
 from tonnage.scheduling.volumes.volume_reach import Reaches
 from tonnage.testing.builders import Doc, cluster_of, node
 from tonnage.testing.storage_builders import claim, volume

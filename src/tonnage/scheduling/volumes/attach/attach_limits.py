@@ -1,16 +1,8 @@
 """How many volumes each driver may attach to each node, as the CSINodes say, in columns.
 
-    driver csi.example     row  0     1     2              the CSINode of
-                limits     [    3, none,    0 ]            row 1 names the driver without a count: no limit
-             installed     [    T,    T,    T ]            row 2 has a count of 0, which is a limit
-
-No count, no entry for the driver and no CSINode are all "no limit". Whether the driver is there at all matters only to
-drivers that want no pods before it is (`preventPodSchedulingIfMissing`).
-
-A CSINode that somebody deletes takes no volume off its node, and its kubelet makes another, at first without drivers.
-So the limits of a CSINode that is gone are remembered, each until a CSINode of the node names the driver again, or the
-node itself goes. Upstream reads a missing CSINode as no limit, and sends pods over it meanwhile. An entry that goes
-from a CSINode which stays is a driver that was removed: its limit goes with it, as upstream has it.
+No count, no entry for the driver and no CSINode all mean "no limit"; a count of 0 is a limit. The limits of a deleted
+CSINode are remembered until a CSINode of the node names the driver again or the node goes (upstream reads a missing
+CSINode as no limit). An entry that goes from a CSINode which stays takes its limit along, as upstream has it.
 """
 
 from __future__ import annotations

@@ -4,13 +4,8 @@
     attached    told of by a VolumeAttachment, whatever its status, also when the pod that wanted it is gone
     used        by driver and row: how many different volumes are mounted or attached; what limits are compared with
 
-A claim shared by ten pods of a node is one volume, and so are two claims for one handle (`volume_ids.py`). A pending
-claim becomes another volume when it is bound, so that the claims residents mount are indexed here: an event costs the
-rows it touches. Rows whose answer changes without a pod's coming or going are noted (`Cluster.note_rows`).
-
-The cluster tells of pods but not of nodes; which node stands in a row is looked up by `catch_up`, when rows changed
-since. A resident's ephemeral claim that was made for another pod is not counted. (Upstream ends every decision that
-looks at that node in an error; one stray claim should not stop the others.)
+Rows whose answer changes without a pod's coming or going are noted (`Cluster.note_rows`). A resident's ephemeral claim
+that was made for another pod is not counted; upstream ends every decision about that node in an error.
 """
 
 from __future__ import annotations

@@ -1,20 +1,128 @@
 """When are two volumes one volume? What attach limits count.
 
     made       (driver, handle)                 whichever claim, pod or volume object names it
-    pending    (driver of the class, claim)     it is still to be made; the claim stands for it
-    in-tree    as the CSI driver that took the plugin over knows it (`migrated_plugins.py`)
+    pending    (driver of the class, claim)     the claim stands for it; so does one that names an unknown volume
+    in-tree    as the CSI driver that took the plugin over knows it (csi-translation-lib)
 
-A claim that names a volume nobody knows counts as pending: the volume may be gone, or not there yet. A claim whose
-class is unknown counts nowhere, for it can only be bound by hand.
+Azure files and vSphere disks are taken over but not counted, as upstream has it (isCSIMigrationOn).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Volume
+from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
+from tonnage.objects.core_v1.persistent_volume import PersistentVolumeSpec
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.scheduling.volumes.migrated_plugins import driver_of, inline_name, is_in_tree, volume_name
+
+AWS_EBS: Final = "ebs.csi.aws.com"
+AZURE_DISK: Final = "disk.csi.azure.com"
+AZURE_FILE: Final = "file.csi.azure.com"
+CINDER: Final = "cinder.csi.openstack.org"
+GCE_PD: Final = "pd.csi.storage.gke.io"
+PORTWORX: Final = "pxd.portworx.com"
+VSPHERE: Final = "csi.vsphere.vmware.com"
+
+_DRIVERS: Final[Mapping[str, str]] = {
+    "kubernetes.io/aws-ebs": AWS_EBS,
+    "kubernetes.io/azure-disk": AZURE_DISK,
+    "kubernetes.io/azure-file": AZURE_FILE,
+    "kubernetes.io/cinder": CINDER,
+    "kubernetes.io/gce-pd": GCE_PD,
+    "kubernetes.io/portworx-volume": PORTWORX,
+    "kubernetes.io/vsphere-volume": VSPHERE,
+}
+_NOT_COUNTED: Final = frozenset({AZURE_FILE, VSPHERE})
+
+_ZONE_LABELS: Final = (BETA_ZONE, ZONE)
+_UNSPECIFIED: Final = "UNSPECIFIED"
+_EBS_ID: Final = re.compile(r"vol-[^/]*")
+
+CsiName = tuple[str, str]
+"""(driver, volume handle)"""
+
+
+def is_in_tree(provisioner: str) -> bool:
+    """Whether a class's provisioner is one of the plugins of old that a CSI driver took over."""
+    return provisioner in _DRIVERS
+
+
+def csi_driver_of(provisioner: str) -> str:
+    """The CSI driver that makes a class's volumes: its provisioner, or who took that over, counted or not."""
+    return _DRIVERS.get(provisioner, provisioner)
+
+
+def driver_of(provisioner: str) -> str:
+    """The driver that a class's volumes count under: its provisioner, or who took that over; empty if nobody counts."""
+    found = _DRIVERS.get(provisioner, provisioner)
+    return "" if found in _NOT_COUNTED and found != provisioner else found
+
+
+def taken_over_by(source: Volume | PersistentVolumeSpec) -> str:
+    """The CSI driver that looks after a disk of old, counted or not; empty for every other kind of volume."""
+    if source.aws_elastic_block_store is not None:
+        return AWS_EBS
+    if source.azure_disk is not None:
+        return AZURE_DISK
+    if source.azure_file is not None:
+        return AZURE_FILE
+    if source.cinder is not None:
+        return CINDER
+    if source.gce_persistent_disk is not None:
+        return GCE_PD
+    if source.portworx_volume is not None:
+        return PORTWORX
+    return VSPHERE if source.vsphere_volume is not None else ""
+
+
+def inline_name(volume: Volume) -> CsiName | None:
+    """A disk that a pod names itself; None for one that is not counted."""
+    return _name(volume, ())
+
+
+def volume_name(volume: PersistentVolume) -> CsiName | None:
+    """A disk behind a PersistentVolume, whose zone labels belong to a GCE disk's handle; None for one not counted."""
+    labels = volume.metadata.labels
+    label = labels.get(_ZONE_LABELS[0]) or labels.get(_ZONE_LABELS[1], "")
+    return _name(volume.spec, tuple(label.split("__")) if label else ())
+
+
+def _name(source: Volume | PersistentVolumeSpec, zones: tuple[str, ...]) -> CsiName | None:
+    handle: str | None = None
+    driver = taken_over_by(source)
+    if source.aws_elastic_block_store is not None:
+        handle = _ebs_handle(source.aws_elastic_block_store.volume_id)
+    elif source.azure_disk is not None:
+        handle = source.azure_disk.disk_uri
+    elif source.cinder is not None:
+        handle = source.cinder.volume_id
+    elif source.gce_persistent_disk is not None:
+        handle = _gce_handle(source.gce_persistent_disk.pd_name, zones)
+    elif source.portworx_volume is not None:
+        handle = source.portworx_volume.volume_id
+    return (driver, handle) if handle else None
+
+
+def _ebs_handle(volume_id: str) -> str | None:
+    """The bare id of `vol-…` or `aws://zone/vol-…`."""
+    if not volume_id.startswith("aws://"):
+        return volume_id
+    bare = urlsplit(volume_id).path.strip("/")
+    return bare if _EBS_ID.fullmatch(bare) else None
+
+
+def _gce_handle(disk: str, zones: tuple[str, ...]) -> str | None:
+    if len(zones) <= 1:
+        return f"projects/{_UNSPECIFIED}/zones/{zones[0] if zones else _UNSPECIFIED}/disks/{disk}"
+    parts = [zone.split("-") for zone in zones]
+    regions = {"-".join(part[:2]) for part in parts}
+    if len(regions) != 1 or any(len(part) != 3 for part in parts):
+        return None  # a regional disk lies in zones of one region, each written continent-place-letter
+    return f"projects/{_UNSPECIFIED}/regions/{regions.pop()}/disks/{disk}"
 
 
 class _Classes(Protocol):

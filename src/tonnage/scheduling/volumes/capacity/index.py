@@ -1,8 +1,7 @@
 """Which capacity objects reach which node: class -> rows -> objects, kept, never searched.
 
-Upstream scans every CSIStorageCapacity for every node and every claim. Here the `nodeTopology` of an object is judged
-once, against the label columns, when the object comes or its topology changes; a refresh of its figures changes its row
-in a table. A node that comes or changes its labels finds its objects through the labels they insist on.
+The `nodeTopology` of an object is judged once, when the object comes or its topology changes. A node that comes or
+changes its labels finds its objects through the labels they insist on.
 
     class "fast"     objects   0: node-1's    1: node-2's    2: the zone's      (figures: reading.py)
     rows             node-1  node-2  node-3
@@ -26,10 +25,9 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.cluster.node_matching import selected
+from tonnage.scheduling.volumes.capacity.class_annotations import CapacityGroups, PoolPolicies, common_policy
 from tonnage.scheduling.volumes.capacity.class_capacity import CapacityEntry, ClassCapacity, identity
-from tonnage.scheduling.volumes.capacity.groups import CapacityGroups
 from tonnage.scheduling.volumes.capacity.joint_capacity import JointCapacity, class_names_in
-from tonnage.scheduling.volumes.capacity.pool_policy import PoolPolicies, common_policy
 from tonnage.scheduling.volumes.packing import PoolPolicy, SearchBudget
 
 _Anchor = tuple[str, str]

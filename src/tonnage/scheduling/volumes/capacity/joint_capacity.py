@@ -1,14 +1,11 @@
 """Objects of several classes of one capacity group, joined: room for claims that are packed together.
 
-A pod with claims of two classes that share their pools (`groups.py`) needs on its node an object of each, and both
-describe the same room. Joined they are one object to everything that judges room: it has what the *least* of them says,
-is reserved if one of them is, and promised of it is what is promised of any. They should say the same; while one is
-refreshed and the other is not, or where a class may use fewer of the pools, the least is what is safe.
+    class "fast"        node-1's 100Gi, 60Gi
+    class "slow"        node-1's  80Gi, 60Gi        class "fast,slow"    node-1's 80Gi, 60Gi
 
-    class "fast"        node-1's 100Gi, 60Gi        node-2's …
-    class "slow"        node-1's  80Gi, 60Gi                        class "fast,slow"    node-1's 80Gi, 60Gi
-
-Siblings, of the same topology, are joined. On a node that has none of all classes, whatever reaches it is.
+Joined they are one object: it has what the *least* of them says, is reserved if one of them is, and promised of it is
+what is promised of any. Siblings, of the same topology, are joined. On a node that has none of all classes, whatever
+reaches it is.
 """
 
 from __future__ import annotations
@@ -22,8 +19,8 @@ import numpy.typing as npt
 from tonnage.objects.meta import Key, StampedMeta
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.volumes.capacity.class_annotations import Topology, canonical
 from tonnage.scheduling.volumes.capacity.class_capacity import CapacityEntry, ClassCapacity, identity
-from tonnage.scheduling.volumes.capacity.groups import Topology, canonical
 from tonnage.scheduling.volumes.capacity.pools import NO_ROOM, Room
 from tonnage.scheduling.volumes.packing import UNLIMITED, SearchBudget
 

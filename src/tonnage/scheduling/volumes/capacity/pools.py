@@ -4,17 +4,13 @@
     annotation tonnage.dev/available-capacities  the same, on a server that drops the field
     maximumVolumeSize, capacity                what objects said before; how to read them is `legacyPools`
 
-Beside pools `maximumVolumeSize` still says how large one volume may be.
-
 | legacyPools | several claims against capacity 300Gi, maximumVolumeSize 100Gi         |
 | Strict      | one pool of 100Gi: the KEP's word                                      |
 | Bounded     | each claim at most 100Gi, all of them at most 300Gi                    |
 | Independent | each claim at most 100Gi, whatever the others ask: as without the gate |
 
-A pod's own claims do not count one another under `Independent`; what is promised to other pods (the ledger) counts:
-of 100Gi, five pods of 20Gi are promised all, and the sixth has to wait.
-
-CSIDriver has a field of the KEP as well, and an annotation that stands in for it: `rebuilds_volumes`.
+Beside pools `maximumVolumeSize` still says how large one volume may be. What is promised to other pods counts under
+`Independent` too.
 """
 
 from __future__ import annotations

@@ -6,11 +6,8 @@
     4×70Gi may fit 3×100Gi: the search ended after …        nobody knows: the decision had searched as much as it may
     reserved by batch/job-0 since 2026-11-15T02:29:13Z      it would fit, but for somebody on its way (mode Object)
     100Gi free, 80Gi promised to batch/job-0, needs 40Gi    the same by bytes (mode Ledger)
-    volume pv-1 is in zone b, this node in zone a           no room on this node would help
-    claim shop/data is for one pod; shop/a on n1 has it     somebody has to go first
 
-A scheduler's reasons are made to be counted; these are made to be acted upon. Misses can be compared: what only has to
-be waited for is nearer than what lacks room, and of the latter what lacks fewer bytes.
+Misses can be compared: what only has to be waited for is nearer than what lacks room, then fewer bytes are nearer.
 """
 
 from __future__ import annotations

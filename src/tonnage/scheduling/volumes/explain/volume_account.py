@@ -1,13 +1,9 @@
 """What every node would do for a pod's volumes, for people: where each claim's bytes come from, or why they do not.
 
-    claim       kind     of                          pools         takes    grade
-    shop/data   dynamic  kube-system/node-1-pools    100Gi, 60Gi   pool 0   guaranteed
-    shop/logs   bound    volume pv-7
-    shop/temp   dynamic  kube-system/node-1-pools    …             miss: largest free pool 80Gi, needs 120Gi
-
-A decision needs a yes or no for all nodes at once and a plan for one (`volume_fit.py`); this tells the same story node
-by node, refused ones included, with the nearest miss in numbers (`nearest_miss.py`), who has reserved what since when,
-and how many attach slots are left. Nothing is decided here. What comes out stands in `account_entries.py`.
+claim       kind     of                          pools         takes    grade
+shop/data   dynamic  kube-system/node-1-pools    100Gi, 60Gi   pool 0   guaranteed
+shop/logs   bound    volume pv-7
+shop/temp   dynamic  kube-system/node-1-pools    …             miss: largest free pool 80Gi, needs 120Gi
 """
 
 from __future__ import annotations

@@ -1,21 +1,13 @@
 """Is there an order of the claims that always works? The grade between guaranteed and possible (docs/decisions/004).
 
-Pools 100 and 60, claims 80 and 40: asked for the 40 first, a driver may put it into the 100, and the 80 finds no room.
-Asked for the 80 first, it has one pool to choose, and the 40 fits whatever happens. A scheduler that asks for one
-volume after the other therefore makes this fit certain.
+Pools 100 and 60, claims 80 and 40: with the 40 first, a driver may put it into the 100, and the 80 finds no room. With
+the 80 first, the 40 fits whatever happens. An order *holds* if every claim finds room, whatever the driver chooses and
+whenever it places the claims promised to others; none of those may be shut out either.
 
-An order *holds* if every claim finds a pool with room, whatever the driver chooses (of what its policy leaves it), and
-whenever and wherever it places the claims that are promised to others; none of those may be shut out either. The order
-is fixed before the first claim is sent: it needs no figures in between.
-
-    unknown, random        Largest first, and no other order has to be tried. Let a come right before the larger b. If
-                           b first goes wrong, some pools are so full that a, b or a promised claim finds no room; with
-                           a first the same pools are reached, or b is shut out already. So they may change places.
-    most-free, best-fit    Every group that can be packed has such an order, if nothing is promised; the proof stands in
-                           `pool_policies.py`.
+    unknown, random        Largest first; no other order has to be tried. Let a come right before the larger b. If b
+                           first goes wrong, the same pools are reached with a first, or b is shut out already.
+    most-free, best-fit    Every group that can be packed has such an order, if nothing is promised.
     first-fit              An order has to hold for every order of the pools. The orders are searched.
-
-`tests/properties/scheduling/test_claim_orders.py` plays every order and every choice against this.
 """
 
 from __future__ import annotations
@@ -26,7 +18,15 @@ from typing import Final
 import numpy as np
 
 from tonnage.scheduling.cluster.columns import Mask
-from tonnage.scheduling.volumes.packing.pool_fits import Ints2D, Sizes, descending, place_one
+from tonnage.scheduling.volumes.packing.pool_fits import (
+    UNLIMITED,
+    Found,
+    Ints2D,
+    SearchBudget,
+    Sizes,
+    descending,
+    place_one,
+)
 from tonnage.scheduling.volumes.packing.pool_policies import (
     PoolPolicy,
     driver_orders,
@@ -34,7 +34,6 @@ from tonnage.scheduling.volumes.packing.pool_policies import (
     placed_by,
     pools_after,
 )
-from tonnage.scheduling.volumes.packing.search import UNLIMITED, Found, SearchBudget
 
 MOST_STEPS: Final = 20_000
 """How often one search puts a claim into a pool; then it gives up, and the fit is called possible."""

@@ -1,32 +1,95 @@
 """Can these claims be created in those pools, all of them at once? The joint packing of KEP-5925, exactly.
 
-Every claim needs one pool that holds it whole. First-fit-decreasing alone, which the KEP proposes, refuses the claims
-5, 4, 4, 3, 3 to the pools 10 and 9, though 4 + 3 + 3 <= 10 and 5 + 4 <= 9; the pod would stay pending for ever.
-
-What makes an exact answer cheap for thousands of objects: an *arrangement* shares the claims out, and only the bytes
-that come together matter. With those sums and the pools both descending,
+Every claim needs one pool that holds it whole. An *arrangement* shares the claims out, and only the bytes that come
+together matter. With those sums and the pools both descending,
 
     the claims fit  <=>  in some arrangement  sum[i] <= pool[i]  for every i,
 
-because a larger sum never does better in a smaller pool. Three claims have five arrangements, four have fifteen; each
-is a comparison of whole columns. Where there are too many of them, first-fit-decreasing settles most objects, and what
-it refuses is searched object by object (`_search`). What happens when the driver picks the pools: `pool_grades.py`.
+because a larger sum never does better in a smaller pool. Few arrangements are compared as whole columns. Where there
+are many, first-fit-decreasing settles most objects, and what it refuses is searched object by object (`_search`).
+A decision has a number of search steps for all objects together; answers are remembered, so that a retry gets further.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.scheduling.cluster.columns import Mask
-from tonnage.scheduling.volumes.packing.search import UNLIMITED, Found, SearchBudget
+
+T = TypeVar("T")
+
+MOST_STEPS_A_DECISION: Final = 1_000_000
+"""About a quarter of a second. The hardest question that is answered exactly takes 50,000: twenty objects of that kind,
+or thousands of an ordinary one. First-fit-decreasing, which settles most objects, takes none."""
+
+_REMEMBERED: Final = 16_384
+
+
+class SearchBudget:
+    """The steps of one decision. `limit` None: as many as it takes."""
+
+    __slots__ = ("_left", "limit", "undecided")
+
+    def __init__(self, limit: int | None = MOST_STEPS_A_DECISION) -> None:
+        self.limit = limit
+        self._left = limit or 0
+        self.undecided = 0
+        """How many questions were answered with no because the steps were used up."""
+
+    @property
+    def is_spent(self) -> bool:
+        return self.limit is not None and self._left <= 0
+
+    def renew(self) -> None:
+        """Another decision begins."""
+        self._left, self.undecided = self.limit or 0, 0
+
+    def spend(self, steps: int) -> None:
+        self._left -= steps
+
+
+UNLIMITED: Final = SearchBudget(None)
+
+
+class Found(Generic[T]):
+    """Answers by question, the latest so many."""
+
+    __slots__ = ("_answers", "_remembered")
+
+    def __init__(self, remembered: int = _REMEMBERED) -> None:
+        self._remembered = remembered
+        self._answers: dict[Hashable, T] = {}
+
+    def clear(self) -> None:
+        self._answers.clear()
+
+    def ask(self, question: Hashable, search: SearchBudget, answer: Callable[[SearchBudget], T], *, worst: T) -> T:
+        """The answer as it is known, or worked out now; `worst` when there are no steps left for it."""
+        try:
+            return self._answers[question]
+        except KeyError:
+            pass
+        if search.is_spent:
+            search.undecided += 1
+            return worst
+        undecided = search.undecided
+        found = answer(search)
+        if search.undecided == undecided:  # else it rests on a question that was not answered
+            if len(self._answers) >= self._remembered:
+                for oldest in list(self._answers)[: self._remembered // 2]:
+                    del self._answers[oldest]
+            self._answers[question] = found
+        return found
+
 
 Sizes = tuple[int, ...]
 """The claims of one group in bytes, descending."""

@@ -5,23 +5,10 @@
     first-fit    the first that has enough, in an order of the driver's own that stays the same
     random       any that has enough; so is `unknown`
 
-A policy takes away the driver's choice, not the order: sidecars ask for the volumes of a pod at once, and nobody knows
-which reaches the driver first. So a fit is guaranteed if it comes out well in *every order* of the claims. Nor is it
-known in which order first-fit goes over the pools: a list of free bytes does not promise that, so every order is tried.
-
-What is *possible* does not depend on the policy. If the claims can be packed at all, each of these drivers packs them,
-asked in the right order. Take a packing, and hand out the claims so:
-
-    most-free    a claim of the pool with most room; if that has none left, any claim: the pool has room for it to spare
-    best-fit     the claims of the smallest pool, then of the next: an earlier one takes a claim only out of what it has
-    first-fit    left over; the same, in the order of the pools
-
-And what is *guaranteed* of most-free is what is of any driver. If some placement shuts a claim out (`pool_grades.py`),
-so does most-free, asked in the worst order: always for a claim that the placement has in the pool with most room now.
-It goes there; so each pool gets its own claims only, until the one with most room has too little as well. Knowing of
-most-free helps beside claims that are promised: they go to different pools, and not into one.
-
-`tests/properties/scheduling/test_pool_policies.py` plays all orders against this.
+The order of the claims and first-fit's order of the pools are not known: a fit is guaranteed if it comes out well in
+every order. What is *possible* does not depend on the policy: hand out a packing pool by pool, to most-free always a
+claim of the pool with most room. What is *guaranteed* of most-free is what is of any driver: it too reaches a placement
+that shuts a claim out, if it is always asked for a claim which that placement has in the pool with most room now.
 """
 
 from __future__ import annotations
@@ -36,8 +23,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tonnage.scheduling.cluster.columns import Mask
-from tonnage.scheduling.volumes.packing.pool_fits import Ints2D, Sizes, descending, needing_room
-from tonnage.scheduling.volumes.packing.search import Found, SearchBudget
+from tonnage.scheduling.volumes.packing.pool_fits import Found, Ints2D, SearchBudget, Sizes, descending, needing_room
 
 MOST_STEPS: Final = 60_000
 """How many pools one search looks at; then it gives up and expects the worst."""

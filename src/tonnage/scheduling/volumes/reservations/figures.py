@@ -1,21 +1,18 @@
 """Which volumes the figures of a capacity object show.
 
-A provisioner that says which claims its figures include (`tonnage.dev/included-claims`) is believed in what it says and
-in what it leaves out. Others say nothing. They publish before the volume's PersistentVolume exists, before its claim is
-bound, or after, and a figure may have been measured before a volume was made and arrive after its claim was seen bound.
-So the figures show a volume
+A provisioner that names the claims its figures include (`tonnage.dev/included-claims`) is believed. Otherwise they
+show a volume
 
-    that exists, as far as they fell since it was decided on (`falls.py`), before or after its claim is bound
+    that exists, as far as they fell since it was decided on (`Falls`), before or after its claim is bound
     or that was bound before the refresh before the last one: a provisioner measures again after it has written
         unless the last was written before the volume's object was    (managedFields, creationTimestamp: one clock)
 
-or, of course, if the object was created after the volume. Where `tonnage pools` keeps an object's pools, only a write
-that changes them, or says that they were told anew, is a refresh, and it is as old as what it was told: `capacity`,
-which the driver's provisioner writes, says nothing about them (docs/decisions/019). What none of this shows is let go
-by the clock.
+or if the object was created after the volume. Where `tonnage pools` keeps an object's pools, only a write that changes
+them, or says that they were told anew, is a refresh (docs/decisions/019).
 
-Volumes that nobody decided on, of a class with immediate binding that shares its pools with others, make the figures
-fall as well. They are paid for like promised ones, so that their fall is not taken for another's.
+What falls pay for is never more than what the figure was seen to fall; a rise takes back the last falls. With several
+pools bytes are not enough: unless all volumes are of one size, a fall pays only if it is enough for every volume that
+may be in it. Volumes that nobody decided on (immediate binding, shared pools) are paid for like promised ones.
 """
 
 from __future__ import annotations
@@ -31,8 +28,88 @@ from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, told_pools
 from tonnage.scheduling.volumes.demand import counted_bytes
-from tonnage.scheduling.volumes.reservations.falls import EVER, Falls, UnshownVolume
-from tonnage.scheduling.volumes.reservations.promises import Promise
+from tonnage.scheduling.volumes.reservations.promises import EVER, Decided, Promise
+
+
+class Fall(NamedTuple):
+    tick: int
+    size: int
+    told_at: datetime | None = None
+    """When the smaller figure was told, by the server's clock; None when it does not say."""
+
+    def is_since(self, decided: Decided) -> bool:
+        is_early = self.told_at is not None and decided.asked_at is not None and self.told_at < decided.asked_at
+        return self.tick > decided.tick and not is_early
+
+
+class UnshownVolume(NamedTuple):
+    """A volume that an object's figure need not show yet."""
+
+    size: int
+    decided: Decided
+    is_made: bool
+    """Its PersistentVolume exists. One that does not may have been made all the same."""
+
+
+class Falls:
+    """The falls of one object that no volume was paid for with, the oldest first."""
+
+    __slots__ = ("_falls",)
+
+    def __init__(self) -> None:
+        self._falls: list[Fall] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._falls)
+
+    def fell(self, tick: int, size: int, told_at: datetime | None = None) -> None:
+        if size > 0:
+            self._falls.append(Fall(tick, size, told_at))
+
+    def rose(self, size: int) -> None:
+        """There is more free than before: as much of the last falls is forgotten."""
+        while size > 0 and self._falls:
+            last = self._falls.pop()
+            if last.size > size:
+                self._falls.append(last._replace(size=last.size - size))
+            size -= last.size
+
+    def since(self, decided: Decided) -> int:
+        """The bytes that fell since a decision."""
+        return sum([each.size for each in self._falls if each.is_since(decided)])
+
+    def take(self, decided: Decided, size: int) -> None:
+        """Pay for a volume with what fell since it was decided on, the oldest fall first, as far as that goes."""
+        left = list[Fall]()
+        for each in self._falls:
+            taken = min(each.size, size) if each.is_since(decided) else 0
+            size -= taken
+            if each.size > taken:
+                left.append(each._replace(size=each.size - taken))
+        self._falls = left
+
+    def forget_until(self, tick: int) -> None:
+        """Forget falls for which no volume can be paid that was decided on at this tick or later."""
+        self._falls = [each for each in self._falls if each.tick > tick]
+
+    def pay(self, volumes: Sequence[UnshownVolume], *, has_pools: bool) -> list[int]:
+        """Pay for volumes of an object, the oldest first, and tell which of them, by their place in `volumes`."""
+        if not self._falls or (has_pools and not self._are_enough_for_all(volumes)):
+            return []
+        paid = list[int]()
+        for place, each in enumerate(volumes):
+            if each.is_made and each.size <= self.since(each.decided):
+                self.take(each.decided, each.size)
+                paid.append(place)
+        return paid
+
+    def _are_enough_for_all(self, volumes: Sequence[UnshownVolume]) -> bool:
+        """True if it makes no difference which volumes the falls are of: all are of one size, or there is enough for
+        every volume that was made or may have been."""
+        if len({each.size for each in volumes}) < 2:
+            return True
+        may_be_in = [each for each in volumes if each.is_made or each.size <= self.since(each.decided)]
+        return sum([each.size for each in may_be_in]) <= self.since(EVER)
 
 
 class Refresh(NamedTuple):

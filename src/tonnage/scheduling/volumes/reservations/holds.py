@@ -1,9 +1,4 @@
-"""Who keeps what of a capacity object back, since when and why: what both ways of reserving have in common.
-
-`object_reservations.py` keeps whole objects back, as KEP-5925 has it; `ledger.py` keeps bytes. Both end a hold when the
-object was refreshed, and both by the clock when its driver never does. A rebuild has to be over first, however long it
-takes.
-"""
+"""Who keeps what of a capacity object back, since when and why: what both ways of reserving have in common."""
 
 from __future__ import annotations
 

@@ -1,24 +1,16 @@
 """Bytes that are promised of a capacity object and not yet seen in it: reservation mode `Ledger`.
 
-A claim with a selected-node is a promise: its volume is going to be made there, of room that the object still shows as
-free. The ledger keeps the bytes, claim by claim, so that the next pod is judged by what is left.
-
     selected-node, not bound ──► bound ──► its object is refreshed and shows it, or the timeout passed
                  │                 └─ its claim is deleted ──► the same, or its volume is deleted too
-                 └──────────────────► its object says that it includes the claim (`promised_objects`)
+                 └──────────────────► its object says that it includes the claim
                  └──────────────────► it cannot be made, whatever room there is: the promise rests (`refusals.py`)
     rebuilt (bound all along) ──► the volume's node affinity admits the new node ──► as above, from "bound" on
                  └──────────────────► its affinity is set and admits other nodes only: it went elsewhere
 
-All this follows from the claims as decisions see them (assumed or in the API), the volumes, the objects and the nodes,
-so that the ledger is rebuilt by reading them and cannot leak (`met_claims.py`). A promise stands while selected-node
-does, whatever becomes of the pod: the provisioner is going to make the volume. What was made takes its room until it is
-deleted: so a claim that goes leaves what its volume takes (`left_behind.py`). `reserve` adds two things only: which of
-several objects is charged (`promised_objects.py`), and who the pod is. A rebuild takes as long as it takes; no clock
-ends it. One that was refused is charged only where it would fit: elsewhere it has nothing to hold, and others may.
-
-What storage tells is accounted for at once. Nodes do not tell, and an object that is new may reach many of them: both
-are accounted for by `catch_up`, which a decision calls before it asks.
+All this follows from the claims as decisions see them, the volumes, the objects and the nodes, so that the ledger is
+rebuilt by reading them and cannot leak (`met_claims.py`). `reserve` adds two things only: which of several objects is
+charged, and who the pod is. What storage tells is accounted for at once; nodes and new objects by `catch_up`, which a
+decision calls before it asks.
 """
 
 from __future__ import annotations
@@ -48,8 +40,7 @@ from tonnage.scheduling.volumes.reservations.holds import (
     Timeouts,
     as_assumed,
 )
-from tonnage.scheduling.volumes.reservations.left_behind import LeftBehind
-from tonnage.scheduling.volumes.reservations.made_volumes import MadeVolumes
+from tonnage.scheduling.volumes.reservations.made_volumes import LeftBehind, MadeVolumes
 from tonnage.scheduling.volumes.reservations.met_claims import MetClaims
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
 from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_news, is_still

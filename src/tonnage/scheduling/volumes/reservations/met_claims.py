@@ -23,8 +23,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
 from tonnage.scheduling.volumes.reservations.holds import LongestTimeout
-from tonnage.scheduling.volumes.reservations.left_behind import LeftBehind
-from tonnage.scheduling.volumes.reservations.made_volumes import MadeVolumes
+from tonnage.scheduling.volumes.reservations.made_volumes import LeftBehind, MadeVolumes
 from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
 from tonnage.scheduling.volumes.reservations.promises import Promise, Promises
 from tonnage.scheduling.volumes.reservations.server_time import ServerTime

@@ -1,8 +1,5 @@
 """Capacity objects that are kept back whole for a pod on its way: reservation mode `Object`, as in KEP-5925.
 
-A decision uses up room that the object does not know of until its driver has made the volumes and published again.
-Until then the object is out of bounds: nobody can tell what is left of it.
-
               reserve                 refresh │ failure │ deletion │ refusal │ timeout
     free ───────────────► reserved ──────────────────────────────────────────────────► free; pods turned away try again
 
@@ -11,23 +8,11 @@ Until then the object is out of bounds: nobody can tell what is left of it.
     failure    the pod's attempt failed, or the provisioner gave its claims back (removed their selected-node)
     deletion   the object, the pod or all of the claims are gone
     refusal    none of the claims can be made, whatever room there is (`refusals.py`)
-    timeout    all claims have been bound for the profile's timeout. Upstream's provisioner writes no unchanged figure,
-               so that the object of a thin-provisioning driver might never be refreshed. Not while the program that
-               keeps its pools has not looked at them since
+    timeout    all claims have been bound for the profile's timeout, and whoever keeps its pools has looked since
 
-Where classes share their pools (`capacity/groups.py`), the objects of the other classes for the same topology are held
-with it, each until it is refreshed itself.
-
-What counts is the resourceVersion: an object is reserved while it has the very one it was reserved with. An object is
-held by one pod at a time, or by several that share a claim which is to be made of it: to such a pod its own claim's
-reservation is no obstacle, and the object is kept until the last of them is done with it. A pod may hold several.
-
-A volume that is rebuilt takes the room until it has arrived, however long that takes (`volumes/rebuilds.py`): until its
-node affinity is set again nothing but that ends the reservation, neither a refresh nor the clock nor what becomes of
-the pod. It ends when the volume went elsewhere, or was refused and does not fit as the object stands.
-
-After a restart nothing is reserved, as the KEP has it, but for rebuilds under way, whose claims are marked. The other
-mode (`ledger.py`) finds all its promises again.
+An object is reserved while it has the very resourceVersion it was reserved with, by one pod, or by several that share a
+claim to be made of it. Its siblings in a capacity group are held with it, each until it is refreshed itself. While a
+rebuild is under way, nothing but its end ends the reservation. After a restart only rebuilds under way are reserved.
 """
 
 from __future__ import annotations
@@ -40,7 +25,7 @@ from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity, VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
+from tonnage.scheduling.volumes.attach.volume_places import MissedTargets
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
@@ -54,6 +39,7 @@ from tonnage.scheduling.volumes.reservations.holds import (
     REFRESH,
     REFUSAL,
     TIMEOUT,
+    WAITS_FOR_REFRESH,
     Hold,
     LongestTimeout,
     Timeouts,
@@ -63,8 +49,105 @@ from tonnage.scheduling.volumes.reservations.holds import (
     pod_of,
 )
 from tonnage.scheduling.volumes.reservations.refusals import Refusals
-from tonnage.scheduling.volumes.reservations.reserved_object import ReservedObject
 from tonnage.scheduling.volumes.reservations.server_time import ServerTime
+
+
+class ReservedObject:
+    """One object, held for some claims by a pod, or by several that share one of them."""
+
+    __slots__ = (
+        "asked_at",
+        "bound_at",
+        "capacity",
+        "claims",
+        "is_bound",
+        "is_under_way",
+        "looked_at",
+        "node_of",
+        "pods",
+        "rebuilds",
+        "since",
+        "taken_bytes",
+        "timeout_s",
+        "uid",
+        "version",
+        "waited",
+    )
+
+    def __init__(
+        self,
+        capacity: CSIStorageCapacity,
+        version: str,
+        pods: Sequence[PodInfo],
+        claims: Sequence[PersistentVolumeClaim],
+        since: datetime,
+        taken_bytes: int,
+        timeout_s: float | None = None,
+        asked_at: datetime | None = None,
+    ) -> None:
+        self.capacity = capacity
+        """As it was reserved; as it is since its pools are kept by another than before."""
+        self.taken_bytes = taken_bytes
+        self.uid = identity(capacity)
+        self.version = version
+        self.pods = {each.uid: each for each in pods}
+        """Who holds it, by uid; the first of them is told. Nobody, for a rebuild that outlives its pod."""
+        self.claims = tuple(claims)
+        self.since = since
+        self.asked_at = asked_at
+        """The same by the server's clock, as far as it is known."""
+        self.timeout_s = timeout_s
+        """How long it is kept after its claims are bound, as the profile of its pods has it; None: not known."""
+        self.waited = {each.key: each.uid for each in claims}
+        """The claims that are still on their way or bound, with their uids; those that were given back are not."""
+        any_node = next((each.selected_node for each in claims if each.selected_node), "")
+        self.node_of = {each.key: each.selected_node or any_node for each in claims}
+        """Where each claim is going to be made. An object may reach several nodes, and be held for claims on them."""
+        self.is_bound = False
+        self.bound_at: datetime | None = None
+        """When the last of its claims was seen bound, by the server's clock as well."""
+        self.looked_at: datetime | None = None
+        """When its pools had been looked at last when they were."""
+        self.rebuilds = {each.key for each in claims if each.is_bound}
+        self.is_under_way = False
+        """A volume that is rebuilt has not arrived."""
+
+    def is_for(self, own: Collection[Key]) -> bool:
+        """Whether claims that are judged as one group have it: they are all it is held for, or are among those."""
+        return bool(self.waited) and (self.waited.keys() <= set(own) or all(key in self.waited for key in own))
+
+    def shares_claims_with(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
+        return any(
+            self.waited.get(each.key) == each.uid and each.selected_node in ("", self.node_of[each.key])
+            for each in claims
+        )
+
+    def is_lost(self, claim: PersistentVolumeClaim | None) -> bool:
+        """Whether a claim, as it is now, is no longer going to be made there."""
+        if claim is None or claim.uid != self.waited[claim.key]:
+            return True
+        node_name = self.node_of[claim.key]
+        return bool(node_name) and claim.selected_node != node_name
+
+    def as_hold(self) -> Hold:
+        why = "waits for its claims to be bound"
+        if self.is_under_way:
+            why = "waits for its volumes to be rebuilt"
+        elif self.rebuilds and self.is_bound:
+            why = "its volumes are rebuilt; waits for the object to be refreshed"
+        elif self.is_bound:
+            why = WAITS_FOR_REFRESH
+        return Hold(
+            capacity=self.capacity.key,
+            uid=self.uid,
+            pod=next((each.key for each in self.pods.values()), ""),
+            claims=tuple(each.key for each in self.claims),
+            bytes=self.taken_bytes,
+            since=self.since,
+            why=why,
+            timeout_s=self.timeout_s,
+            is_rebuild=self.is_under_way,
+        )
 
 
 class Reservations:

@@ -1,9 +1,7 @@
 """Which capacity objects a promise is charged to, and what may have changed that.
 
 The object that Reserve named is charged as long as it reaches the node; a promise without a name is charged to every
-object of its class that does, because any of them may be what the driver takes from. An object that shows what a volume
-took (`figures.py`) is charged no more. Objects of other classes that draw from the same pools (`capacity/groups.py`)
-are charged too, each until it shows the volume.
+object of its class that does. Siblings in a capacity group are charged too, each until it shows the volume.
 """
 
 from __future__ import annotations
@@ -17,14 +15,14 @@ from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
-from tonnage.scheduling.volumes.attach.missed_targets import MissedTargets
+from tonnage.scheduling.volumes.attach.volume_places import MissedTargets
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.migrated_affinity import reachable
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, progress_of
 from tonnage.scheduling.volumes.reservations.figures import Figures
 from tonnage.scheduling.volumes.reservations.holds import is_looked_at_anew, is_refresh
 from tonnage.scheduling.volumes.reservations.promises import Promise
+from tonnage.scheduling.volumes.volume_reach import reachable
 
 
 class PromisedObjects:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.reservations.falls import EVER, Decided
 from tonnage.scheduling.volumes.reservations.holds import RESTS, WAITS_FOR_REFRESH, Hold
 
 _NOTHING: Mapping[str, int] = {}
@@ -22,6 +22,18 @@ _NO_CHANGES: Mapping[str, bool] = {}
 _REBUILDING = "waits for its volume to be rebuilt"
 _IS_UNDECIDED = "made without a selected-node that was seen; waits for the object to be refreshed"
 _CLAIM_IS_GONE = "its claim is gone, its volume is not; waits for the object to be refreshed"
+
+
+class Decided(NamedTuple):
+    """When a volume was decided on: only later falls may be of it."""
+
+    tick: int
+    """The last refresh of any object that was seen before."""
+    asked_at: datetime | None = None
+    """When its claim was given its node, by the server's clock; None when that is not told."""
+
+
+EVER = Decided(-1)
 
 
 class Promise:

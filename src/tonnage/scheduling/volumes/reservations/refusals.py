@@ -1,12 +1,8 @@
 """Claims whose volumes cannot be made, whatever room there is: what is kept back for them rests.
 
-    ProvisioningFailed event, or our provisioner's annotation ──► the last word on the claim is a refusal for good
-        └──► its promise rests, until
-                 selected-node changes · the claim does · another word comes · its volume is there
-
-All this is read from the API, so that it is the same after a restart. An event counts if it was written after the claim
-was given its node; both times are the server's (`managedFields`). Where one of them is not told, as in a dump, any
-event of the claim counts. After a restart the claim's last write stands for the first one with its node.
+The last word on the claim, by event (ProvisioningFailed) or our provisioner's annotation, is a refusal for good. It
+counts until selected-node or the claim changes, another word comes, or the volume is there. An event counts if it was
+written after the claim was given its node, by the server's clock; where a time is not told, any event counts.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """The server's clock, as far as it is known here.
 
-The clock of a scheduler may be minutes ahead of the API server's, or behind it. So times are compared that one clock
-wrote: the stamps of the server (creationTimestamp, managedFields) with one another, and our monotonic clock with
-itself. Every object that is read tells what the server's clock showed at least, and from then on ours counts:
-
     server's time  >=  the newest stamp  +  our monotonic seconds since it was read
 
-In a scheduler that runs, the two are as close as news is fast. A server whose clock was set back has shown more than it
-shows now: what is promised is held for longer then, never for less. After a start, the server's time may be later than
-what is known of it: then volumes seem younger than they are, and are kept count of for longer, up to the timeout.
+Only times that one clock wrote are compared, because clocks may differ by minutes. Where the server's clock was
+set back, promises are held for longer, never for less.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""Who a pod waits for that would fit, were it not for capacity that is kept back for others: one sentence.
+"""The sentence behind a refusal: whose reservation the pod waits for, or that it is stuck half-made.
 
-    0/14 nodes are available: 14 node(s) did not have enough free storage. Capacity is reserved for shop/db-1 since
-    12:03:05Z and 2 more, 2 of 14 nodes.
+    Capacity is reserved for shop/db-1 since 12:03:05Z and 2 more, 2 of 14 nodes.
+    Claim shop/data has a new volume on node-1 that no pod uses, and no room for shop/log is left there: …
 
-It stands behind the reasons that Kubernetes counts and changes none of them. Nodes count here that would take all of
-the pod's volumes if nothing were kept back of them (modes Object and Ledger). Of several holders the oldest is named:
-it is the one whose time is up first, and the sentence stays the same while it waits. For the same reason it tells when
-the reservation began, in UTC, and not how old it is: a text that changes every second is a new condition every second.
+The oldest holder is named, with the time its reservation began, so that the sentence stays the same while a pod waits.
+A volume is new if it was made after its pod was created, is attached nowhere, and no pod on a node has its claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -19,9 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.clock import rfc3339
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.joint_capacity import members_of
 from tonnage.scheduling.volumes.demand import Demand
@@ -29,6 +31,7 @@ from tonnage.scheduling.volumes.reservations.holds import Hold
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
+from tonnage.scheduling.volumes.volume_reach import reachable
 
 _MOST_OBJECTS: Final = 128
 """Holders are looked for on so many objects: a pod that waits for more than that is told of the first of them."""
@@ -119,3 +122,51 @@ def _oldest_first(holds: Iterable[Hold], own: set[Key]) -> tuple[tuple[str, date
         who = hold.pod or f"claim {hold.claims[0] if hold.claims else hold.capacity}"
         since[who] = min(hold.since, since.get(who, hold.since))
     return tuple(sorted(since.items(), key=lambda each: (each[1], each[0])))
+
+
+_SENTENCE = re.compile(r"Claims? \S+ .*?that no pod uses.*?and the pod may go elsewhere\.")
+
+
+def half_made(cluster: Cluster, pod: PodInfo, demand: Demand, full_rows: npt.NDArray[np.intp]) -> str:
+    """The sentence about a pod that fits nowhere; empty when it is not half-made. `full_rows` lack room."""
+    waiting = [claim.key for claim in (*demand.pinned, *demand.loose)]
+    if not waiting or len(full_rows) != 1:
+        return ""
+    row = int(full_rows[0])
+    unused = list(_unused(cluster, pod, demand, row))
+    if not unused:
+        return ""
+    names, node = " and ".join(unused), cluster.name(row)
+    deletions = "; ".join(f"kubectl delete pvc -n {key.split('/')[0]} {key.split('/')[1]}" for key in unused)
+    has, it = ("Claim {} has a new volume", "it") if len(unused) == 1 else ("Claims {} have new volumes", "them")
+    return (
+        f"{has.format(names)} on {node} that no pod uses, and no room for {', '.join(waiting)} is left there: "
+        f"if nothing was written to {it}, delete {names} ({deletions}), and the pod may go elsewhere."
+    )
+
+
+def half_made_in(message: str) -> str:
+    """The sentence out of a pod's whole message; empty when it has none."""
+    found = _SENTENCE.search(message)
+    return found.group() if found is not None else ""
+
+
+def _unused(cluster: Cluster, pod: PodInfo, demand: Demand, row: int) -> Iterator[Key]:
+    """The pod's bound claims that keep it on a row though no pod uses their new volumes."""
+    for claim, volume in demand.bound:
+        if volume is not None and _is_only_on(cluster, volume, row) and _is_unused(cluster, pod, claim, volume):
+            yield claim.key
+
+
+def _is_only_on(cluster: Cluster, volume: PersistentVolume, row: int) -> bool:
+    reached = np.flatnonzero(reachable(cluster, volume, cluster.all_rows) & cluster.exists[: cluster.size])
+    return reached.tolist() == [row]
+
+
+def _is_unused(cluster: Cluster, pod: PodInfo, claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    made_at, pod_at = volume.metadata.creation_timestamp, pod.pod.metadata.creation_timestamp
+    if made_at is None or pod_at is None or made_at < pod_at or claim.metadata.is_terminating:
+        return False
+    if cluster.index(AttachedVolumes).users_of(claim.key):
+        return False
+    return all(each.spec.source.persistent_volume_name != volume.name for each in cluster.storage.attachments.values())

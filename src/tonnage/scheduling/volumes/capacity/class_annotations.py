@@ -1,27 +1,31 @@
-"""StorageClasses that draw from the same disks, because an admin says so: `tonnage.dev/capacity-group: NAME`.
+"""What an admin says about StorageClasses by annotation: which share their pools, and how a driver picks a pool.
 
-The API cannot tell: each class has capacity objects of its own, and two of them may describe the same pools. Classes of
-one driver with the same annotation are a group. What one of their objects has to give, all of its *siblings* give: the
-objects of the other classes for the same `nodeTopology`. So
+`tonnage.dev/capacity-group: NAME` on classes of one driver: they draw from the same disks. Their capacity objects for
+the same `nodeTopology` are *siblings*: what is held of one is held of all, and claims of several classes of a group are
+packed together (`joint_capacity.py`). Groups of different drivers are different groups, whatever their names.
 
-    holds       what is reserved or promised of an object is so of its siblings too, each until it shows it itself
-                (`reservations/`)
-    packing     claims of several classes of a group are packed together (`joint_capacity.py`)
-
-Objects of one group for different topologies cannot be the same pools and are no siblings. Groups of different drivers
-are different groups, whatever their names: that is told once.
+`tonnage.dev/pool-policy` on a class, else on its CSIDriver: see `packing/pool_policies.py`. An unreadable value is
+`unknown`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from tonnage import logs
 from tonnage.objects.meta import Key
 from tonnage.objects.selectors import LabelSelector
-from tonnage.objects.storage_v1 import CAPACITY_GROUP, CSIStorageCapacity, StorageClass
+from tonnage.objects.storage_v1 import (
+    CAPACITY_GROUP,
+    POOL_POLICIES,
+    POOL_POLICY,
+    CSIDriver,
+    CSIStorageCapacity,
+    StorageClass,
+)
 from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.volumes.packing import PoolPolicy
 
 _log = logs.logger("tonnage.scheduling")
 
@@ -151,3 +155,95 @@ def _is_same_place(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
 def _group_of(found: StorageClass | None) -> GroupName | None:
     name = found.capacity_group if found is not None else ""
     return GroupName(found.provisioner, name) if found is not None and name else None
+
+
+def said_policy(text: str) -> PoolPolicy | None:
+    """An annotation's value as a policy; None when it is none of those there are."""
+    try:
+        return PoolPolicy(text)
+    except ValueError:
+        return None
+
+
+def problem_with_policy(found: StorageClass | CSIDriver) -> str:
+    """Why an object's annotation cannot be read; empty when it can, or is not there."""
+    if POOL_POLICY not in found.metadata.annotations or said_policy(found.pool_policy) is not None:
+        return ""
+    return f'{POOL_POLICY}="{found.pool_policy}" is none of {", ".join(POOL_POLICIES)}'
+
+
+def pool_policy_of(found: StorageClass | None, driver: CSIDriver | None) -> PoolPolicy:
+    """How volumes of a class are given a pool: by its own word, else by its driver's."""
+    for each in (found, driver):
+        if each is not None and POOL_POLICY in each.metadata.annotations:
+            return said_policy(each.pool_policy) or PoolPolicy.UNKNOWN
+    return PoolPolicy.UNKNOWN
+
+
+def common_policy(policies: Iterable[PoolPolicy]) -> PoolPolicy:
+    """That of several classes which share their pools: the one that they all have, else nobody knows."""
+    found = set(policies)
+    return found.pop() if len(found) == 1 else PoolPolicy.UNKNOWN
+
+
+class PoolPolicies:
+    """The policies of a cluster's classes, as they are now."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.on_change: list[Callable[[Collection[str]], None]] = []
+        """Called with the classes that have another policy now."""
+        self._storage = storage
+        self._of: dict[str, PoolPolicy] = {}
+        """Only those that are known."""
+        self._warned: set[tuple[str, str, str]] = set()
+        for driver in storage.drivers.values():
+            self._driver_changed(None, driver)
+        for each in storage.classes.values():
+            self._class_changed(None, each)
+        storage.on_change(StorageClass, self._class_changed)
+        storage.on_change(CSIDriver, self._driver_changed)
+
+    def of(self, class_name: str) -> PoolPolicy:
+        return self._of.get(class_name, PoolPolicy.UNKNOWN)
+
+    def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
+        if new is not None:
+            self._warn(new)
+        if known := new or old:
+            self._follow([known.name])
+
+    def _driver_changed(self, old: CSIDriver | None, new: CSIDriver | None) -> None:
+        if new is not None:
+            self._warn(new)
+        if known := new or old:
+            self._follow([each.name for each in self._storage.classes.values() if each.provisioner == known.name])
+
+    def _follow(self, class_names: Iterable[str]) -> None:
+        changed = []
+        for name in class_names:
+            found = self._storage.classes.get(name)
+            driver = self._storage.drivers.get(found.provisioner) if found is not None else None
+            before, now = self.of(name), pool_policy_of(found, driver)
+            if before is now:
+                continue
+            changed.append(name)
+            if now is PoolPolicy.UNKNOWN:
+                del self._of[name]
+            else:
+                self._of[name] = now
+        for listener in self.on_change if changed else ():
+            listener(changed)
+
+    def _warn(self, found: StorageClass | CSIDriver) -> None:
+        """A slip of the pen makes a fit less sure than it is, and is told once."""
+        told = (type(found).__name__, found.name, found.pool_policy)
+        if told in self._warned or not problem_with_policy(found):
+            return
+        self._warned.add(told)
+        _log.warning(
+            "A pool policy cannot be read and is taken for unknown",
+            object=f"{type(found).__name__} {found.name}",
+            field=f"metadata.annotations[{POOL_POLICY}]",
+            value=found.pool_policy,
+            remedy=f"write one of {', '.join(POOL_POLICIES)}",
+        )
