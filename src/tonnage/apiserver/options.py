@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tonnage.apiserver import status
+from tonnage.apiserver.requests import Call
 from tonnage.documents.api_errors import UnknownReason
 from tonnage.documents.validation.metadata import FIELD_MANAGER_MAX_BYTES, validate_field_manager
 from tonnage.errors import BadRequest, Conflict
@@ -44,7 +45,9 @@ class WriteOptions:
     force: bool = False
 
 
-def write_options(verb: str, query: Mapping[str, str], user_agent: str, *, is_apply: bool = False) -> WriteOptions:
+def write_options(call: Call, *, is_apply: bool = False) -> WriteOptions:
+    """The options of a create, update or patch. Raises Invalid, BadRequest."""
+    query = call.query
     dry_run = values(query, "dryRun")
     errors = dry_run_errors(dry_run)
     validation = query.get("fieldValidation", "") or "Warn"
@@ -55,11 +58,12 @@ def write_options(verb: str, query: Mapping[str, str], user_agent: str, *, is_ap
     force = boolean(query, "force")
     if is_apply and not manager:
         errors.append(field_errors.required("fieldManager", "is required for apply patch"))
-    if force is not None and not is_apply and verb == "patch":
+    if force is not None and not is_apply and call.verb == "patch":
         errors.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     if errors:
-        raise status.invalid_options(_OPTIONS_KIND[verb], errors)
-    return WriteOptions(bool(dry_run), manager or _manager_of(user_agent) or "unknown", validation, bool(force))
+        raise status.invalid_options(_OPTIONS_KIND[call.verb], errors)
+    manager = manager or _manager_of(call.headers.get("User-Agent", "")) or "unknown"
+    return WriteOptions(bool(dry_run), manager, validation, bool(force))
 
 
 def _manager_of(user_agent: str) -> str:

@@ -126,6 +126,10 @@ class Call:
     user: User = NOBODY
 
     @property
+    def content_type(self) -> str:
+        return self.headers.get("Content-Type", "")
+
+    @property
     def resource(self) -> Resource:
         return self.at.resource
 

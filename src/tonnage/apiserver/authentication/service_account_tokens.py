@@ -18,7 +18,6 @@ import logging
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -34,12 +33,10 @@ from tonnage.documents.access.service_account_tokens import (
     ACCOUNTS,
     NAME_ANNOTATION,
     SECRET_TYPE,
-    Bound,
     Claims,
     InvalidToken,
     LegacyClaims,
     check_time,
-    claims_of,
     filled,
     is_of_account,
     legacy_user_of,
@@ -95,30 +92,6 @@ class ServiceAccountTokens:
         self._clock = clock
         self._verified: dict[bytes, Claims | LegacyClaims] = {}
         self._judged: dict[bytes, _Judged] = {}
-
-    def issue(
-        self,
-        account: Doc,
-        bound: Bound,
-        *,
-        audiences: Sequence[str],
-        seconds: int,
-        now: datetime,
-        jti: str,
-        warn_after_s: int = 0,
-    ) -> str:
-        """A new token of an account, whose metadata this is."""
-        claims = claims_of(
-            account,
-            bound,
-            issuer=self.issuer,
-            audiences=audiences,
-            seconds=seconds,
-            now=now,
-            jti=jti,
-            warn_after_s=warn_after_s,
-        )
-        return self.key.signed(msgspec.json.encode(claims))
 
     def openid_configuration(self, jwks_uri: str) -> Doc:
         """OpenID Connect's description of who issues these tokens."""

@@ -77,7 +77,7 @@ async def delete_collection(registry: Registry, call: Call) -> Response:
 
 
 async def _options(registry: Registry, call: Call) -> DeleteOptions:
-    is_large = bodies.is_large(call.body, call.headers.get("Content-Type", ""))
+    is_large = bodies.is_large(call.body, call.content_type)
     return await registry.work(is_large, lambda: read_options(call))
 
 
@@ -117,7 +117,7 @@ def from_document(doc: Doc, dry_run: list[str]) -> DeleteOptions:
 def _document(call: Call) -> Doc:
     if call.body.strip() == b"null":
         return {}
-    media = bodies.media_type(call.headers.get("Content-Type", "")) or "application/json"
+    media = bodies.media_type(call.content_type) or "application/json"
     doc = bodies.read_document(call.body, media, must_be="DeleteOptions")
     kind = doc.get("kind") or "DeleteOptions"
     if kind != "DeleteOptions":

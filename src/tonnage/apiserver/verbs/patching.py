@@ -3,10 +3,8 @@
 The patch is worked out on the object as it is when the write is tried, and worked out again when another writer came
 first, so a patch never fails for having been slow. What it makes of an object must still be one.
 
-Server-side apply: a PATCH whose body is what its sender wants, which may also create the object.
-
-The body is taken as it was written, before any decoding, because apply has to know what was said and what was not;
-`documents/apply/server_side_apply.py` does the work. Its result is then admitted like any other body.
+The body of a server-side apply is what its sender wants, and may create the object. It is taken as it was written,
+before any decoding, because apply has to know what was said and what was not (`documents/apply/server_side_apply.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +18,8 @@ from tonnage.apiserver import bodies
 from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Change, Registry, Written
 from tonnage.apiserver.requests import Call, Response
-from tonnage.apiserver.verbs.writing import authorize_create, check_name, merge_owners, respond
+from tonnage.apiserver.verbs import writing
+from tonnage.apiserver.verbs.writing import check_name, create_missing, merge_owners, respond_written
 from tonnage.documents import api_errors, go_text
 from tonnage.documents.admit import Malformed
 from tonnage.documents.apply.managed_fields import reset_fields_of
@@ -81,33 +80,12 @@ async def applied(registry: Registry, call: Call, options: WriteOptions) -> Writ
         return to_stored(resource, applied_to(from_stored(resource, old)))
 
     try:
-        return await registry.change(
-            resource,
-            call.namespace,
-            call.name,
-            change,
-            options,
-            subresource=call.subresource,
-            is_tracked=False,
-            is_large=is_large,
-            requester=call.user,
-        )
+        return await writing.change(registry, call, change, options, is_tracked=False, is_large=is_large)
     except NotFound:
         if call.subresource:
             raise
         doc = await registry.work(is_large, lambda: to_stored(resource, applied_to(None)))
-        authorize_create(registry, call)
-        doc["metadata"].pop("resourceVersion", None)
-        return await registry.create(
-            resource,
-            call.namespace,
-            doc,
-            options,
-            is_tracked=False,
-            is_large=is_large,
-            requester=call.user,
-            requested_name=call.name,
-        )
+        return await create_missing(registry, call, doc, options, is_tracked=False, is_large=is_large)
 
 
 def _configuration(call: Call, validation: str) -> Doc:
@@ -135,33 +113,22 @@ def is_apply(content_type: str) -> bool:
 
 async def patch(registry: Registry, call: Call) -> Response:
     """PATCH one object, or its status. Raises Invalid, Conflict, NotFound, UnsupportedMediaType."""
-    applies = is_apply(call.headers.get("Content-Type", ""))
-    options = write_options("patch", call.query, call.headers.get("User-Agent", ""), is_apply=applies)
+    applies = is_apply(call.content_type)
+    options = write_options(call, is_apply=applies)
     if applies:
-        written = await applied(registry, call, options)
-    else:
-        is_large = bodies.is_large(call.body, call.headers.get("Content-Type", ""))
-        said = await registry.work(is_large, lambda: read_patch(call))
+        return await respond_written(registry, call, await applied(registry, call, options))
+    is_large = bodies.is_large(call.body, call.content_type)
+    said = await registry.work(is_large, lambda: read_patch(call))
 
-        def change(old: Doc) -> Doc:
-            doc = said.patched(schema_of_resource(call.resource), from_stored(call.resource, old))
-            _admit_patched(call, said, doc, options.field_validation)
-            check_name(call, doc)
-            merge_owners(call, doc)
-            return to_stored(call.resource, doc)
+    def change(old: Doc) -> Doc:
+        doc = said.patched(schema_of_resource(call.resource), from_stored(call.resource, old))
+        _admit_patched(call, said, doc, options.field_validation)
+        check_name(call, doc)
+        merge_owners(call, doc)
+        return to_stored(call.resource, doc)
 
-        written = await registry.change(
-            call.resource,
-            call.namespace,
-            call.name,
-            change,
-            options,
-            subresource=call.subresource,
-            is_large=is_large,
-            requester=call.user,
-        )
-    call.warnings.extend(written.warnings)
-    return await respond(registry, call, written.document, code=201 if written.created else 200)
+    written = await writing.change(registry, call, change, options, is_large=is_large)
+    return await respond_written(registry, call, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +155,7 @@ class Patch:
 
 def read_patch(call: Call) -> Patch:
     """The patch in a call's body. Raises UnsupportedMediaType, or BadRequest when it is no JSON."""
-    media = bodies.media_type(call.headers.get("Content-Type", ""))
+    media = bodies.media_type(call.content_type)
     if isinstance(call.resource, CustomResource) and media not in (JSON, MERGE):
         raise bodies.unsupported_patch((JSON, MERGE, APPLY))  # no Go type says how its lists would merge
     if media not in (JSON, MERGE, STRATEGIC):

@@ -1,5 +1,5 @@
-"""create of reviews: may I, may somebody else, what may I; whose token is this, and who am I? They are answered, and
-nothing is stored.
+"""create of what is answered and not stored: reviews (may I, what may I, whose token is this, who am I) and tokens of
+ServiceAccounts (upstream: pkg/registry/core/serviceaccount/storage/token.go).
 """
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from tonnage.apiserver import bodies, responses, status
 from tonnage.apiserver.authentication.authenticator import Authenticator, bearer_token
@@ -16,6 +18,7 @@ from tonnage.apiserver.event_loop import on_loop
 from tonnage.apiserver.options import write_options
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
+from tonnage.apiserver.verbs.writing import read_body
 from tonnage.clock import rfc3339
 from tonnage.documents.access.policy import aggregated
 from tonnage.documents.access.reviews import (
@@ -35,9 +38,10 @@ from tonnage.documents.access.service_account_tokens import (
     MAX_SECONDS,
     MIN_SECONDS,
     WARN_ONLY_SECONDS,
-    Bound,
     BoundObject,
     InvalidToken,
+    Kubernetes,
+    claims_of,
 )
 from tonnage.documents.object_metadata import track_managed_fields
 from tonnage.errors import BadRequest, Conflict
@@ -50,7 +54,6 @@ from tonnage.objects.resources import (
     RULES_REVIEWS,
     SUBJECT_ACCESS_REVIEWS,
     TOKEN_REQUESTS,
-    Resource,
 )
 from tonnage.objects.users import User
 
@@ -64,13 +67,10 @@ _EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), non_resource_urls=("*"
 
 async def review(registry: Registry, call: Call) -> Response:
     """POST a review. Raises Invalid for a question about nothing, or about two things."""
-    options = write_options("create", call.query, call.headers.get("User-Agent", ""))
-    content_type, resource = call.headers.get("Content-Type", ""), call.resource
-    read = partial(bodies.read_object, call.body, content_type, resource, options.field_validation, call.warnings)
-    is_large = bodies.is_large(call.body, content_type)
+    options, resource = write_options(call), call.resource
 
     def answer() -> Response:
-        doc: Doc = read()
+        doc = bodies.read_object(call.body, call.content_type, resource, options.field_validation, call.warnings)
         if resource is RULES_REVIEWS:
             return responses.of_document(call, _rules(registry, doc, call.user), 201)
         meta = doc.setdefault("metadata", {})
@@ -86,8 +86,8 @@ async def review(registry: Registry, call: Call) -> Response:
         decision = on_loop(partial(registry.authorizer.authorize, attributes_of_review(user, doc["spec"])))
         return responses.of_document(call, {**doc, "status": status_of(decision, doc["spec"])}, 201)
 
-    # What one may may be a great deal, whatever was sent.
-    return await registry.work(is_large or resource is RULES_REVIEWS, answer)
+    # What a user may do may be a great deal, whatever was sent.
+    return await registry.work(bodies.is_large(call.body, call.content_type) or resource is RULES_REVIEWS, answer)
 
 
 def _rules(registry: Registry, doc: Doc, user: User) -> Doc:
@@ -100,21 +100,20 @@ def _rules(registry: Registry, doc: Doc, user: User) -> Doc:
     else:
         status = rules_status(_EVERYTHING)
     head = {"kind": RULES_REVIEWS.kind, "apiVersion": RULES_REVIEWS.api_version, "metadata": {}, "spec": {}}
-    return {**head, "status": status}
+    return head | {"status": status}
 
 
 async def review_token(authenticator: Authenticator, registry: Registry, call: Call) -> Response:
     """POST tokenreviews. A token that is nobody's is an answer, too. Raises BadRequest without one."""
-    doc = await _read(registry, call)
+    doc = await read_body(registry, call, write_options(call), call.resource)
     spec = doc.get("spec", {})
     if not spec.get("token"):
         raise BadRequest("token is required for TokenReview in authentication")
-    answer: Doc = {}
     try:
         token = bearer_token(f"Bearer {spec['token']}")
         audiences = spec.get("audiences") or authenticator.accounts.audiences
         user, shared = authenticator.authenticate_token(token, audiences)
-        answer = {"authenticated": True, "user": user_info(user), "audiences": list(shared)}
+        answer: Doc = {"authenticated": True, "user": user_info(user), "audiences": list(shared)}
     except InvalidToken as exc:
         answer = {"user": {}, "error": str(exc)}
     return responses.of_document(call, {**doc, "status": answer}, 201)
@@ -122,7 +121,7 @@ async def review_token(authenticator: Authenticator, registry: Registry, call: C
 
 async def review_self(registry: Registry, call: Call) -> Response:
     """POST selfsubjectreviews: what `kubectl auth whoami` shows."""
-    doc = await _read(registry, call)
+    doc = await read_body(registry, call, write_options(call), call.resource)
     answer = {
         "kind": doc["kind"],
         "apiVersion": doc["apiVersion"],
@@ -139,19 +138,12 @@ def user_info(user: User) -> Doc:
     return {name: value for name, value in info.items() if value}
 
 
-async def _read(registry: Registry, call: Call) -> Doc:
-    options = write_options("create", call.query, call.headers.get("User-Agent", ""))
-    content_type = call.headers.get("Content-Type", "")
-    read = partial(bodies.read_object, call.body, content_type, call.resource, options.field_validation, call.warnings)
-    return await registry.work(bodies.is_large(call.body, content_type), read)
-
-
 _BOUND: Final = {"Pod": BY_PLURAL["", "pods"], "Secret": BY_PLURAL["", "secrets"], "Node": BY_PLURAL["", "nodes"]}
 
 
 async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: Call) -> Response:
     """POST serviceaccounts/{name}/token. Raises NotFound, Invalid, Conflict, BadRequest."""
-    doc = await _read_request(registry, call)
+    doc = await read_body(registry, call, write_options(call), TOKEN_REQUESTS)
     meta = doc.get("metadata", {})
     for field, wanted in (("name", call.name), ("namespace", call.namespace)):
         if meta.get(field, wanted) not in ("", wanted):
@@ -164,27 +156,26 @@ async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: C
     spec = doc.get("spec", {})
     seconds = spec.get("expirationSeconds")
     seconds = DEFAULT_SECONDS if seconds is None else seconds
-    if seconds < MIN_SECONDS:
-        told = "may not specify a duration less than 10 minutes"
-        raise _invalid("", invalid("spec.expirationSeconds", seconds, told))
-    if seconds > MAX_SECONDS:
-        told = "may not specify a duration larger than 2^32 seconds"
-        raise _invalid("", invalid("spec.expirationSeconds", seconds, told))
+    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
+        limit = "less than 10 minutes" if seconds < MIN_SECONDS else "larger than 2^32 seconds"
+        raise _invalid("", invalid("spec.expirationSeconds", seconds, f"may not specify a duration {limit}"))
     audiences = spec.get("audiences") or list(tokens.audiences)
-    bound = _bound(registry, call, spec["boundObjectRef"]) if spec.get("boundObjectRef") else Bound()
+    bound = _bound(registry, call, spec["boundObjectRef"]) if spec.get("boundObjectRef") else Kubernetes()
     now = registry.clock.now()
     warn_after_s, lasts_s = 0, seconds
     if bound.pod is not None and seconds == WARN_ONLY_SECONDS and set(audiences) <= set(tokens.audiences):
         warn_after_s, lasts_s = seconds, EXTENDED_SECONDS
-    token = tokens.issue(
+    claims = claims_of(
         account,
         bound,
+        issuer=tokens.issuer,
         audiences=audiences,
         seconds=lasts_s,
         now=now,
         jti=registry.new_uid(),
         warn_after_s=warn_after_s,
     )
+    token = tokens.key.signed(msgspec.json.encode(claims))
     answer = {
         "kind": TOKEN_REQUESTS.kind,
         "apiVersion": TOKEN_REQUESTS.api_version,
@@ -195,24 +186,25 @@ async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: C
             "uid": account["uid"],
             "creationTimestamp": rfc3339(now),
         },
-        "spec": {
-            "audiences": audiences,
-            "expirationSeconds": seconds,
-            "boundObjectRef": spec.get("boundObjectRef"),
+        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec.get("boundObjectRef")},
+        "status": {
+            "token": token,
+            "expirationTimestamp": rfc3339(now + timedelta(seconds=seconds)),
         },
-        "status": {"token": token, "expirationTimestamp": rfc3339(now + timedelta(seconds=seconds))},
     }
     return responses.of_document(call, answer, 201)
 
 
-def _bound(registry: Registry, call: Call, ref: Doc) -> Bound:
-    """The object that a token is to be bound to, as it is now."""
+def _bound(registry: Registry, call: Call, ref: Doc) -> Kubernetes:
+    """The object that a token is to be bound to, as it is now; of a pod its node as well."""
     group, _, version = ref.get("apiVersion", "").rpartition("/")
     kind, name = ref.get("kind", ""), ref.get("name", "")
     resource = _BOUND.get(kind) if not group else None
     if resource is None:
         raise BadRequest(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
-    found = _object(registry, resource, call.namespace, name)
+    if not name:
+        raise BadRequest("Name parameter required.")
+    found = decode(registry.read(resource, call.namespace if resource.namespaced else "", name).document)
     if kind == "Pod" and found.get("spec", {}).get("serviceAccountName", "") != call.name:
         told = "to pod running with different serviceaccount name."
         raise BadRequest(f'cannot bind token for serviceaccount "{call.name}" {told}')
@@ -220,32 +212,14 @@ def _bound(registry: Registry, call: Call, ref: Doc) -> Bound:
     if ref.get("uid") and ref["uid"] != uid:
         told = f"the UID in the bound object reference ({ref['uid']}) does not match the UID in record."
         raise _conflict("", kind, name, f"{told} The object might have been deleted and then recreated")
-    made = BoundObject(name, uid)
-    if kind == "Secret":
-        return Bound(secret=made)
-    if kind == "Node":
-        return Bound(node=made)
-    node = found.get("spec", {}).get("nodeName", "")
+    bound = msgspec.structs.replace(Kubernetes(), **{kind.lower(): BoundObject(name, uid)})
+    node = found.get("spec", {}).get("nodeName", "") if kind == "Pod" else ""
     if not node:
-        return Bound(pod=made)
+        return bound
     record = registry.store.get(_BOUND["Node"].key("", node))
     # A node that is not there is still told by its name: somebody may want to know where the pod is.
     node_uid = decode(record.document)["metadata"]["uid"] if record is not None else ""
-    return Bound(pod=made, node=BoundObject(node, node_uid))
-
-
-def _object(registry: Registry, resource: Resource, namespace: str, name: str) -> Doc:
-    if not name:
-        raise BadRequest("Name parameter required.")
-    found: Doc = decode(registry.read(resource, namespace if resource.namespaced else "", name).document)
-    return found
-
-
-async def _read_request(registry: Registry, call: Call) -> Doc:
-    options = write_options("create", call.query, call.headers.get("User-Agent", ""))
-    content_type = call.headers.get("Content-Type", "")
-    read = partial(bodies.read_object, call.body, content_type, TOKEN_REQUESTS, options.field_validation, call.warnings)
-    return await registry.work(bodies.is_large(call.body, content_type), read)
+    return msgspec.structs.replace(bound, node=BoundObject(node, node_uid))
 
 
 def _invalid(name: str, error: FieldError) -> Exception:

@@ -1,13 +1,8 @@
 """The subresources with rules of their own: binding, eviction, scale, finalize.
 
-Each rule is a pure function of `documents`; here it meets the store. `status` is not here: it is an ordinary update
-with another strategy method, see `registry.change`.
-
-What kubectl asks of a pod's containers (logs, exec, attach, port-forward, proxy), and why there is no answer.
-
-Nodes here mount volumes and say that pods run; they start no containers. A bare 404 would read as if the pod were gone
-or the server broken, so each of these paths says what is the matter. They are in no discovery document: nothing is
-served there.
+Each rule is a pure function of `documents`; here it meets the store. `status` is an ordinary update with another
+strategy method, see `Registry.change`. Nodes here start no containers: `refuse_container_request` says so to kubectl's
+logs, exec, attach, port-forward and proxy.
 """
 
 from __future__ import annotations
@@ -15,15 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from functools import partial
 
 from tonnage.apiserver import bodies, event_loop, responses, status
 from tonnage.apiserver.options import WriteOptions, write_options
-from tonnage.apiserver.registry import Registry
+from tonnage.apiserver.registry import Change, Registry
 from tonnage.apiserver.requests import Call, Response
-from tonnage.apiserver.verbs import deleting
+from tonnage.apiserver.verbs import deleting, writing
 from tonnage.apiserver.verbs.patching import patcher
-from tonnage.apiserver.verbs.writing import check_name, respond
+from tonnage.apiserver.verbs.writing import check_name, read_body, respond
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.kinds.namespace import finalize
@@ -57,7 +51,7 @@ class _BudgetMoved(Exception):
 
 async def create_binding(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/binding, or bindings: the scheduler's decision becomes the pod's node."""
-    options = _options("create", call)
+    options = write_options(call)
     binding = await _read(registry, call, BINDINGS, options)
     name = call.name or dig(binding, "metadata", "name") or ""
     validate_binding(binding, name)
@@ -73,7 +67,7 @@ async def create_binding(registry: Registry, call: Call) -> Response:
 
 async def create_eviction(registry: Registry, call: Call) -> Response:
     """POST pods/{name}/eviction: deletion that asks the pod's disruption budget first."""
-    options = _options("create", call)
+    options = write_options(call)
     eviction = await _read(registry, call, EVICTIONS, options)
     validate_eviction(eviction, call.name)
     for tries_left in reversed(range(_EVICTION_TRIES)):
@@ -134,7 +128,7 @@ async def get_scale(registry: Registry, call: Call) -> Response:
 
 async def update_scale(registry: Registry, call: Call) -> Response:
     """PUT …/{name}/scale."""
-    options = _options("update", call)
+    options = write_options(call)
     scale = await _read(registry, call, SCALES, options)
     check_name(call, scale)
     return await _change_scale(registry, call, options, lambda old: _apply_scale(old, scale, call.resource))
@@ -142,7 +136,7 @@ async def update_scale(registry: Registry, call: Call) -> Response:
 
 async def patch_scale(registry: Registry, call: Call) -> Response:
     """PATCH …/{name}/scale, in any form but apply."""
-    is_large = bodies.is_large(call.body, call.headers.get("Content-Type", ""))
+    is_large = bodies.is_large(call.body, call.content_type)
     patched = await registry.work(is_large, lambda: patcher(call, schema_of_resource(SCALES)))
 
     def change(old: Doc) -> Doc:
@@ -154,15 +148,13 @@ async def patch_scale(registry: Registry, call: Call) -> Response:
         check_name(call, scale)
         return _apply_scale(old, scale, call.resource)
 
-    return await _change_scale(registry, call, _options("patch", call), change, is_large=is_large)
+    return await _change_scale(registry, call, write_options(call), change, is_large=is_large)
 
 
 async def _change_scale(
-    registry: Registry, call: Call, options: WriteOptions, change: Callable[[Doc], Doc], *, is_large: bool = False
+    registry: Registry, call: Call, options: WriteOptions, change: Change, *, is_large: bool = False
 ) -> Response:
-    written = await registry.change(
-        call.resource, call.namespace, call.name, change, options, subresource="scale", is_large=is_large
-    )
+    written = await writing.change(registry, call, change, options, is_large=is_large)
     return responses.of_document(call, _scale_of(decode(written.document), call.resource))
 
 
@@ -183,7 +175,7 @@ def _apply_scale(doc: Doc, scale: Doc, resource: Resource) -> Doc:
 
 async def update_finalize(registry: Registry, call: Call) -> Response:
     """PUT namespaces/{name}/finalize: the one way to take a finalizer out of a namespace's spec."""
-    options = _options("update", call)
+    options = write_options(call)
     doc = await _read(registry, call, call.resource, options)
     check_name(call, doc)
 
@@ -192,21 +184,13 @@ async def update_finalize(registry: Registry, call: Call) -> Response:
         changed = finalize(old, doc)
         return {**changed, "metadata": {**changed["metadata"], **{key: value for key, value in meant.items() if value}}}
 
-    written = await registry.change(
-        call.resource, "", call.name, change, options, subresource=call.subresource, is_put=True
-    )
+    written = await writing.change(registry, call, change, options, is_put=True)
     return await respond(registry, call, written.document)
-
-
-def _options(verb: str, call: Call) -> WriteOptions:
-    return write_options(verb, call.query, call.headers.get("User-Agent", ""))
 
 
 async def _read(registry: Registry, call: Call, kind: Resource, options: WriteOptions) -> Doc:
     """A body, mostly of another kind than the resource's own; it belongs to the namespace of the URL."""
-    content_type = call.headers.get("Content-Type", "")
-    read = partial(bodies.read_object, call.body, content_type, kind, options.field_validation, call.warnings)
-    doc = await registry.work(bodies.is_large(call.body, content_type), read)
+    doc = await read_body(registry, call, options, kind)
     if kind.namespaced and dig(doc, "metadata", "namespace") not in (None, "", call.namespace):
         raise status.wrong_namespace()
     return doc
@@ -224,7 +208,7 @@ VERBS: dict[tuple[str, str], Callable[[Registry, Call], Awaitable[Response]]] = 
 
 
 _PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(log|exec|attach|portforward|proxy)(?:/.*)?")
-_ASKED = {
+_NO_CONTAINERS = {
     "log": "there are no logs to show",
     "exec": "there is nothing to run a command in",
     "attach": "there is nothing to attach to",
@@ -248,7 +232,7 @@ def refuse_container_request(registry: Registry, path: str) -> None:
     namespace, name, asked = found.groups()
     registry.read(_PODS, namespace, name)
     raise NotImplementedHere(
-        f'pods "{name}": nodes of this cluster run no containers, so {_ASKED[asked]}; '
+        f'pods "{name}": nodes of this cluster run no containers, so {_NO_CONTAINERS[asked]}; '
         f'"kubectl describe pod {name} -n {namespace}" shows its volumes, conditions and events',
         kind="pods",
         name=name,

@@ -1,18 +1,19 @@
-"""create and update (POST and PUT): a whole object from the body, handed to the registry."""
+"""create and update (POST and PUT), and what every verb that writes has in common."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from tonnage.apiserver import bodies, event_loop, responses, status
-from tonnage.apiserver.options import write_options
-from tonnage.apiserver.registry import Registry
+from tonnage.apiserver.options import WriteOptions, write_options
+from tonnage.apiserver.registry import Change, Registry, Written
 from tonnage.apiserver.requests import Call, Response
 from tonnage.documents.access.attributes import Attributes, forbidden
 from tonnage.documents.custom.custom_resource import CustomResource
 from tonnage.documents.kinds.event import to_stored
 from tonnage.errors import NotFound
 from tonnage.objects.document import Doc, copy, encode
+from tonnage.objects.resources import Resource
 
 _REPEATED_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may "
@@ -22,18 +23,16 @@ _REPEATED_OWNERS = (
 
 async def create(registry: Registry, call: Call) -> Response:
     """POST to a collection. Raises Invalid (422), AlreadyExists (409), Forbidden (403)."""
-    options = write_options("create", call.query, call.headers.get("User-Agent", ""))
-    doc, is_large = await _read(registry, call, options.field_validation)
+    options = write_options(call)
+    doc, is_large = await _read_own(registry, call, options)
     written = await registry.create(call.resource, call.namespace, doc, options, is_large=is_large, requester=call.user)
-    call.warnings.extend(written.warnings)
-    return await respond(registry, call, written.document, code=201)
+    return await respond_written(registry, call, written)
 
 
 async def update(registry: Registry, call: Call) -> Response:
     """PUT one object, or its status. Raises Invalid, Conflict, NotFound."""
-    options = write_options("update", call.query, call.headers.get("User-Agent", ""))
-    doc, is_large = await _read(registry, call, options.field_validation)
-    strategy = registry.strategy(call.resource)
+    options = write_options(call)
+    doc, is_large = await _read_own(registry, call, options)
     check_name(call, doc)
 
     def replace(old: Doc) -> Doc:
@@ -41,51 +40,66 @@ async def update(registry: Registry, call: Call) -> Response:
         return mine
 
     try:
-        written = await registry.change(
-            call.resource,
-            call.namespace,
-            call.name,
-            replace,
-            options,
-            subresource=call.subresource,
-            is_put=True,
-            is_large=is_large,
-            requester=call.user,
-        )
+        written = await change(registry, call, replace, options, is_put=True, is_large=is_large)
     except NotFound:
-        if not strategy.create_on_update or call.subresource:
+        if not registry.strategy(call.resource).create_on_update or call.subresource:
             raise
-        authorize_create(registry, call)
-        doc["metadata"].pop("resourceVersion", None)
-        written = await registry.create(
-            call.resource,
-            call.namespace,
-            doc,
-            options,
-            is_large=is_large,
-            requester=call.user,
-            requested_name=call.name,
-        )
-    call.warnings.extend(written.warnings)
-    return await respond(registry, call, written.document, code=201 if written.created else 200)
+        written = await create_missing(registry, call, doc, options, is_large=is_large)
+    return await respond_written(registry, call, written)
 
 
-def authorize_create(registry: Registry, call: Call) -> None:
-    """A write that turns out to create needs the right to create, too. Raises Forbidden."""
-    at = call.at
+async def change(
+    registry: Registry,
+    call: Call,
+    change: Change,
+    options: WriteOptions,
+    *,
+    is_put: bool = False,
+    is_tracked: bool = True,
+    is_large: bool = False,
+) -> Written:
+    """Replace the call's object, or its subresource, by what `change` makes of it: see `Registry.change`."""
+    return await registry.change(
+        call.resource,
+        call.namespace,
+        call.name,
+        change,
+        options,
+        subresource=call.subresource,
+        is_put=is_put,
+        is_tracked=is_tracked,
+        is_large=is_large,
+        requester=call.user,
+    )
+
+
+async def create_missing(
+    registry: Registry, call: Call, doc: Doc, options: WriteOptions, *, is_tracked: bool = True, is_large: bool
+) -> Written:
+    """Create the object that a PUT or an apply did not find. Raises Forbidden for users who may not create it."""
+    at, resource = call.at, call.resource
     asked = Attributes(
-        call.user,
-        "create",
-        at.resource.group,
-        at.resource.version,
-        at.resource.plural,
-        at.subresource,
-        at.namespace,
-        at.name,
+        call.user, "create", resource.group, resource.version, resource.plural, at.subresource, at.namespace, at.name
     )
     decision = registry.authorizer.authorize(asked)
     if not decision.allowed:
         raise forbidden(asked, decision.reason)
+    doc["metadata"].pop("resourceVersion", None)
+    return await registry.create(
+        resource,
+        call.namespace,
+        doc,
+        options,
+        is_tracked=is_tracked,
+        is_large=is_large,
+        requester=call.user,
+        requested_name=call.name,
+    )
+
+
+async def respond_written(registry: Registry, call: Call, written: Written) -> Response:
+    call.warnings.extend(written.warnings)
+    return await respond(registry, call, written.document, code=201 if written.created else 200)
 
 
 async def respond(registry: Registry, call: Call, document: bytes, *, code: int = 200) -> Response:
@@ -119,18 +133,23 @@ def merge_owners(call: Call, doc: Doc) -> None:
         call.warnings.append(_REPEATED_OWNERS.format(when=when, uids=", ".join(repeated)))
 
 
-async def _read(registry: Registry, call: Call, validation: str) -> tuple[Doc, bool]:
-    """The object in the body, and whether it is large."""
-    content_type = call.headers.get("Content-Type", "")
+async def read_body(registry: Registry, call: Call, options: WriteOptions, kind: Resource) -> Doc:
+    """The object in the body, which may be of another kind than the call's resource."""
+    read = partial(bodies.read_object, call.body, call.content_type, kind, options.field_validation, call.warnings)
+    return await registry.work(bodies.is_large(call.body, call.content_type), read)
+
+
+async def _read_own(registry: Registry, call: Call, options: WriteOptions) -> tuple[Doc, bool]:
+    """The object of the call's resource in the body, and whether it is large."""
 
     def read() -> Doc:
-        doc = bodies.read_object(call.body, content_type, call.resource, validation, call.warnings)
+        doc = bodies.read_object(call.body, call.content_type, call.resource, options.field_validation, call.warnings)
         merge_owners(call, doc)
         return to_stored(call.resource, doc)
 
-    is_large = bodies.is_large(call.body, content_type)
+    is_large = bodies.is_large(call.body, call.content_type)
     is_large = is_large or (isinstance(call.resource, CustomResource) and call.resource.custom.is_large)
     doc = await registry.work(is_large, read)
-    if bodies.media_type(content_type) == bodies.PROTOBUF:  # of which a few bytes may have been many objects
+    if bodies.media_type(call.content_type) == bodies.PROTOBUF:  # of which a few bytes may have been many objects
         is_large = is_large or event_loop.is_large(encode(doc))
     return doc, is_large

@@ -23,7 +23,7 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -92,18 +92,9 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
         return (self.aud,) if isinstance(self.aud, str) else self.aud
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What a token is bound to beside its account: one of these, or a pod and its node."""
-
-    pod: BoundObject | None = None
-    secret: BoundObject | None = None
-    node: BoundObject | None = None
-
-
 def claims_of(
     account: Doc,
-    bound: Bound,
+    bound: Kubernetes,
     *,
     issuer: str,
     audiences: Sequence[str],
@@ -112,7 +103,7 @@ def claims_of(
     jti: str,
     warn_after_s: int = 0,
 ) -> Claims:
-    """What a new token of an account says; `account` is its metadata."""
+    """What a new token of an account says. `account` is its metadata, `bound` names the pod, secret or node."""
     at = int(now.timestamp())
     return Claims(
         aud=tuple(audiences),
@@ -120,11 +111,9 @@ def claims_of(
         iat=at,
         iss=issuer,
         jti=jti,
-        kubernetes=Kubernetes(
+        kubernetes=msgspec.structs.replace(
+            bound,
             namespace=account["namespace"],
-            node=bound.node,
-            pod=bound.pod,
-            secret=bound.secret,
             serviceaccount=BoundObject(account["name"], account["uid"]),
             warnafter=at + warn_after_s if warn_after_s else None,
         ),

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tonnage.apiserver.authentication.service_account_tokens import ServiceAccountTokens
 from tonnage.apiserver.authentication.signing_key import SigningKey
 from tonnage.clock import VirtualClock, rfc3339
-from tonnage.documents.access.service_account_tokens import ACCOUNTS, Bound, BoundObject, InvalidToken
+from tonnage.documents.access.service_account_tokens import ACCOUNTS, BoundObject, InvalidToken, Kubernetes, claims_of
 from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL
 from tonnage.store import Store, StoreRecord
@@ -51,15 +52,17 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         ]
         key = SigningKey(ec.generate_private_key(ec.SECP256R1()))
         tokens = ServiceAccountTokens(key, store, clock, issuer=AUDIENCES[0])
-        made = tokens.issue(
+        claims = claims_of(
             account()["metadata"],
-            Bound(pod=BoundObject("db-0", "u-2")),
+            Kubernetes(pod=BoundObject("db-0", "u-2")),
             audiences=AUDIENCES,
             seconds=600,
             now=clock.now(),
             jti="j",
+            issuer=AUDIENCES[0],
         )
-        rig = Rig(store, clock, tokens, records[0], records[1], made.encode())
+        token = key.signed(msgspec.json.encode(claims)).encode()
+        rig = Rig(store, clock, tokens, records[0], records[1], token)
         assert rig.user() == rig.user() == "system:serviceaccount:shop:db"
         yield rig
     finally:

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from tonnage.documents.access.service_account_tokens import (
-    Bound,
     BoundObject,
     Claims,
     InvalidToken,
+    Kubernetes,
     claims_of,
     user_of,
 )
@@ -35,9 +35,9 @@ def find(objects: dict[tuple[str, str, str], Doc]) -> Callable[[Resource, str, s
     return lambda resource, namespace, name: objects.get((resource.plural, namespace, name))
 
 
-def claims(bound: Bound | None = None, **rest: Any) -> Claims:
+def claims(bound: Kubernetes | None = None, **rest: Any) -> Claims:
     given = {"issuer": "iss", "audiences": ["api"], "seconds": 3600, "now": NOW, "jti": "j-1", **rest}
-    return claims_of(ACCOUNT, bound or Bound(), **given)
+    return claims_of(ACCOUNT, bound or Kubernetes(), **given)
 
 
 def refusal(said: Claims, now: datetime = NOW, objects: dict[tuple[str, str, str], Doc] | None = None) -> str:
@@ -47,7 +47,7 @@ def refusal(said: Claims, now: datetime = NOW, objects: dict[tuple[str, str, str
 
 
 def test_a_token_says_what_upstreams_says() -> None:
-    bound = Bound(pod=BoundObject("db-0", "u-pod"), node=BoundObject("n1", "u-n1"))
+    bound = Kubernetes(pod=BoundObject("db-0", "u-pod"), node=BoundObject("n1", "u-n1"))
     at = int(NOW.timestamp())
     assert msgspec.json.decode(msgspec.json.encode(claims(bound, warn_after_s=3607))) == {
         "iss": "iss",
@@ -68,7 +68,9 @@ def test_a_token_says_what_upstreams_says() -> None:
 
 
 def test_its_user_is_the_account_with_its_groups_and_what_it_is_bound_to() -> None:
-    user = user_of(claims(Bound(pod=BoundObject("db-0", "u-pod"), node=BoundObject("n1", "u-n1"))), NOW, find(OBJECTS))
+    user = user_of(
+        claims(Kubernetes(pod=BoundObject("db-0", "u-pod"), node=BoundObject("n1", "u-n1"))), NOW, find(OBJECTS)
+    )
     assert (user.name, user.uid) == ("system:serviceaccount:shop:db", "u-db")
     assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated")
     assert user.extra == {
@@ -112,32 +114,32 @@ def test_one_from_the_future_is_refused() -> None:
     [
         (
             ("serviceaccounts", "shop", "db"),
-            Bound(),
+            Kubernetes(),
             'serviceaccounts "db" not found',
             "service account UID (other) does not match claim (u-db)",
         ),
         (
             ("pods", "shop", "db-0"),
-            Bound(pod=BoundObject("db-0", "u-pod")),
+            Kubernetes(pod=BoundObject("db-0", "u-pod")),
             "service account token has been invalidated",
             "pod UID (other) does not match service account pod ref claim (u-pod)",
         ),
         (
             ("secrets", "shop", "key"),
-            Bound(secret=BoundObject("key", "u-key")),
+            Kubernetes(secret=BoundObject("key", "u-key")),
             "service account token has been invalidated",
             "secret UID (other) does not match service account secret ref claim (u-key)",
         ),
         (
             ("nodes", "", "n1"),
-            Bound(node=BoundObject("n1", "u-n1")),
+            Kubernetes(node=BoundObject("n1", "u-n1")),
             "service account token has been invalidated",
             "node UID (other) does not match service account node ref claim (u-n1)",
         ),
     ],
 )
 def test_it_ends_with_the_account_and_with_what_it_is_bound_to(
-    key: tuple[str, str, str], bound: Bound, gone: str, another: str
+    key: tuple[str, str, str], bound: Kubernetes, gone: str, another: str
 ) -> None:
     said = claims(bound)
     assert user_of(said, NOW, find(OBJECTS)).uid == "u-db"
@@ -149,6 +151,6 @@ def test_it_ends_with_the_account_and_with_what_it_is_bound_to(
 
 
 def test_the_node_of_a_bound_pod_may_go_before_it() -> None:
-    said = claims(Bound(pod=BoundObject("db-0", "u-pod"), node=BoundObject("n1", "u-n1")))
+    said = claims(Kubernetes(pod=BoundObject("db-0", "u-pod"), node=BoundObject("n1", "u-n1")))
     objects = {at: each for at, each in OBJECTS.items() if at[0] != "nodes"}
     assert user_of(said, NOW, find(objects)).uid == "u-db"
