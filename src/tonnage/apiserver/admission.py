@@ -1,22 +1,16 @@
-"""What the server hands to admission: the objects it looks at, and the quotas it charges.
+"""What the server hands to admission: the store's objects (`StoreLister`), and the quotas it charges
+(`QuotaAdmission`).
 
-Quotas are charged before an object is stored, so that two that come at once cannot both have the last of it.
-
-Upstream: the admission plugin ResourceQuota. Every quota of the namespace is judged first, then each is written with
-the store's optimistic lock; a refusal half-way, or an object that could not be stored after all, gives everything back.
-The rules are `documents/quota.py`; the counting anew is the controller's (`controllers/namespaces/resource_quotas.py`).
-
-The store's objects, for admission.
-
-Every new pod asks for its namespace and for all priority classes, every claim for the storage classes: few objects that
-hardly change. Of these kinds admission takes words and numbers alone and never a part of the document, so one decoded
-document serves all, for as long as its record is the newest, and goes with it. Documents of other kinds are decoded for
-each that asks, who may build on them.
+Quotas are charged before an object is stored, so that two that come at once cannot both have the last of it. Every
+quota of the namespace is judged first, then each is written with the store's optimistic lock; a refusal half-way, or an
+object that could not be stored after all, gives everything back. Upstream: the admission plugin ResourceQuota. The
+rules are `documents/quota.py`; the controller counts anew (`controllers/namespaces/resource_quotas.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -42,7 +36,7 @@ T = TypeVar("T")
 
 
 class Work(Protocol):
-    """Does something at once, or beside the loop when it is large."""
+    """Works something out at once, or beside the loop when it is large."""
 
     async def __call__(self, is_large: bool, work: Callable[[], T], /) -> T: ...
 
@@ -73,10 +67,7 @@ class QuotaAdmission:
         dry_run: bool = False,
         is_large: bool = False,
     ) -> tuple[Charge, ...]:
-        """Charge every quota that is about an object, before it is written. Raises Forbidden, and then charges none.
-
-        What a large object uses is counted beside the loop.
-        """
+        """Charge every quota that is about an object, before it is written. Raises Forbidden, and then charges none."""
         namespace = new["metadata"].get("namespace", "")
         prefix = f"{_QUOTAS.store_prefix}{namespace}/"
         if not is_counted(resource) or not self._store.count(prefix):
@@ -94,16 +85,16 @@ class QuotaAdmission:
                         if amounts:
                             charged.append(Charge(record.key, amounts))
                 except ApiError:
-                    for each in charged:
-                        await self._write(each.key, each.amounts, is_release=True)
+                    for made in charged:
+                        await self._give_back(made)
                     raise
         return tuple(charged)
 
     async def release(self, charges: tuple[Charge, ...]) -> None:
         """Give back what an object was charged that is not stored after all."""
-        for each in charges:
-            async with self._locks.hold(each.key.split("/")[1]):
-                await self._write(each.key, each.amounts, is_release=True)
+        for made in charges:
+            async with self._locks.hold(made.key.split("/")[1]):
+                await self._give_back(made)
 
     async def _judge(
         self, record: StoreRecord, resource: Resource, new: Doc, old: Doc | None, is_large: bool
@@ -129,28 +120,21 @@ class QuotaAdmission:
             return amounts
         raise api_errors.modified(_QUOTAS, key.rpartition("/")[2])
 
-    async def _write(self, key: str, amounts: Amounts, *, is_release: bool) -> None:
+    async def _give_back(self, charge: Charge) -> None:
         """Best effort: the controller counts anew in any case."""
         for _ in range(_TRIES):
-            record = self._store.get(key)
+            record = self._store.get(charge.key)
             if record is None:
                 return
-            quota = with_used(decode(record.document), amounts, is_release=is_release)
-            try:
-                await self._store.update(key, encoder(_QUOTAS, quota), expected=record.revision)
-            except (StaleRevision, KeyMissing):
-                continue
-            return
+            quota = with_used(decode(record.document), charge.amounts, is_release=True)
+            with suppress(StaleRevision, KeyMissing):
+                await self._store.update(charge.key, encoder(_QUOTAS, quota), expected=record.revision)
+                return
 
 
-_SHARED: Final = frozenset(
-    BY_PLURAL[named].store_prefix.rstrip("/")
-    for named in (
-        ("", "namespaces"),
-        ("scheduling.k8s.io", "priorityclasses"),
-        ("storage.k8s.io", "storageclasses"),
-    )
-)
+_SHARED: Final = frozenset({"namespaces", "priorityclasses.scheduling.k8s.io", "storageclasses.storage.k8s.io"})
+"""Every new pod or claim asks for objects of these kinds, which are few and hardly change. Admission takes words and
+numbers alone from them and never a part of the document, so one decoded document serves all."""
 _MAX_KEPT: Final = 1024
 """More are decoded each time: nobody has so many classes, and of namespaces few are busy at a time."""
 _MAX_KEPT_BYTES: Final = 8 * 1024
@@ -158,7 +142,7 @@ _MAX_KEPT_BYTES: Final = 8 * 1024
 
 
 class StoreLister:
-    """Reads the store on the loop, wherever admission runs."""
+    """Reads the store on the loop, wherever admission runs. Keeps decoded documents while their records are newest."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -177,7 +161,6 @@ class StoreLister:
             yield self._decoded(record)
 
     def _forget(self, record: StoreRecord, *, is_deleted: bool) -> None:
-        """Let go of what was decoded of a record that is not the newest any more; its key may never come again."""
         self._kept.pop(record.key, None)
 
     def _decoded(self, record: StoreRecord) -> Doc:

@@ -1,8 +1,5 @@
-"""HTTP at the front of the registry: who asks, what for, may they, and the answer, whatever happens.
-
-One handler takes every request. It authenticates, lets whoever may speak for another, asks the authorizer, tells
+"""HTTP at the front of the registry. One handler takes every request: it authenticates, asks the authorizer, tells
 resource paths from the rest (discovery, OpenAPI, health, metrics), runs the verb, and turns every error into a Status.
-Nothing below this file knows of HTTP.
 """
 
 from __future__ import annotations
@@ -62,7 +59,7 @@ _VERBS: dict[str, Verb] = {
 }
 _OPEN_TO_ALL = frozenset(health_checks.KINDS)
 _STEPS = _OPEN_TO_ALL | {"api", "apis", "metrics", "openapi", "version", ".well-known"}
-"""How paths begin that are not about a resource; in the metrics, what clients make up is not counted apart."""
+"""How paths begin that are not about a resource, as the metrics count them."""
 MAX_READING, MAX_MUTATING = 400, 200
 """Requests under way before the next gets 429: upstream's defaults of --max-requests-inflight and its mutating twin."""
 _CREDENTIALS_S = 1.0
@@ -86,7 +83,6 @@ class Application:
         anonymous_auth: bool = False,
         collector_registry: CollectorRegistry,
         rng: random.Random,
-        address: str = "",
     ) -> None:
         self._registry = registry
         self.audit_log: AuditLog | None = None
@@ -107,7 +103,7 @@ class Application:
         self._access = AccessMetrics(collector_registry, ticks)
         collector_registry.register(AuditMetrics(lambda: self.audit_log))
         self._rng = rng
-        self._documents = StaticDocuments(address, registry.definitions)
+        self._documents = StaticDocuments(registry.definitions)
         self.lifecycle = DefinitionLifecycle(registry, self._end_stale_watches, rng)
         self._watches: dict[Watching, Callable[[], bool]] = {}
         self._bodies = Bodies()
@@ -131,10 +127,7 @@ class Application:
                 watching.finish()
 
     async def end_orphaned_watches(self) -> None:
-        """Until cancelled: once a second, end the watches whose token or certificate has ended.
-
-        A watch asks the same before it sends anything, so that it tells nothing from that moment on.
-        """
+        """Until cancelled: once a second, end the watches whose token or certificate has ended."""
         while True:
             await asyncio.sleep(_CREDENTIALS_S)
             turn = Turn()
@@ -152,25 +145,20 @@ class Application:
         try:
             response = await self._answer(request)
         except ApiError as exc:
-            response = _respond(_failed(exc))
+            response = self._respond(_failed(exc))
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as exc:
             _log.exception("%s %s failed", request.method, request.path)
-            response = _respond(_failed(status.unexpected(exc)))
+            response = self._respond(_failed(status.unexpected(exc)))
         if (not request.content.is_eof() or request.method == "CONNECT") and not response.prepared:
             response.force_close()  # what is still to come would be read as the next request
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, connection = request.path, connection_of(request)
-        user = self._access.authentication(
-            lambda: self._user_of(request),
-            may_be_anonymous=self._anonymous_auth,
-        )
-        is_audited = self.audit_log is not None
-        if is_audited:
-            note(request, user=user)
+        user = self._access.authentication(lambda: self._user_of(request), may_be_anonymous=self._anonymous_auth)
+        note(request, user=user)
         if user is not None:
             if connection is not None and not connection.let_in():
                 raise TooManyRequests("Too many connections, please try again later.", retry_after_s=1)
@@ -183,8 +171,7 @@ class Application:
         if len(request.query_string) > LONG_QUERY_CHARS:
             await self._registry.workers.run(partial(read_selectors, request.query))
         asked = attributes_of(user or NOBODY, request.method, path, request.query)
-        if is_audited:
-            note(request, attributes=asked)
+        note(request, attributes=asked)
         if names_another(request.headers) and (wanted := wanted_user(list(request.headers.items()))) is not None:
             asked = replace(asked, user=impersonate(asked, wanted, self._registry.authorizer))
         self._authorize(asked, request)
@@ -201,8 +188,7 @@ class Application:
     def _authorize(self, asked: Attributes, request: web.BaseRequest) -> None:
         """Raises Forbidden."""
         decision = self._access.authorization(lambda: self._registry.authorizer.authorize(asked))
-        if self.audit_log is not None:
-            note(request, attributes=asked, decision=decision)
+        note(request, attributes=asked, decision=decision)
         if not decision.allowed:
             raise forbidden(asked, decision.reason)
 
@@ -241,12 +227,12 @@ class Application:
             raise
         except ApiError as exc:
             code = exc.code
-            return _respond(_failed(exc), call.warnings)  # what was odd about a request may be why it failed
+            return self._respond(_failed(exc), call.warnings)  # what was odd about a request may be why it failed
         finally:
             self.metrics.done(call, applies, code, loop.time() - started_at)
 
     async def _limited(self, request: web.BaseRequest, call: Call) -> Response:
-        """Run a verb unless too many are under way; every kind of failure becomes an ApiError."""
+        """Run a verb unless too many are under way. Raises ApiError alone."""
         reads = call.verb in ("get", "list")
         fence = None if reads else options.fence_of(call.headers.get(LEASE_HEADER))
         if not reads and request.body_exists:
@@ -382,18 +368,20 @@ class Application:
     async def _health(self, request: web.BaseRequest, user: User) -> Response:
         kind, _, asked = request.path.strip("/").partition("/")
         checks = await health_checks.checks_of(kind, self._registry.store, stopping=self.stopping)
-        exclude = request.query.getall("exclude", [])
-        known = user is not NOBODY
-        verbose = "verbose" in request.query
-        return health_checks.answer(kind, asked, checks, verbose=verbose, exclude=exclude, known=known)
+        verbose, exclude = "verbose" in request.query, request.query.getall("exclude", [])
+        return health_checks.answer(kind, asked, checks, verbose=verbose, exclude=exclude, known=user is not NOBODY)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def _respond(self, answer: Response, warnings: Sequence[str] = ()) -> web.Response:
-        if len(answer.body) <= WRITE_BUFFER_BYTES:
-            return _respond(answer, warnings)
-        large = LargeResponse(self._hold, body=answer.body, status=answer.code, headers=answer.headers)
-        return _with_headers(large, answer, warnings)
+        is_large = len(answer.body) > WRITE_BUFFER_BYTES
+        kind = partial(LargeResponse, self._hold) if is_large else web.Response
+        response = kind(body=answer.body, status=answer.code, headers=answer.headers)
+        response.headers["Content-Type"] = answer.content_type
+        response.headers["Cache-Control"] = "no-cache, private"
+        for header in warning_headers(warnings):
+            response.headers.add("Warning", header)
+        return response
 
     def _hold(self, step: int) -> None:
         self._unsent_bytes += step
@@ -408,15 +396,3 @@ def _failed(error: ApiError) -> Response:
     # Bytes of a header that are no text, which the library hands on as half surrogate pairs, are told as U+FFFD.
     error.message = error.message.encode(errors="surrogatepass").decode(errors="replace")
     return Response(encode(status.failure(error)), error.code, headers=headers)
-
-
-def _respond(answer: Response, warnings: Sequence[str] = ()) -> web.Response:
-    return _with_headers(web.Response(body=answer.body, status=answer.code, headers=answer.headers), answer, warnings)
-
-
-def _with_headers(response: web.Response, answer: Response, warnings: Sequence[str]) -> web.Response:
-    response.headers["Content-Type"] = answer.content_type
-    response.headers["Cache-Control"] = "no-cache, private"
-    for header in warning_headers(warnings):
-        response.headers.add("Warning", header)
-    return response

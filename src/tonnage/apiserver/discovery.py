@@ -1,17 +1,12 @@
 """What this server offers, as clients discover it before their first request.
 
-Two forms of the same facts, all taken from `objects/resources.py`. The old one is a walk:
-`/api` and `/apis` name groups and versions, then one request for each of those lists its resources. The aggregated one
-(apidiscovery.k8s.io) says it all in two answers and carries an ETag, so that kubectl and client-go can ask every time
-and mostly hear 304.
-Which one a client gets is decided by its Accept header (`negotiates_aggregated`).
-
-Everything here is a pure function of the table of resources and of the custom ones that are served beside it. Order:
-groups as the table has them, resources and subresources by name, as upstream lists them.
+There are two forms of the same facts, chosen by the Accept header. The old one is a walk: `/api` and `/apis` name
+groups and versions, then one request for each of those lists its resources. The aggregated one (apidiscovery.k8s.io)
+says it all in two answers. Everything is a pure function of the table of resources and of the custom ones that are
+served beside it. Order: groups as the table has them, resources and subresources by name, as upstream lists them.
 
 `StaticDocuments` answers for all documents that describe what is served: discovery, OpenAPI, version. Each is made when
-first asked for and kept, until a CustomResourceDefinition changes what is served. Clients cache them by ETag; a match
-is answered 304 without a body.
+first asked for and kept, until a CustomResourceDefinition changes what is served.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ import platform
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tonnage import KUBERNETES_VERSION
 from tonnage.apiserver import openapi
@@ -40,13 +35,16 @@ Custom = Sequence[Resource]
 API_DISCOVERY_VERSIONS = ("v2", "v2beta1")
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregated:
-    """One answer in the aggregated form; `etag` comes with its quotes, as If-None-Match brings it back."""
+class Document(NamedTuple):
+    """A document as it is sent; `etag` comes with its quotes, as If-None-Match brings it back."""
 
     body: bytes
-    content_type: str
     etag: str
+    content_type: str
+
+
+def _document(body: bytes, content_type: str = "application/json") -> Document:
+    return Document(body, f'"{openapi.etag(body)}"', content_type)
 
 
 # -- the walk --------------------------------------------------------------------------------------------------------
@@ -116,9 +114,8 @@ def _subresource(resource: Resource, name: str) -> Doc:
 def _subresource_kind(resource: Resource, name: str) -> Doc:
     """Group and version are told where they are others than those of the resource."""
     body = subresource_named(name).body or resource
-    if body.group == resource.group:
-        return {"group": "", "version": "", "kind": body.kind}
-    return {"group": body.group, "version": body.version, "kind": body.kind}
+    group, version = (body.group, body.version) if body.group != resource.group else ("", "")
+    return {"group": group, "version": version, "kind": body.kind}
 
 
 def _names(resource: Resource) -> Doc:
@@ -128,7 +125,7 @@ def _names(resource: Resource) -> Doc:
 
 
 def _storage_version_hash(resource: Resource) -> str:
-    """Changes when objects are stored as another version; both kinds of Event share one, for they share the objects."""
+    """Changes when objects are stored as another version."""
     stored = resource.stored
     digest = hashlib.sha256(f"{stored.group}/{stored.version}/{stored.kind}".encode()).digest()
     return b64encode(digest[:8]).decode()
@@ -150,7 +147,7 @@ def negotiates_aggregated(accept: str) -> str | None:
     return None
 
 
-def aggregated(core: bool, version: str = "v2", custom: Custom = ()) -> Aggregated:
+def aggregated(core: bool, version: str = "v2", custom: Custom = ()) -> Document:
     """`/api` (core) or `/apis` (all the others) in one answer, with everything the walk would find."""
     groups = [name for name in _groups(custom) if (name == "") is core]
     body = encode(
@@ -161,11 +158,7 @@ def aggregated(core: bool, version: str = "v2", custom: Custom = ()) -> Aggregat
             "items": [_aggregated_group(name, custom) for name in groups],
         }
     )
-    return Aggregated(
-        body,
-        content_type=f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList",
-        etag=f'"{hashlib.sha512(body).hexdigest().upper()}"',
-    )
+    return _document(body, f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList")
 
 
 def _aggregated_group(name: str, custom: Custom) -> Doc:
@@ -195,7 +188,7 @@ def _aggregated_resource(resource: Resource) -> Doc:
 
 
 def _response_kind(resource: Resource) -> Doc:
-    """What upstream's groups leave out, because it is that of the path, definitions say."""
+    """Only definitions tell group and version: those of built-in groups are in the path."""
     is_custom = isinstance(resource, ShapedResource)
     group, version = (resource.group, resource.version) if is_custom else ("", "")
     return {"group": group, "version": version, "kind": resource.kind}
@@ -264,37 +257,35 @@ def version_info() -> Doc:
 
 _OTHER_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")
 """What is served beside documents and resources, for those who ask what there is."""
-_Made = tuple[bytes, str, str]
-"""Body, ETag with its quotes, content type."""
+_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 class StaticDocuments:
-    """Responses by path. `address` is host:port, which the oldest discovery document tells its readers."""
+    """The documents of one server by path."""
 
-    def __init__(self, address: str, definitions: Definitions | None = None) -> None:
-        self._address = address
+    def __init__(self, definitions: Definitions) -> None:
         self._definitions = definitions
         self._state: object = None
-        self._present = _Documents(address, [])
+        self._present = _Documents([])
 
     def present(self) -> _Documents:
         """The documents of what is served now: others than before if the definitions are."""
-        if self._definitions is not None and self._definitions.state != self._state:
+        if self._definitions.state != self._state:
             self._state = self._definitions.state
             custom = self._definitions.all()
             if self._present.custom != custom:  # and not their conditions alone
-                self._present = _Documents(self._address, custom)
+                self._present = _Documents(custom)
         return self._present
 
 
 class _Documents:
     """The documents while the same resources are served. May be asked by a thread: some take long to make."""
 
-    def __init__(self, address: str, custom: list[CustomResource]) -> None:
+    def __init__(self, custom: list[CustomResource]) -> None:
         self.custom = custom
-        self._made: dict[str, _Made] = {}
+        self._made: dict[str, Document] = {}
         self._makers: dict[str, Callable[[], bytes]] = {
-            "/api": lambda: encode(api_versions(address)),
+            "/api": lambda: encode(api_versions("")),
             "/apis": lambda: encode(api_group_list(custom)),
             "/version": lambda: encode(version_info()),
             "/": lambda: encode({"paths": sorted({*self._makers, *_OTHER_PATHS} - {"/"})}),
@@ -320,35 +311,25 @@ class _Documents:
         return bool(self.custom) and path.startswith("/openapi/")
 
     def find(self, path: str, accept: str, if_none_match: str) -> Response | None:
+        """The answer at a path: 304 without a body where the client has the document already, None where none is."""
         path = path.rstrip("/") or "/"
         form = negotiates_aggregated(accept) if path in ("/api", "/apis") else None
-        name = path
-        if form is not None:
-            name = f"{path} {form}"
-        elif path == "/openapi/v2" and "proto" in accept:
-            name = f"{path} protobuf"
-        made = self._made.get(name) or self._make(path, form, name)
-        if made is None:
+        if path == "/openapi/v2" and "proto" in accept:
+            form = "protobuf"
+        if form is None and path not in self._makers:
             return None
-        self._made[name] = made
-        return _cached(*made, if_none_match)
+        name = f"{path} {form}"
+        if name not in self._made:
+            self._made[name] = self._make(path, form)
+        body, etag, content_type = self._made[name]
+        headers = {"ETag": etag, "Vary": "Accept"}
+        if etag in if_none_match:
+            return Response(b"", 304, content_type, headers)
+        return Response(body, content_type=content_type, headers=headers)
 
-    def _make(self, path: str, form: str | None, name: str) -> _Made | None:
-        if form is not None:
-            found = aggregated(path == "/api", form, self.custom)
-            return found.body, found.etag, found.content_type
-        if name == "/openapi/v2 protobuf":
-            body = openapi.openapi_v2_protobuf(self.custom)
-            return body, f'"{openapi.etag(body)}"', "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-        maker = self._makers.get(path)
-        if maker is None:
-            return None
-        body = maker()
-        return body, f'"{openapi.etag(body)}"', "application/json"
-
-
-def _cached(body: bytes, etag: str, content_type: str, if_none_match: str) -> Response:
-    headers = {"ETag": etag, "Vary": "Accept"}
-    if etag in if_none_match:
-        return Response(b"", 304, content_type, headers)
-    return Response(body, content_type=content_type, headers=headers)
+    def _make(self, path: str, form: str | None) -> Document:
+        if form is None:
+            return _document(self._makers[path]())
+        if form == "protobuf":
+            return _document(openapi.openapi_v2_protobuf(self.custom), _PROTOBUF)
+        return aggregated(path == "/api", form, self.custom)

@@ -175,9 +175,6 @@ def _id(resource: Resource, word: str, subresource: str, everywhere: bool) -> st
     return f"{word}{group}{resource.version.capitalize()}{collection}{scope}{resource.kind}{suffix}"
 
 
-V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-"""The content type kubectl asks `/openapi/v2` for; upstream also spells it with `spec.v2.v1.0`."""
-
 _INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION.rpartition(".")[0]}
 _TOKEN = {"type": "apiKey", "name": "authorization", "in": "header", "description": "A bearer token."}
 
@@ -233,21 +230,11 @@ def _openapi_v3(group: str, version: str, custom: tuple[CustomResource, ...]) ->
 
 def openapi_v2(custom: Custom = ()) -> bytes:
     """`/openapi/v2` as JSON: everything in one document."""
-    return _openapi_v2(tuple(custom))
-
-
-@lru_cache(maxsize=1)
-def _openapi_v2(custom: tuple[CustomResource, ...]) -> bytes:
     return encode(_document_v2(custom))
 
 
 def openapi_v2_protobuf(custom: Custom = ()) -> bytes:
     """`/openapi/v2` as protobuf, the only form client-go reads it in."""
-    return _openapi_v2_protobuf(tuple(custom))
-
-
-@lru_cache(maxsize=1)
-def _openapi_v2_protobuf(custom: tuple[CustomResource, ...]) -> bytes:
     return gnostic.encode_document(_document_v2(custom))
 
 

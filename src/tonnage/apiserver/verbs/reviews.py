@@ -187,10 +187,7 @@ async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: C
             "creationTimestamp": rfc3339(now),
         },
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": spec.get("boundObjectRef")},
-        "status": {
-            "token": token,
-            "expirationTimestamp": rfc3339(now + timedelta(seconds=seconds)),
-        },
+        "status": {"token": token, "expirationTimestamp": rfc3339(now + timedelta(seconds=seconds))},
     }
     return responses.of_document(call, answer, 201)
 
