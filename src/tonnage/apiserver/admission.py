@@ -1,5 +1,4 @@
-"""What the server hands to admission: the store's objects (`StoreLister`), and the quotas it charges
-(`QuotaAdmission`).
+"""What the server hands to admission: the store's objects, and the quotas it charges.
 
 Quotas are charged before an object is stored, so that two that come at once cannot both have the last of it. Every
 quota of the namespace is judged first, then each is written with the store's optimistic lock; a refusal half-way, or an

@@ -170,10 +170,7 @@ def cut(user_agent: str) -> str:
 
 
 def source_ips(headers: Mapping[str, str], remote: str | None) -> tuple[str, ...]:
-    """Where a request came from, and by whom it was handed on. All but the last can be made up by a client.
-
-    Mirrors apimachinery's net.SourceIPs.
-    """
+    """Where a request came from, as apimachinery's net.SourceIPs. All but the last can be made up by a client."""
     found = [ip for part in headers.get("X-Forwarded-For", "").split(",") if (ip := _ip(part))]
     real = _ip(headers.get("X-Real-Ip", ""))
     if real and real not in found:
@@ -264,7 +261,6 @@ class AuditLog:
         self._write(asked, RESPONSE_STARTED, AuditedAnswer(response.status))
 
     def _begin(self, request: web.BaseRequest) -> AuditedRequest:
-        """What is known of a request when it comes."""
         headers = request.headers
         return AuditedRequest(
             audit_id=_printable(headers.get(HEADER, "")) or str(uuid.UUID(int=self._rng.getrandbits(128), version=4)),
@@ -276,7 +272,6 @@ class AuditLog:
         )
 
     def _write(self, asked: AuditedRequest, stage: str, outcome: AuditedAnswer) -> None:
-        """Add the line of one stage."""
         now = self._clock.now()
         self.events += 1
         self._file.write(encode(event_of(asked, stage, outcome, now)), now)

@@ -1,12 +1,9 @@
 """Request bodies: media types, syntax, and the step from bytes to an admitted document.
 
-JSON, YAML and Kubernetes' protobuf are read; answers and patches are never protobuf. `fieldValidation` is settled here:
-unknown and duplicate fields are refused, warned about or passed over. Protobuf has no unknown ones, only numbers that a
-newer client may have sent, and those pass.
-
-`decode_body` is the one way from bytes to values, for objects, patches and options alike. It is pure, has one budget
-for every format (`objects/texts/decode_budget`), and charges it while it reads, so that a body that multiplies is
-refused before it has.
+JSON, YAML and Kubernetes' protobuf are read; patches are never protobuf. `fieldValidation` is settled here: unknown and
+duplicate fields are refused, warned about or passed over. `decode_body` is the one way from bytes to values. It has one
+budget for every format (`objects/texts/decode_budget`), and charges it while it reads, so that a body that multiplies
+is refused before it has.
 """
 
 from __future__ import annotations
@@ -39,8 +36,8 @@ MAX_STRICT_PROBLEMS = 100
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML_TYPES = frozenset({"application/yaml", "application/apply-patch+yaml"})
-_ACCEPTED = ("application/json", "application/yaml", PROTOBUF)
 _ACCEPTED_OF_CUSTOM = ("application/json", "application/yaml")
+_ACCEPTED = (*_ACCEPTED_OF_CUSTOM, PROTOBUF)
 
 
 def media_type(header: str) -> str:
@@ -63,10 +60,9 @@ _MULTIPLIERS = {
 
 
 def decode_body(body: bytes, media: str, budget: Budget) -> Any:
-    """The value in a body of JSON or YAML.
+    """The value in a body; of several YAML documents the first.
 
-    Raises BudgetExceeded when it stands for too much, NumberOutOfRange, msgspec.DecodeError when it is no JSON,
-    InvalidYaml when it is no YAML. Of several YAML documents the first counts, as upstream has it.
+    Raises BudgetExceeded, NumberOutOfRange, msgspec.DecodeError for what is no JSON, InvalidYaml for what is no YAML.
     """
     if media not in YAML_TYPES:
         return read_json(body, budget)
@@ -79,18 +75,13 @@ def decode_body(body: bytes, media: str, budget: Budget) -> Any:
 def read_object(body: bytes, content_type: str, resource: Resource, validation: str, warnings: list[str]) -> Doc:
     """One whole object of the resource's kind, admitted. Raises BadRequest or UnsupportedMediaType."""
     media = media_type(content_type) or "application/json"
+    if isinstance(resource, CustomResource) and media == PROTOBUF:
+        raise unsupported(_ACCEPTED_OF_CUSTOM)
+    doc = read_document(body, media, must_be=resource.kind, resource=resource)
+    sent = len(doc)
     if isinstance(resource, CustomResource):
-        if media == PROTOBUF:
-            raise _unsupported(_ACCEPTED_OF_CUSTOM)
-        doc = read_document(body, media, must_be=resource.kind)
-        sent = len(doc)
         check_custom_kind(doc, resource, body)
-    elif media == PROTOBUF:
-        doc = _read_protobuf(body, resource.kind, resource)
-        sent = len(doc)
     else:
-        doc = read_document(body, media, must_be=resource.kind)
-        sent = len(doc)
         check_kind(doc, resource)
     added = len(doc) - sent  # kind and apiVersion, where they were left out
     twice = duplicate_keys(body.decode(errors="replace"), doc) if media in YAML_TYPES and validation != "Ignore" else []
@@ -115,20 +106,19 @@ def unmarshal_errors(told: Sequence[str]) -> str:
     return "\n  ".join(("yaml: unmarshal errors:", *told))
 
 
-def read_document(body: bytes, media: str, *, must_be: str) -> Doc:
-    """Any object, of the kind it says it is; `must_be` is for the error. Nothing at all is an object without fields."""
+def read_document(body: bytes, media: str, *, must_be: str, resource: Resource | None = None) -> Doc:
+    """Any object, of the kind it says it is (protobuf: of `resource`'s). An empty body is an object without fields."""
     if media == PROTOBUF:
-        return _read_protobuf(body, must_be)
+        return _read_protobuf(body, must_be, resource)
     if media not in _ACCEPTED and media not in YAML_TYPES:
-        raise _unsupported(_ACCEPTED)
+        raise unsupported(_ACCEPTED)
     try:
         doc: Any = decode_body(body, media, Budget(REQUEST))
     except BudgetExceeded as exc:
         raise api_errors.too_much(exc) from exc
-    except NumberOutOfRange as exc:
-        raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: {exc}") from exc
-    except msgspec.DecodeError as exc:
-        raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: {syntax_error(body)}") from exc
+    except (NumberOutOfRange, msgspec.DecodeError) as exc:
+        problem = exc if isinstance(exc, NumberOutOfRange) else syntax_error(body)
+        raise _unrecognized(body, must_be, f"{_NO_KIND}; json parse error: {problem}") from exc
     except InvalidYaml as exc:
         raise _unrecognized(body, must_be, f"{_NO_KIND}; yaml parse error: {exc.message}") from exc
     if doc is None:
@@ -145,16 +135,10 @@ def read_document(body: bytes, media: str, *, must_be: str) -> Doc:
     return doc
 
 
-def _unsupported(accepted: Sequence[str]) -> UnsupportedMediaType:
-    told = ", ".join(accepted)
-    return UnsupportedMediaType(
-        f"the body of the request was in an unknown format - accepted media types include: {told}"
-    )
-
-
-def unsupported_patch(accepted: Sequence[str]) -> UnsupportedMediaType:
-    """The answer to a patch of a form that a kind does not have."""
-    return _unsupported(accepted)
+def unsupported(accepted: Sequence[str]) -> UnsupportedMediaType:
+    """The answer to a body in a form that an endpoint does not take."""
+    told = f"accepted media types include: {', '.join(accepted)}"
+    return UnsupportedMediaType(f"the body of the request was in an unknown format - {told}")
 
 
 _NO_KIND = "couldn't get version/kind"
@@ -169,23 +153,19 @@ def _go_kind(value: Any) -> str:
     return {str: "string", list: "array", dict: "object", bool: "bool"}.get(type(value), "number")
 
 
-def _read_protobuf(body: bytes, must_be: str, resource: Resource | None = None) -> Doc:
-    """The object in an envelope: of the resource's kind when there is one, else of the kind the envelope names."""
+def _read_protobuf(body: bytes, must_be: str, resource: Resource | None) -> Doc:
     budget = Budget(REQUEST)
     try:
         envelope = open_envelope(body, budget)
     except BudgetExceeded as exc:
         raise api_errors.too_much(exc) from exc
     except Malformed as exc:
-        found = f"{exc.message} ({_summary(body)})"
-        raise BadRequest(f"the object provided is unrecognized (must be of type {must_be}): {found}") from exc
+        raise _unrecognized(body, must_be, exc.message) from exc
     head: Doc = {"kind": envelope.kind, "apiVersion": envelope.api_version}
     if resource is not None:
         check_kind(head, resource)
     try:
-        struct = (
-            schema_of_resource(resource) if resource is not None else struct_named(envelope.api_version, envelope.kind)
-        )
+        struct = struct_named(envelope.api_version, envelope.kind) if resource is None else schema_of_resource(resource)
         return {**envelope.decode(struct, budget), **head}
     except BudgetExceeded as exc:
         raise api_errors.too_much(exc) from exc
@@ -211,10 +191,7 @@ def check_kind(doc: Doc, resource: Resource) -> None:
 
 
 def check_custom_kind(doc: Doc, resource: CustomResource, body: bytes, *, is_patched: bool = False) -> None:
-    """Refuse a document of another kind than this endpoint's, or of none: nothing but its text says what it is.
-
-    What a patch made is an object in any case, and refused as one (422).
-    """
+    """Refuse a document of another kind than this endpoint's, or of none. What a patch made is refused by a 422."""
     kind, version = doc.get("kind") or "", doc.get("apiVersion") or ""
     if not kind:
         told = f"Object 'Kind' is missing in '{body.decode(errors='replace')}'"
@@ -225,12 +202,8 @@ def check_custom_kind(doc: Doc, resource: CustomResource, body: bytes, *, is_pat
         raise BadRequest(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
-    wanted = {"kind": (kind, resource.kind), "apiVersion": (version, resource.api_version)}
-    errors = [
-        field_errors.invalid(field, found, f"must be {right}")
-        for field, (found, right) in wanted.items()
-        if found != right
-    ]
+    judged = (("kind", kind, resource.kind), ("apiVersion", version, resource.api_version))
+    errors = [field_errors.invalid(field, said, f"must be {right}") for field, said, right in judged if said != right]
     if errors:
         name = dig(doc, "metadata", "name")
         group = version.rpartition("/")[0]
@@ -239,8 +212,7 @@ def check_custom_kind(doc: Doc, resource: CustomResource, body: bytes, *, is_pat
 
 def strict_problems(body: bytes, media: str, unknown: Sequence[Path], keys_seen: int) -> list[str]:
     """What strict decoding objects to, as upstream words it and in the order of the text."""
-    # Every key of a JSON object is followed by a colon. When the text has no more of them than the decoded document has
-    # keys, nothing can be a duplicate, and the slow reading that looks for them is saved.
+    # Every key is followed by a colon. A text with no more colons than the decoded document has keys has no duplicates.
     if media == "application/json" and (
         unknown or body.count(b'":') != keys_seen or _SPACE_BEFORE_COLON.search(body) is not None
     ):
@@ -253,7 +225,6 @@ _SPACE_BEFORE_COLON: Final = re.compile(rb'"[ \t\r\n]++:')
 
 
 def keys_of(value: Any) -> int:
-    """How many keys the objects in a JSON value have, at every depth."""
     if isinstance(value, dict):
         return len(value) + sum(keys_of(item) for item in value.values() if isinstance(item, (dict, list)))
     return sum(keys_of(item) for item in value) if isinstance(value, list) else 0
@@ -292,7 +263,7 @@ _NOTHING_BELOW: _Steps = {}
 
 
 def _tree(paths: Sequence[Path]) -> _Steps:
-    """The paths by their steps, so that a walk meets them without putting where it is into words."""
+    """The paths as a tree of their steps."""
     root: _Steps = {}
     for path in paths:
         steps: list[Any] = []
@@ -307,11 +278,8 @@ def _tree(paths: Sequence[Path]) -> _Steps:
 
 
 def _cannot_be_handled(doc: Doc, must_be: str, why: str) -> str:
-    return f'{doc["kind"]} in version "{_version(doc)}" cannot be handled as a {must_be}: {why}'
-
-
-def _version(doc: Doc) -> str:
-    return str(doc["apiVersion"]).rpartition("/")[2]
+    version = str(doc["apiVersion"]).rpartition("/")[2]
+    return f'{doc["kind"]} in version "{version}" cannot be handled as a {must_be}: {why}'
 
 
 _SHOWN_BYTES = 30

@@ -1,9 +1,7 @@
-"""How a request's body comes in: after its sender is known, within a time, within a size, plain or gzip.
+"""How a request's body comes in: within a time, within a size, plain or gzip.
 
-A body is not part of what the server is working on until it is there: the slots of requests under way
-(`app.MAX_MUTATING`) are taken afterwards, so that whoever sends slowly holds a connection and nothing else. What has
-come of all bodies together is bounded too, until their requests are answered.
-
+The slots of requests under way (`app.MAX_MUTATING`) are taken afterwards, so that whoever sends slowly holds a
+connection and nothing else. What has come of all bodies together is bounded too, until their requests are answered.
 gzip is undone away from the event loop, piece by piece, and never beyond the size a plain body may have.
 """
 

@@ -1,4 +1,7 @@
-"""What a fresh cluster begins with (see `documents/system_objects.py`), and what an old one has to be mended of."""
+"""What a server writes at every start: system objects (`documents/system_objects.py`) and Kubernetes' own roles and
+bindings (`documents/access/bootstrap_policy.py`). While it runs it keeps the ClusterRoles up to date that gather the
+rules of others. Upstream leaves that to kube-controller-manager, which needs the right to escalate for it.
+"""
 
 from __future__ import annotations
 
@@ -117,24 +120,17 @@ _MAX_ROUNDS = 8
 async def aggregate(registry: Registry) -> bool:
     """Write the rules of every ClusterRole that gathers, where they are others. Has it come to rest?"""
     for _ in range(_MAX_ROUNDS):
-        if not await _round(registry):
+        stale = await registry.work(True, partial(_gathered, registry.store.list(CLUSTER_ROLES.store_prefix)))
+        if not stale:
             return True
+        for name, rules in stale:
+
+            def with_rules(old: Doc, rules: list[Doc] = rules) -> Doc:
+                return {**old, "rules": rules} if rules else {key: old[key] for key in old if key != "rules"}
+
+            with suppress(NotFound):
+                await registry.change(CLUSTER_ROLES, "", name, with_rules, _AGGREGATION, is_large=True)
     return False
-
-
-async def _round(registry: Registry) -> bool:
-    """Whether anything was written, after which roles that gather from it are to be looked at again."""
-    is_changed = False
-    gathered = await registry.work(True, partial(_gathered, registry.store.list(CLUSTER_ROLES.store_prefix)))
-    for name, rules in gathered:
-
-        def with_rules(old: Doc, rules: list[Doc] = rules) -> Doc:
-            return {**old, "rules": rules} if rules else {key: old[key] for key in old if key != "rules"}
-
-        with suppress(NotFound):
-            await registry.change(CLUSTER_ROLES, "", name, with_rules, _AGGREGATION, is_large=True)
-        is_changed = True
-    return is_changed
 
 
 def _gathered(records: list[StoreRecord]) -> list[tuple[str, list[Doc]]]:

@@ -119,7 +119,6 @@ def _subresource_kind(resource: Resource, name: str) -> Doc:
 
 
 def _names(resource: Resource) -> Doc:
-    """Short names and categories, where there are any."""
     named = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
     return {key: names for key, names in named.items() if names}
 

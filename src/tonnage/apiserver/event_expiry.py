@@ -1,7 +1,4 @@
-"""Events go when they have been told for long enough: --event-ttl after they were last written, as kube-apiserver's do.
-
-Nobody else ever deletes them, and a busy cluster makes thousands an hour: without an end they would be most of what a
-server keeps. An event that is counted up again is written again, and stays for as long again.
+"""Events are deleted --event-ttl after they were last written, as kube-apiserver's are.
 
 An age is measured from when the event was first seen here: setting the machine's clock neither drops events nor keeps
 them. etcd's leases are the same.
@@ -10,8 +7,7 @@ them. etcd's leases are the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import datetime
 from typing import Final
 
@@ -110,11 +106,9 @@ def _last_time(data: bytes, now: datetime) -> datetime:
     return max(past) if past else now
 
 
-@asynccontextmanager
-async def events_expired(registry: Registry, clock: Clock, ttl_s: float) -> AsyncIterator[None]:
-    """See to it inside the block."""
-    async with in_background(_run(EventExpiry(registry, clock, ttl_s), clock), "expiry of events"):
-        yield
+def events_expired(registry: Registry, clock: Clock, ttl_s: float) -> AbstractAsyncContextManager[None]:
+    """Inside the block, events are deleted when their time is over."""
+    return in_background(_run(EventExpiry(registry, clock, ttl_s), clock), "expiry of events")
 
 
 async def _run(expiry: EventExpiry, clock: Clock) -> None:

@@ -1,25 +1,10 @@
 """Keeping the event loop free: threads for large requests, turns for long walks, and a measure of how late it is.
 
-Large requests are worked on beside the event loop, so that everybody else is answered meanwhile.
-
 Most requests are about a few kilobytes and take a millisecond: handing them to a thread would cost more than they do.
-What may take longer than 50 ms, by the size of what was sent and of what is stored, is decoded, merged, judged and
-put into words in one of a few threads. Reading and writing the store stays on the loop: between the two a change is
-only a proposal, which the store's optimistic lock refuses when the object has moved on.
-
-Threads share one interpreter, so they take turns with the loop (a fraction of a millisecond each, see the command
-`apiserver`), and few of them are enough. Those who wait for one are bounded: further large requests get 429, small
-ones do not notice.
-
-How long the event loop keeps everybody waiting, measured all the time.
-
-A task asks to be woken every tenth of a second and notes how much later that is. What is late was held up by one piece
-of work that should have been in a thread or in turns as below: from 250 ms on the log says so.
-
-Long work on the event loop in short turns: others have theirs in between.
-
-For work that reads what only the loop may read, piece by piece: walking over all objects of a kind, frames for a
-watcher. What is one long piece goes to a thread.
+What may take longer than 50 ms, by the size of what was sent and of what is stored, is worked on in one of a few
+threads, which take turns with the loop. Reading and writing the store stays on the loop: between the two a change is
+only a proposal, which the store's optimistic lock refuses when the object has moved on. Long work that reads what only
+the loop may read goes on in turns (`Turn`).
 """
 
 from __future__ import annotations
@@ -28,9 +13,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final, TypeVar
 
 from tonnage.background import in_background
@@ -77,10 +62,7 @@ class Workers:
         """Pieces of work that run or wait; one whose client has gone counts until its thread is free again."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises, from a thread. Raises TooManyRequests when too many wait already.
-
-        Cancelled, it leaves work that has begun to its end, and nobody asks what came of it.
-        """
+        """What `work` gives or raises, from a thread. Raises TooManyRequests when too many wait already."""
         if self.under_way >= self._max_under_way:
             raise TooManyRequests("Too many large requests, please try again later.", retry_after_s=1)
         loop = asyncio.get_running_loop()
@@ -103,7 +85,6 @@ class Workers:
         self.under_way -= 1
 
     def close(self) -> None:
-        """Begin nothing more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -162,11 +143,9 @@ _QUIET_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
-@asynccontextmanager
-async def lag_measured(observe: Callable[[float], None]) -> AsyncIterator[None]:
-    """Tell `observe` how late the loop is, in seconds, inside the block."""
-    async with in_background(_measure(observe), "lag of the event loop"):
-        yield
+def lag_measured(observe: Callable[[float], None]) -> AbstractAsyncContextManager[None]:
+    """Inside the block, ten times a second, tell `observe` by how many seconds the loop wakes a task too late."""
+    return in_background(_measure(observe), "lag of the event loop")
 
 
 async def _measure(observe: Callable[[float], None]) -> None:

@@ -118,10 +118,7 @@ class RequestMetrics:
         return self._watch_events.labels(call.resource.group, call.resource.plural, call.resource.version)
 
     def _forget_gone(self) -> None:
-        """Remove what was counted about custom resources that are not served any more: definitions come and go.
-
-        Called when a custom resource is first asked for in a new way, so that at most what came since is left.
-        """
+        """Remove what was counted about custom resources that are not served any more: definitions come and go."""
         served = {(row.group, row.plural, row.version) for row in (*RESOURCES, *self._custom())}
         for values, (_, by_code) in tuple(self._children.items()):
             component, _, group, resource, scope, subresource, verb, version = values
@@ -305,7 +302,6 @@ class AccessMetrics(Collector):
             self._authentications[result].observe(self._ticks() - started_at)
 
     def authorization(self, authorize: Callable[[], AccessDecision]) -> AccessDecision:
-        """What `authorize` says."""
         started_at = self._ticks()
         decision = authorize()
         result = "allowed" if decision.allowed else "error" if decision.evaluation_error else "no-opinion"

@@ -67,10 +67,9 @@ def write_options(call: Call, *, is_apply: bool = False) -> WriteOptions:
 
 
 def _manager_of(user_agent: str) -> str:
-    """Without a manager upstream takes the program's name: "kubectl/v1.32.4 (linux…)" -> "kubectl".
+    """The program's name, "kubectl" of "kubectl/v1.32.4 (linux…)", as upstream's prefixFromUserAgent cuts it.
 
-    Mirrors prefixFromUserAgent: what cannot be printed is left out, and what is longer than a manager may be. Bytes
-    that are no text, which the HTTP library hands on as half surrogate pairs, become U+FFFD as in Go.
+    Bytes that are no text, which the HTTP library hands on as half surrogate pairs, become U+FFFD as in Go.
     """
     program = user_agent.partition("/")[0].encode(errors="surrogateescape").decode(errors="replace")
     printable = "".join(filter(str.isprintable, program))

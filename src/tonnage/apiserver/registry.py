@@ -59,9 +59,8 @@ _NAME_TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One object after a write: what the client gets to see of it. A dry run leaves no more than this.
-
-    `warnings` are what its kind has to say of it; found before it was written, so that nothing can fail afterwards.
+    """One object after a write, or after a dry run, as the client gets to see it. `warnings` are what its kind says of
+    it.
     """
 
     document: bytes
@@ -143,8 +142,8 @@ class Registry:
         """Store a new object. Raises AlreadyExists, Invalid, Forbidden, or NotFound for its namespace.
 
         `is_tracked` is off when metadata.managedFields are settled already (server-side apply). `is_large` has the
-        object made and judged beside the loop. `requester` is who must not give away rights that he has not; without
-        one it is the server itself. `requested_name` is the name in the URL, if there is one.
+        object made and judged beside the loop. `requester` must not give away rights that he has not; None is the
+        server itself. `requested_name` is the name in the URL.
         """
         meta: Doc = doc.setdefault("metadata", {})
         generate = meta.get("generateName", "") if not meta.get("name") else ""
@@ -220,10 +219,8 @@ class Registry:
     ) -> Written:
         """Replace an object by what `change` makes of it. Raises NotFound, Conflict, Invalid, or what `change` raises.
 
-        `is_tracked` is off when `change` has settled metadata.managedFields itself (server-side apply). `is_put` judges
-        a foreign uid as upstream's PUT does, which is a conflict there and an invalid value in a patch. `is_large` has
-        the change worked out beside the loop, as happens in any case to objects that are large already. `requester` is
-        as in `create`.
+        `is_put` answers a foreign uid with a conflict, where a patch has an invalid value. The others are as in
+        `create`.
         """
         key, strategy = resource.key(namespace, name), self.strategy(resource)
 
@@ -270,7 +267,7 @@ class Registry:
     async def rewrite(
         self, resource: Resource, namespace: str, name: str, change: Change, *, dry_run: bool = False
     ) -> Written:
-        """Replace an object by what `change` makes of it, on `change`'s word alone: it is the rule (binding, eviction).
+        """Replace an object by what `change` makes of it, unjudged: `change` is the rule (binding, eviction).
 
         Raises NotFound, Conflict, or what `change` raises. Ownership of fields is not tracked, as upstream does not.
         """
@@ -354,7 +351,7 @@ class Registry:
     ) -> Written:
         """Delete an object, or mark it and wait for its grace period and finalizers. Raises NotFound, Conflict.
 
-        `check` judges the preconditions on the object as it is at that moment, each try anew.
+        `check` judges the preconditions, at each try anew.
         """
         strategy = self.strategy(resource)
 
@@ -388,10 +385,7 @@ class Registry:
         raise api_errors.modified(resource, name)
 
     async def _discard(self, resource: Resource, namespace: str, name: str, *, dry_run: bool) -> Written:
-        """Delete an object that cannot be read, at once: who owned it and what held it back is not known.
-
-        No precondition and no finalizer is looked at, and no system object is protected: this is how one goes on.
-        """
+        """Delete an object that cannot be read, at once: its preconditions, finalizers and owners are not known."""
         last: Doc = {"metadata": {"name": name, "uid": ""}}
         if resource.namespaced:
             last["metadata"]["namespace"] = namespace
@@ -419,12 +413,7 @@ def _refuse_while_terminating(resource: Resource, name: str) -> None:
 
 @cache
 def compile_schemas() -> None:
-    """Compile every named type for all who walk documents. Again it costs nothing.
-
-    `admit`, server-side apply and protobuf compile a type when they first meet it, and enter it before it is complete,
-    because types lead back to themselves. All at once takes milliseconds, and then no thread meets what another is half
-    through with.
-    """
+    """Compile every named type before there are threads: a type is entered before it is complete."""
     for struct in structs():
         compile_check(struct)
         shape_of(struct)

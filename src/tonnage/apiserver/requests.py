@@ -36,10 +36,7 @@ Find = Callable[[str, str, str], Resource | None]
 
 
 def locate(path: str, find: Find = lambda group, version, plural: None) -> Location | None:
-    """Read a resource path; None when it is not one, or names a resource nobody serves.
-
-    `find` is asked for what the table does not have: custom resources.
-    """
+    """Read a resource path; None when it names nothing that is served. `find` is asked for custom resources."""
     parts = path.removeprefix("/").rstrip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]

@@ -62,9 +62,7 @@ class Representation:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str, *, as_stream: bool = False, has_table: bool = True) -> Representation:
-    """The clause of an Accept header with the best quality that we can serve, the first of equals.
-
-    Watches are streams, which are JSON; what is not stored (`has_table` is off) is never shown as a Table. Raises
+    """The clause of an Accept header with the best quality that we can serve, the first of equals. Raises
     NotAcceptable.
     """
     if not accept.strip():
@@ -167,10 +165,7 @@ def is_as_stored(call: Call) -> bool:
 
 
 def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) -> Response:
-    """A list of the call's resource. Stored bytes are joined, not decoded, when the client wants objects as stored.
-
-    The list says of what kind its items are, so they do not repeat it; those of custom resources do, as upstream.
-    """
+    """A list of the call's resource. Stored bytes are joined, not decoded, when the client wants objects as stored."""
     chosen, resource = negotiated(call), call.resource
     if chosen.form == "object":
         if not stored_documents.is_served_as_stored(resource):

@@ -40,10 +40,7 @@ def scope(call: Call) -> str:
 
 
 def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
-    """Does a record belong to what was asked for? Raises BadRequest for a field this kind cannot be selected by.
-
-    What it gives keeps nothing of the options but the selectors, put together: a watch has it for an hour.
-    """
+    """Does a record belong to what was asked for? Raises BadRequest for a field this kind cannot be selected by."""
     if isinstance(call.resource, CustomResource):
         return _custom_matcher(call.resource, call.name, options)
     labels = options.labels if options.labels is not None and not options.labels.is_empty else None

@@ -58,9 +58,8 @@ _GRACE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What may be said about a server. Port 0 takes a free one; without a token file the folder keeps a token.
-
-    Without a client CA, certificates of the server's own are believed; without audiences, tokens for the issuer.
+    """Port 0 takes a free one. Without a token file the folder keeps a token; without a client CA, certificates of the
+    server's own authority are believed; without audiences, tokens are for the issuer.
     """
 
     data_dir: Path

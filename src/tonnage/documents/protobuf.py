@@ -36,10 +36,9 @@ VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 
 
 def fields_of(data: bytes, name: str, budget: Budget) -> Iterator[tuple[int, int, Any]]:
-    """(number, wire type, value) of each field of a message called `name`, in the order they were written.
+    """(number, wire type, value) of each field of a message called `name`. Raises Malformed, BudgetExceeded.
 
-    The value is an unsigned int for a varint, bytes for what has a length or is eight bytes long, None for the other
-    types. Each is charged to the budget. Raises Malformed, BudgetExceeded.
+    The value is an unsigned int for a varint, bytes for what has a length or is eight bytes long, else None.
     """
     at, end, most = 0, len(data), budget.limits.values
     while at < end:
@@ -63,7 +62,7 @@ def fields_of(data: bytes, name: str, budget: Budget) -> Iterator[tuple[int, int
 def parts(data: bytes, name: str, budget: Budget, **wanted: int) -> tuple[Any, ...]:
     """The values of a small message whose fields 1, 2, … are given as name=wire type; zero for those left out.
 
-    All of it is one value, and charged as that already; its fields are charged from the second time they come.
+    The message is charged as one value already; its fields are charged from the second time they come.
     """
     names = tuple(wanted)
     found: list[Any] = [b"" if wire_type == BYTES else 0 for wire_type in wanted.values()]

@@ -92,10 +92,7 @@ def may_sign(authority: x509.Certificate, *, below: int = 0) -> bool:
 def _chain(
     found: x509.Certificate, authorities: list[x509.Certificate], between: list[x509.Certificate]
 ) -> list[x509.Certificate]:
-    """The certificate, those between, and the authority: each signed by the next. Raises InvalidCertificate.
-
-    Of several that fit, the first: whoever shows more than one way up has none of the later ones tried.
-    """
+    """The certificate, those between, and the authority: each signed by the next. Raises InvalidCertificate."""
     chain = [found]
     while True:
         below = len(chain) - 1

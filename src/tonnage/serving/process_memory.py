@@ -59,10 +59,7 @@ async def memory_kept_level(clock: Clock) -> AsyncIterator[None]:
 
 
 def bound_tls_buffers() -> None:
-    """From now on, for every connection of this process on asyncio's own event loop.
-
-    The size is a detail of asyncio, as of Python 3.11 to 3.14: one that has it no longer keeps its own.
-    """
+    """Make asyncio's read buffers of TLS connections smaller, where this Python has them (3.11 to 3.14)."""
     if isinstance(getattr(SSLProtocol, "max_size", None), int):
         SSLProtocol.max_size = min(SSLProtocol.max_size, READ_BUFFER_BYTES)
 

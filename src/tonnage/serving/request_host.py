@@ -22,10 +22,7 @@ _PRIVATE_ENDINGS: Final = (".svc", ".local", ".internal")
 
 
 def host_of(request: web.BaseRequest) -> tuple[str, int | None] | None:
-    """Name and port of the Host header; None for one that is none, or several.
-
-    Nothing is read into it that is not written: what is beside an address in brackets is no part of that address.
-    """
+    """Name and port of the Host header; None for one that is none, or several."""
     values = request.headers.getall("Host", [])
     parts = _HOST.fullmatch(values[0]) if len(values) == 1 else None
     port = int(parts["port"]) if parts is not None and parts["port"] else None
@@ -39,7 +36,7 @@ def host_of(request: web.BaseRequest) -> tuple[str, int | None] | None:
 class OwnHosts:
     """The names and addresses under which a server may be asked, besides loopback's.
 
-    With a wildcard among `hosts` any address will do, but no other name: it is names that others can point at us.
+    A wildcard among `hosts` allows any address, but no other name: it is names that others can point at us.
     """
 
     def __init__(self, hosts: Collection[str]) -> None:
@@ -51,10 +48,10 @@ class OwnHosts:
 
 
 def wrong_host(request: web.BaseRequest, bound_to: str) -> web.Response | None:
-    """The refusal of a request to a plain page of a program that listens at `bound_to`; None where its Host is right.
+    """The refusal of a request to a program that listens at `bound_to`; None where its Host is right.
 
-    Where others than this machine can reach it, it also answers to every address, to its machine's name, and to names
-    that are none of the public DNS: Prometheus asks by those of Services.
+    A program that others can reach also answers to every address, to its machine's name, and to names that are none of
+    the public DNS: Prometheus asks by those of Services.
     """
     asked = host_of(request)
     if asked is None:

@@ -79,10 +79,7 @@ def take_any_certificate(context: ssl.SSLContext) -> bool:
 
 
 def ask_for_any(context: ssl.SSLContext, authorities: bytes) -> None:
-    """Have a server's TLS ask clients for a certificate of these authorities (PEM), and take another one as well.
-
-    Where that cannot be had, TLS takes those of these authorities alone. Raises ssl.SSLError for what is no PEM.
-    """
+    """Have TLS ask clients for a certificate of these authorities (PEM) and take any other. Raises ssl.SSLError."""
     context.load_verify_locations(cadata=authorities.decode("ascii", errors="ignore"))
     if not take_any_certificate(context):
         context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # as Go: any authority is one, root or not

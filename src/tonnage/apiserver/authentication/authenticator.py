@@ -37,10 +37,8 @@ class Authenticator:
         self.accounts = accounts
 
     def authenticate(self, headers: Mapping[str, str], certificate: bytes | None = None) -> User | None:
-        """The user of a request; None without credentials. Raises Unauthorized for credentials that prove nothing.
-
-        `certificate` is the one that the client showed, in DER form. It is asked first, and a token helps whose
-        certificate is not good.
+        """The user of a request; None without credentials. `certificate` (DER) counts before a token. Raises
+        Unauthorized.
         """
         header = headers.get("Authorization", "")
         if not certificate and (known := self._by_header.get(header)) is not None:
@@ -66,9 +64,8 @@ class Authenticator:
         return None
 
     def authenticate_token(self, token: bytes, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]]:
-        """Whose token it is, and for which of these audiences. Raises InvalidToken.
-
-        Tokens of a file do not say for whom they are: they are for this server.
+        """The user of a token, and for which of `audiences` it is good: a file's tokens for this server. Raises
+        InvalidToken.
         """
         digest = _digest(token)
         user = self._users.get(digest)

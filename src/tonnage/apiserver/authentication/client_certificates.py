@@ -29,7 +29,7 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
-from tonnage.background import in_background
+from tonnage.background import in_background, repeatedly
 from tonnage.backoff import Backoff
 from tonnage.clock import Clock
 from tonnage.errors import ApiError, NotFound, TonnageError
@@ -162,14 +162,10 @@ async def client_ca_followed(path: Path | None, certificates: ClientCertificates
     if path is None:
         yield
         return
-    async with in_background(_follow(ClientCaFile(path, certificates), clock), "client CA file"):
+    file = ClientCaFile(path, certificates)
+    file.refresh()
+    async with in_background(repeatedly(clock, _LOOK_EVERY_S, file.refresh), "client CA file"):
         yield
-
-
-async def _follow(file: ClientCaFile, clock: Clock) -> None:
-    while True:
-        file.refresh()
-        await clock.sleep(_LOOK_EVERY_S)
 
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
@@ -200,11 +196,19 @@ async def _publish(
     registry: Registry, certificates: ClientCertificates, changed: asyncio.Event, rng: random.Random
 ) -> None:
     backoff = Backoff(clock=registry.clock, rng=rng)
+
+    def with_ca(doc: Doc) -> Doc:
+        return {**doc, "data": {**doc.get("data", {}), "client-ca-file": certificates.ca_pem.decode()}}
+
     while True:
         await changed.wait()
         changed.clear()
         try:
-            await _ensure(registry, certificates.ca_pem.decode())
+            try:
+                await registry.change(_CONFIG_MAPS, NAMESPACE, NAME, with_ca, _OPTIONS)
+            except NotFound:
+                doc = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": NAME}}
+                await registry.create(_CONFIG_MAPS, NAMESPACE, with_ca(doc), _OPTIONS)
             backoff.reset()
         except StoreClosed:
             return
@@ -212,14 +216,3 @@ async def _publish(
             _log.error("ConfigMap %s/%s cannot be written: %s", NAMESPACE, NAME, exc.message)
             changed.set()
             await registry.clock.sleep(backoff.next_s())
-
-
-async def _ensure(registry: Registry, client_ca: str) -> None:
-    def with_ca(doc: Doc) -> Doc:
-        return {**doc, "data": {**doc.get("data", {}), "client-ca-file": client_ca}}
-
-    try:
-        await registry.change(_CONFIG_MAPS, NAMESPACE, NAME, with_ca, _OPTIONS)
-    except NotFound:
-        doc = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": NAME}}
-        await registry.create(_CONFIG_MAPS, NAMESPACE, with_ca(doc), _OPTIONS)

@@ -133,9 +133,9 @@ def read_credentials(
     issuer: str = DEFAULT_ISSUER,
     audiences: Sequence[str] = (),
 ) -> ServerCredentials:
-    """Read what is there, make what is not. Raises TonnageError, and OSError as it comes.
+    """Read what is there, make what is not. Raises TonnageError, OSError.
 
-    Somebody must be able to administrate: a token file without an administrator leaves the folder's own token in force.
+    A token file without an administrator leaves the folder's own token in force.
     """
     pki = own_folder(folder / "pki")
     users = read_tokens(token_file) if token_file is not None else {}

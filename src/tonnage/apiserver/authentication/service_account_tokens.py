@@ -94,7 +94,6 @@ class ServiceAccountTokens:
         self._judged: dict[bytes, _Judged] = {}
 
     def openid_configuration(self, jwks_uri: str) -> Doc:
-        """OpenID Connect's description of who issues these tokens."""
         return {
             "issuer": self.issuer,
             "jwks_uri": jwks_uri,

@@ -96,10 +96,7 @@ _PATCH_DEFINITION: Doc = {"description": "A change to an object; its form is the
 
 
 def definitions(roots: Iterable[Struct], dialect: Dialect, given: Mapping[str, Doc] | None = None) -> dict[str, Doc]:
-    """Every type that can be reached from `roots`, by full name, sorted. The body of a PATCH is always there.
-
-    `given` are definitions that no schema file has, by full name: those of custom resources.
-    """
+    """Every type that can be reached from `roots`, by full name, sorted. `given`: definitions of custom resources."""
     given = given or {}
     found: dict[str, Doc] = {PATCH: _PATCH_DEFINITION}
     waiting = list(roots)

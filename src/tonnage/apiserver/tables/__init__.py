@@ -53,11 +53,9 @@ def table(
     subresource: str = "",
     api_version: str = API_VERSION,
 ) -> Doc:
-    """A meta.k8s.io Table with one row for each document, in the order given.
+    """A meta.k8s.io Table with one row for each document. `list_metadata` becomes the table's metadata.
 
-    `list_metadata` becomes the table's metadata: resourceVersion, and continue and remainingItemCount of a page. For a
-    single object it is that object's resourceVersion. `headers=False` leaves the definitions out, for the later events
-    of a watch. `subresource` matters for `scale`, whose documents are of another kind.
+    `headers=False` leaves the definitions out, for the later events of a watch. The documents of `scale` are Scales.
     """
     layout: Sequence[Column]
     if isinstance(resource, CustomResource) and subresource != "scale":

@@ -126,10 +126,7 @@ def age(timestamp: str | None, now: datetime) -> str:
 
 
 def elapsed(span: timedelta) -> str:
-    """A duration to two or three significant figures, mirroring upstream's duration.HumanDuration.
-
-    Clocks differ: up to 2 s in the future counts as now.
-    """
+    """A duration to two or three significant figures, mirroring upstream's duration.HumanDuration."""
     seconds = int(span.total_seconds())  # towards zero, as Go does: -1.9 s is -1
     if seconds < -1:
         return "<invalid>"

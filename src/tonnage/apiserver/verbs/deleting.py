@@ -95,10 +95,7 @@ def read_options(call: Call) -> DeleteOptions:
 
 
 def from_document(doc: Doc, dry_run: list[str]) -> DeleteOptions:
-    """A DeleteOptions document, as DELETE and eviction carry it; `dry_run` is the query's.
-
-    Raises BadRequest, Invalid.
-    """
+    """A DeleteOptions document, as DELETE and eviction carry it. Raises BadRequest, Invalid."""
     try:
         admit(schema_of("meta", "v1", "DeleteOptions"), doc)
     except Malformed as exc:

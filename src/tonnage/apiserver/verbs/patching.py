@@ -16,7 +16,7 @@ import msgspec
 
 from tonnage.apiserver import bodies
 from tonnage.apiserver.options import WriteOptions, write_options
-from tonnage.apiserver.registry import Change, Registry, Written
+from tonnage.apiserver.registry import Registry, Written
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.verbs import writing
 from tonnage.apiserver.verbs.writing import check_name, create_missing, merge_owners, respond_written
@@ -34,7 +34,7 @@ from tonnage.documents.patches.strategic_merge import strategic_merge
 from tonnage.documents.schema import Struct, schema_of_resource
 from tonnage.errors import BadRequest, Invalid, NotFound, UnsupportedMediaType
 from tonnage.objects import field_errors
-from tonnage.objects.document import Doc, copy, encode
+from tonnage.objects.document import Doc, encode
 from tonnage.objects.texts.decode_budget import JSON_PATCH, REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import NumberOutOfRange
 from tonnage.objects.texts.yaml_text import duplicate_keys
@@ -140,12 +140,9 @@ class Patch:
     problems: tuple[str, ...]
 
     def patched(self, schema: Struct, old: Doc) -> Doc:
-        """The document after the patch. `old` may be consumed."""
         if self.media == JSON:
-            return json_patch(old, [] if self.said is None else self.said, consumes=True)
-        if self.media == MERGE:
-            return merge_patch(old, self.said, consumes=True)
-        return strategic_merge(schema, old, self.said, consumes=True)
+            return json_patch(old, [] if self.said is None else self.said)
+        return merge_patch(old, self.said) if self.media == MERGE else strategic_merge(schema, old, self.said)
 
     def refused(self, patched: bytes, why: str) -> Invalid:
         """The 422 for a patch after which the object is none: it shows the result, or the patch itself."""
@@ -157,7 +154,7 @@ def read_patch(call: Call) -> Patch:
     """The patch in a call's body. Raises UnsupportedMediaType, or BadRequest when it is no JSON."""
     media = bodies.media_type(call.content_type)
     if isinstance(call.resource, CustomResource) and media not in (JSON, MERGE):
-        raise bodies.unsupported_patch((JSON, MERGE, APPLY))  # no Go type says how its lists would merge
+        raise bodies.unsupported((JSON, MERGE, APPLY))  # no Go type says how its lists would merge
     if media not in (JSON, MERGE, STRATEGIC):
         raise UnsupportedMediaType("415: Unsupported Media Type")
     try:
@@ -171,12 +168,6 @@ def read_patch(call: Call) -> Patch:
     if media == JSON:
         problems = [f"json patch {problem}" for problem in problems + _unknown_in_operations(said)]
     return Patch(media, said, tuple(problems))
-
-
-def patcher(call: Call, schema: Struct) -> Change:
-    """The function a patch describes, for documents that are not the resource's own (a Scale)."""
-    said = read_patch(call)
-    return lambda old: said.patched(schema, copy(old))  # it may have parts of another document
 
 
 def _unknown_in_operations(operations: Any) -> list[str]:

@@ -124,9 +124,8 @@ async def respond_list(registry: Registry, call: Call, documents: Sequence[bytes
 
 
 async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[list[StoreRecord], int, bool]:
-    """The records of one page, the revision they show, and whether there may be more.
-
-    Raises BadRequest, Expired when that moment is gone, Timeout when it has not come.
+    """The records of one page, the revision they show, and whether there may be more. Raises BadRequest, Expired,
+    Timeout.
     """
     store, matches = registry.store, matcher(registry.strategy(call.resource), call, options)
     asked = revision(options.resource_version, of="list")

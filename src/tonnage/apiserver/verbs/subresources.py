@@ -16,7 +16,7 @@ from tonnage.apiserver.options import WriteOptions, write_options
 from tonnage.apiserver.registry import Change, Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.verbs import deleting, writing
-from tonnage.apiserver.verbs.patching import patcher
+from tonnage.apiserver.verbs.patching import read_patch
 from tonnage.apiserver.verbs.writing import check_name, read_body, respond
 from tonnage.documents.admit import Malformed, admit
 from tonnage.documents.custom.custom_resource import CustomResource
@@ -137,12 +137,13 @@ async def update_scale(registry: Registry, call: Call) -> Response:
 async def patch_scale(registry: Registry, call: Call) -> Response:
     """PATCH …/{name}/scale, in any form but apply."""
     is_large = bodies.is_large(call.body, call.content_type)
-    patched = await registry.work(is_large, lambda: patcher(call, schema_of_resource(SCALES)))
+    patch = await registry.work(is_large, lambda: read_patch(call))
+    schema = schema_of_resource(SCALES)
 
     def change(old: Doc) -> Doc:
-        scale = patched(_scale_of(old, call.resource, must_have=False))
+        scale = patch.patched(schema, _scale_of(old, call.resource, must_have=False))
         try:
-            admit(schema_of_resource(SCALES), scale)
+            admit(schema, scale)
         except Malformed as exc:
             raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {exc.message}') from exc
         check_name(call, scale)

@@ -160,10 +160,7 @@ class Watching:
 
 
 async def _joined(frames: Iterable[bytes | None]) -> AsyncIterator[bytes]:
-    """Frames in chunks: each a write, and all that a watcher holds beside what it shares with the others.
-
-    They are made one by one, and a watcher to whom much is told leaves the loop to the others in between.
-    """
+    """Frames in chunks, each a write. They are made one by one, and others have the loop in between."""
     chunk: list[bytes] = []
     size = 0
     turn = Turn()

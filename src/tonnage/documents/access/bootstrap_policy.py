@@ -92,10 +92,7 @@ def _subject(kind: str, name: str) -> Doc:
 
 
 def reconciled(existing: Doc, expected: Doc) -> Doc | None:
-    """The object with what it misses of `expected`; None when it misses nothing, or is to be left alone.
-
-    A binding that names another role cannot be mended, since a roleRef never changes: that is `must_be_recreated`.
-    """
+    """The object with what it misses of `expected`; None when it misses nothing, or is to be left alone."""
     if is_protected(existing):
         return None
     doc: Doc = copy(existing)

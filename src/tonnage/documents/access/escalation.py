@@ -187,10 +187,7 @@ def _rule(values: Mapping[int, str | None]) -> Rule:
 
 
 def uncovered(owned: Iterable[RuleIndex], wanted: Iterable[Rule], *, max_steps: int = MAX_STEPS) -> list[Box]:
-    """The rights in `wanted` that no rule of `owned` has. Boxes that are left of one wanted rule share no right.
-
-    Raises TooManySteps.
-    """
+    """The rights in `wanted` that no rule of `owned` has, as boxes. Raises TooManySteps."""
     indexes, cutting = list(dict.fromkeys(owned)), _Cutting(max_steps)
     return [left for rule in dict.fromkeys(wanted) for box in boxes_of(rule) for left in cutting.rest(box, indexes)]
 
@@ -229,10 +226,7 @@ class _Cutting:
         return sorted(touching)
 
     def _without(self, box: Box, index: RuleIndex, position: int) -> list[Box]:
-        """The box without the rights that one rule has: a piece for each side on which the rule has only a part.
-
-        Verbs come last, so that a group, resource and name stays in one piece with all of its verbs.
-        """
+        """The box without one rule's rights: a piece for each side on which the rule has only a part, verbs last."""
         within: dict[int, _Values] = {}
         for side, values in box.items():
             within[side] = self._within(values, index, side, position)
@@ -265,10 +259,7 @@ class _Cutting:
 
 
 def compacted(boxes: Iterable[Box], most: int) -> tuple[list[Rule], int]:
-    """Up to `most` rules about one group, resource and name each, or one path and verb, and how many more there are.
-
-    Mirrors CompactRules: what different rules say about the same comes together. So many verbs are shown of each.
-    """
+    """Up to `most` rules about one group, resource and name each, or one path and verb, and how many more there are."""
     rows: dict[tuple[str | None, ...], dict[str, None]] = {}
     sides, more = (GROUP, RESOURCE, NAME, URL), 0
     for box in boxes:

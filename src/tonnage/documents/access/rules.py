@@ -78,11 +78,7 @@ def document_of(rule: Rule) -> Doc:
 
 
 class RuleIndex:
-    """The rules of one role, and for each verb, group, resource, name and path the positions of the rules that have it.
-
-    The postings are worked out when they are first needed. That may happen in two threads at once, which then do the
-    same work.
-    """
+    """The rules of one role, and for each verb, group, resource, name and path the positions of rules that have it."""
 
     __slots__ = ("_postings", "_prefix_lengths", "rules")
 
@@ -167,10 +163,7 @@ def _posted(values_of_rules: Iterable[Iterable[str | None]]) -> _Postings:
 
 
 def aggregated_rules(role: Doc, others: Iterable[Doc]) -> list[Doc]:
-    """The rules of every ClusterRole that one of the role's selectors selects, each once, in the order of their names.
-
-    Mirrors ClusterRoleAggregationController.syncClusterRole.
-    """
+    """The rules of every ClusterRole that the role's selectors select, each once, in the order of their names."""
     by_name = sorted(others, key=lambda other: str(other["metadata"]["name"]))
     rules: dict[bytes, Doc] = {}
     for selector in map(_selector, role.get("aggregationRule", {}).get("clusterRoleSelectors", ())):

@@ -42,10 +42,9 @@ def _merge(shape: Shape, old: Any, new: Any) -> Any:
 
 
 def _merge_items(shape: ListShape, old: list[Any], new: list[Any]) -> list[Any]:
-    """Walk both lists at once; what they share follows the new order, what is only old stays before what followed it.
-
-    Mirrors mergingWalker.visitListItems, whose order is not quite any textbook's: `due` is the next shared item in the
-    new order, and shared old items are passed over until it comes up.
+    """Walk both lists at once, as mergingWalker.visitListItems does. What both have follows the new order; what is only
+    old stays before what followed it. `due` is the next shared item in the new order: other shared old items are passed
+    over.
     """
     theirs, ours = [shape.step(item) for item in old], [shape.step(item) for item in new]
     wanted = dict(zip(ours, new, strict=True))

@@ -133,10 +133,7 @@ def _descend(step: str, shape: Shape, before: Any, after: Any, added: Tree, modi
 
 
 class Declared(dict[str, Entry]):
-    """The fields of a struct. One the schema does not know counts as a leaf: of most kinds admission drops those.
-
-    Custom resources may keep them; `others` is then their shape.
-    """
+    """The fields of a struct. Others are leaves, or of the shape `others` in custom resources, which may keep them."""
 
     others: Shape = LEAF
 
@@ -228,10 +225,7 @@ def _member(node: Tree | None) -> Tree:
 
 
 class ListShape(Shape):
-    """A list whose items are named by their keys, or by their value when there are no keys (a set).
-
-    Items that share a name are one field: nobody can own a part of one of them.
-    """
+    """A list whose items are named by their keys, or in a set by their value. Items that share a name are one field."""
 
     __slots__ = ("item", "keys")
 
@@ -418,10 +412,7 @@ def field_set_of(struct: Struct, doc: Doc) -> FieldSet:
 
 
 def compare(struct: Struct, old: Doc, new: Doc) -> FieldChanges:
-    """What was added, modified and removed between two documents; the order of list items does not count.
-
-    Raises UnnamedItem.
-    """
+    """What was added, modified and removed between two documents, whatever the order of items. Raises UnnamedItem."""
     added: Tree = {}
     modified: Tree = {}
     removed: Tree = {}

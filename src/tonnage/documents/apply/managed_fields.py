@@ -124,10 +124,9 @@ def track_update(
 ) -> None:
     """Write into `new` who owns what after a create (`old` is None), an update or a patch by this manager.
 
-    `new` may bring managedFields of its own: they are the starting point when they are valid, unless it is written
-    through a subresource; `[{}]` or `[]` forgets all owners, and an object without any is not tracked again until
-    something is applied to it. `now` is RFC 3339 in whole seconds. `api_versions` are those in which the object has the
-    same fields, when there are several. Never fails: an object whose fields cannot be named
+    `new` may bring valid managedFields of its own, unless it is written through a subresource; `[{}]` or `[]` forgets
+    all owners, and an object without any is not tracked again until something is applied to it. `now` is RFC 3339 in
+    whole seconds. `api_versions`: those in which the object has the same fields. An object whose fields cannot be named
     is left without owners.
     """
     metadata = new.setdefault("metadata", {})
@@ -164,10 +163,7 @@ def record_update(
     reset_fields: FieldSet,
     api_versions: Collection[str] = (),
 ) -> None:
-    """Give `owner` what differs between the documents, and take that and what is gone from all others.
-
-    Raises UnnamedItem.
-    """
+    """Give `owner` what differs between the documents, and take that from all others. Raises UnnamedItem."""
     difference = compare(struct, old, new) if old else FieldChanges(new_fields(struct, new), NOTHING, NOTHING)
     changed = difference.added.union(difference.modified).without(reset_fields).difference(NEVER_OWNED)
     removed = difference.removed.without(reset_fields)
@@ -183,8 +179,7 @@ def take_away(
 ) -> None:
     """Nobody but `spare` owns these fields any more, and who owns nothing is no owner.
 
-    Entries of other versions are dropped: the object has none of them. Between the two kinds of Event upstream drops
-    them as well. Versions of a custom resource differ in nothing but their names.
+    Entries of versions other than `api_versions` are dropped, as upstream does.
     """
     for owner, owned in list(managed.items()):
         left = owned.fields if owner == spare else owned.fields.difference(fields)

@@ -65,11 +65,9 @@ def apply(
 ) -> Doc:
     """The object after `manager` applied `config` to `live` (None: it does not exist yet), with its new managedFields.
 
-    `config` is the request's body as it was parsed; the result must be admitted and defaulted like any other body, for
-    it may hold nulls and spellings of the client's. It shares no container with `live` or `config`.
-
-    Raises BadRequest for another kind or when the configuration brings managedFields, PatchFailed when it does not fit
-    the schema, Conflict when it changes what others own and `force` is not set.
+    `config` is the body as it was parsed; the result is to be admitted and defaulted like any other body. It shares no
+    container with `live` or `config`. Raises BadRequest for another kind or a `config` with managedFields, PatchFailed
+    when it does not fit the schema, Conflict when it changes what others own without `force`.
     """
     _check(struct, config, api_version)
     same = api_versions or (api_version,)  # in these the object has the same fields
@@ -158,7 +156,7 @@ def _all_owned(managed: Managed, api_versions: Collection[str]) -> FieldSet:
 
 
 def _prune(struct: Struct, merged: Doc, owned: FieldSet, last: FieldSet) -> Doc:
-    """Take out what this manager applied last time, give back what anybody owns now, and what was not its own to lose.
+    """Take out what this manager applied last time, unless somebody owns it now.
 
     In three steps because removing an item removes all below it, also what others put there.
     """

@@ -193,10 +193,7 @@ class CustomKind:
         return Rules(status.source if status is not None else {})
 
     def admit(self, doc: Doc) -> Findings:
-        """Make of a client's document, in place, what the rules can trust, and tell which fields were unknown.
-
-        Takes the place of `documents.admit.admit`. Raises Malformed for metadata that cannot be read.
-        """
+        """Default and prune a client's document in place, and tell which fields were unknown. Raises Malformed."""
         keys = keys_in(doc)
         self.default(doc)
         findings = prune(self.schema, doc)

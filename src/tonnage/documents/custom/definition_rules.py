@@ -244,10 +244,7 @@ def set_condition(definition: Doc, kind: str, status: str, reason: str, message:
 
 
 def accept_names(definition: Doc, others: Iterable[Doc], now: str) -> bool:
-    """Settle, in place, which names a definition has among the others of its group. Did anything change?
-
-    `others` may hold any definitions, this one too.
-    """
+    """Settle, in place, which names a definition has among the others of its group. Did anything change?"""
     spec, status = definition["spec"], definition.setdefault("status", {})
     wanted, accepted = spec["names"], status.get("acceptedNames") or {}
     if same(wanted, accepted) and condition(definition, "NamesAccepted"):

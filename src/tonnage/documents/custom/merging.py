@@ -36,10 +36,7 @@ def struct_of(schema: Structural, *, group: str, version: str, kind: str) -> Str
 
 
 def is_typed(shape: Type, value: Any) -> bool:
-    """Has a value the types of its schema? What has not cannot be owned field by field: nobody knows its fields.
-
-    Null is of every type, but an item of a list that has keys, or is a set, has to say which one it is.
-    """
+    """Has a value the types of its schema? Otherwise it cannot be owned field by field. Null is of every type."""
     if value is None:
         return True
     if isinstance(shape, Struct):

@@ -334,10 +334,7 @@ class Looks:
 
 
 def printer_columns(columns: Iterable[Doc]) -> tuple[PrinterColumn, ...]:
-    """The columns of one version, after Name. One with a path that cannot be read ends them, as it does upstream.
-
-    There are at most `MAX_COLUMNS`: each is work for every object.
-    """
+    """The columns of one version, after Name, up to `MAX_COLUMNS`. One with a path that cannot be read ends them."""
     made: list[PrinterColumn] = []
     for column in islice(columns or (_AGE,), MAX_COLUMNS):
         try:

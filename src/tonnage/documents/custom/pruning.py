@@ -18,11 +18,7 @@ from tonnage.objects.field_errors import go_value
 
 
 def prune(schema: Structural, doc: Doc) -> Findings:
-    """Drop what is unknown, in place, and bring metadata into canonical form. Returns the paths of what was dropped.
-
-    Names are not counted (`keys_in` does), for defaults have come in between. Raises Malformed for metadata that cannot
-    be read.
-    """
+    """Drop what is unknown, in place, and bring metadata into canonical form. Raises Malformed for bad metadata."""
     findings = Findings()
     _admit_meta(doc, ROOT, findings)
     _coerce(schema, doc, ROOT, findings)

@@ -29,7 +29,7 @@ class TooManyTries(Exception):
 
 
 class SchemaOutcome:
-    """What is wrong, and how much was looked at and found right: the measure for the best of several alternatives.
+    """What is wrong, and how much was right: the measure for the best of several alternatives.
 
     `work` is shared by all outcomes of one document: how much may still be tried.
     """

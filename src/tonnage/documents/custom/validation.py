@@ -269,10 +269,7 @@ def validate_update(schema: Structural, new: Doc, old: Doc, rules: Rules | None 
 
 
 def validate_status(schema: Structural, new: Doc, old: Doc, rules: Rules) -> Errors:
-    """Everything wrong with a change of status alone; `rules` are those of status.
-
-    Sentences tell fields from status on, as upstream's do: `status.state: … state in body should be …`.
-    """
+    """Everything wrong with a change of status alone; `rules` are those of status, and paths are told from there."""
     errors = rules.errors(new["status"], old.get("status", ABSENT), "status") if "status" in new else []
     return errors if list_errors(schema, old, "") else errors + list_errors(schema, new, "")
 

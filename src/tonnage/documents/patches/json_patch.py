@@ -1,7 +1,5 @@
 """The two patches that know nothing of Kubernetes: JSON patch (RFC 6902) and JSON merge patch (RFC 7396).
 
-Both are pure: the result shares nothing with the document or the patch, so it may be defaulted and admitted in place.
-
 JSON patch is written out here, because the API server's is more generous than the standard and clients rely on it:
 `replace` may name a field that is not there yet, a missing field tests equal to null and copies as null, a missing
 `value` is null, and lists count from the end with negative positions. What it refuses it refuses in one sentence only.
@@ -46,16 +44,13 @@ class _DoesNotApplyError(Exception):
     """An operation that fails, and with it the whole patch."""
 
 
-def merge_patch(doc: Doc, patch: Any, *, consumes: bool = False) -> Doc:
-    """Lay `patch` over the document: null removes, objects merge, everything else replaces. Raises BadRequest.
-
-    With `consumes` the document is the caller's to give away, and is used up, whatever comes of it.
-    """
+def merge_patch(doc: Doc, patch: Any) -> Doc:
+    """Lay `patch` over a copy of the document: null removes, objects merge, the rest replaces. Raises BadRequest."""
     if patch is None:
         raise BadRequest("Invalid JSON Patch")
     if not isinstance(patch, dict):
         raise BadRequest(f"error decoding patch: {_cannot_unmarshal(patch, 'map[string]interface {}')}")
-    return _merged(doc if consumes else copy(doc), patch)
+    return _merged(copy(doc), patch)
 
 
 def _merged(target: Doc, patch: Doc) -> Doc:
@@ -70,16 +65,15 @@ def _merged(target: Doc, patch: Doc) -> Doc:
     return target
 
 
-def json_patch(doc: Doc, operations: Any, *, consumes: bool = False) -> Doc:
-    """The document after all operations; `consumes` as in `merge_patch`.
+def json_patch(doc: Doc, operations: Any) -> Doc:
+    """A copy of the document after all operations.
 
-    Raises BadRequest when this is no list of operations, or makes a document that nests too deeply;
-    RequestEntityTooLarge when there are too many of them, or they copy too much; Invalid when one of them does not
-    apply or they make a list of the document.
+    Raises BadRequest when this is no list of operations or nests too deeply, RequestEntityTooLarge for too many
+    operations or copies, Invalid when one does not apply or they make a list of the document.
     """
     _check(operations)
     try:
-        patched = _Patching(doc if consumes else copy(doc)).run(operations)
+        patched = _Patching(copy(doc)).run(operations)
     except _DoesNotApplyError as exc:
         raise Invalid(_DOES_NOT_APPLY) from exc
     except BudgetExceeded as exc:

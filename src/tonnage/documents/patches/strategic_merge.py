@@ -31,12 +31,9 @@ _DROPPED: Any = object()
 _SORTED = msgspec.json.Encoder(order="sorted")
 
 
-def strategic_merge(struct: Struct, doc: Doc, patch: Any, *, consumes: bool = False) -> Doc:
-    """The document with the patch laid over it; shares nothing with either. Raises BadRequest, Invalid, PatchFailed.
-
-    With `consumes` the document is the caller's to give away, and is used up, whatever comes of it.
-    """
-    original: Doc = doc if consumes else copy(doc)
+def strategic_merge(struct: Struct, doc: Doc, patch: Any) -> Doc:
+    """A copy of the document with the patch laid over it. Raises BadRequest, Invalid, PatchFailed."""
+    original: Doc = copy(doc)
     if patch is None:
         return original
     if not isinstance(patch, dict):
@@ -305,10 +302,7 @@ def arranged(merged: list[Any], order: list[Any], server_order: list[Any], key: 
 
 
 class NamedItems:
-    """Where the items of a list stand, by name: a lookup costs the same however long the list is.
-
-    A list may have ten thousand items, each looked up among all others; walking it each time takes minutes.
-    """
+    """Where the items of a list stand, by name: one lookup each, for a list may have ten thousand items."""
 
     __slots__ = ("_first_that_is_no_map", "_key", "_positions")
 
