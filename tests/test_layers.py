@@ -103,7 +103,7 @@ INNER_ROWS: dict[str, Rows] = {
     ),
     "behaviour": (("workloads", "volumes", "nodes"),),
     "driver": (
-        ("errors", "names", "per_node", "pool_choice"),
+        ("errors", "node_pools"),
         ("state",),
         ("injected_faults",),
         ("core",),

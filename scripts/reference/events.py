@@ -209,9 +209,7 @@ UNNAMED = {
         f"{how}{verb}" for how in ("Successful", "Failed") for verb in ("Create", "Update", "Delete")
     ),
     "behaviour/volumes/binding_plan.py": frozenset(("VolumeMismatch",)),
-    "driver/rebuilding/controller.py": frozenset(
-        ("AffinityUnset", "AffinitySet", "AffinityImmutable", "VolumeRebuilt")
-    ),
+    "driver/rebuilding.py": frozenset(("AffinityUnset", "AffinitySet", "AffinityImmutable", "VolumeRebuilt")),
     "node/pods/worker.py": frozenset(
         (
             "VolumeAttachmentLimitExceeded",

@@ -23,12 +23,11 @@ from tonnage.cli.driver.csi_driver_quarantine import csi_driver_quarantine
 from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.driver import Driver
+from tonnage.driver.driver import LOOK_EVERY_S, Driver
 from tonnage.driver.errors import StatusError
 from tonnage.driver.state import contents
 from tonnage.driver.state.records import StateFolderError, VolumeRecord, volume_id_of
 from tonnage.driver.state.unknown import unknown_contents
-from tonnage.driver.volumes.unknown_watch import LOOK_EVERY_S
 from tonnage.errors import TonnageError
 from tonnage.private_files import NotOurs
 

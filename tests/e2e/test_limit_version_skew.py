@@ -18,7 +18,7 @@ import pytest_asyncio
 from rich.console import Console
 
 from tonnage.clock import SystemClock
-from tonnage.driver.names import DRIVER_NAME
+from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.storage_v1 import CSIDriver, VolumeAttachment, VolumeError

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from support.configurations import storage_configuration
 from tonnage.clock import SystemClock
-from tonnage.driver.names import DRIVER_NAME
+from tonnage.driver import DRIVER_NAME
 from tonnage.errors import NotFound
 from tonnage.objects.document import Doc
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSIStorageCapacity

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from support.cluster_sight import Sight
-from tonnage.driver.names import TOPOLOGY_KEY
-from tonnage.driver.pool_choice import PoolId
+from tonnage.driver import TOPOLOGY_KEY
+from tonnage.driver.node_pools import PoolId
 from tonnage.objects.core_v1 import PersistentVolume, Pod, is_out_of_use
 from tonnage.objects.meta import Object
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from tonnage.client.http import Client
-from tonnage.driver.pool_choice import PoolId
+from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state.records import VolumeRecord
 from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord

@@ -13,8 +13,7 @@ from pathlib import Path
 from tonnage.clock import Clock, VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.driver.driver import CsiDriverSettings, Driver, RebuildHooks
-from tonnage.driver.per_node import parse_node_pools, pools_by_node
-from tonnage.driver.pool_choice import Policy
+from tonnage.driver.node_pools import Policy, parse_node_pools, pools_by_node
 from tonnage.driver.services.controller import ControllerService
 from tonnage.driver.services.node import NodeService
 from tonnage.driver.volumes.parameters import topology_of

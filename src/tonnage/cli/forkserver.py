@@ -16,7 +16,7 @@ from tonnage.serving.process_memory import import_aiohttp
 PROGRAMS: Final = {
     "apiserver": ("apiserver.server", "apiserver.stored_documents"),
     "csi-driver": (
-        *("driver.serving", "driver.lvm_nodes", "driver.rebuilding.controller"),
+        *("driver.serving", "driver.lvm_nodes", "driver.rebuilding"),
         *("client.clients", "client.config.kubeconfig"),
     ),
     "node": ("node.program", "client.metrics", "health"),

@@ -15,7 +15,7 @@ from tonnage.cli.options import BYTES, DURATION, feature_gates, logging_options,
 from tonnage.cli.output import echo, say, status
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
-from tonnage.driver.per_node import PerNode
+from tonnage.driver.node_pools import PerNode
 from tonnage.gates import Gates
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.plane.settings import MAX_CLASSES, MAX_NODES, PlaneSettings

@@ -3,8 +3,6 @@
 Disk work happens in threads, so that a slow disk does not hold up the calls for other volumes. A record is saved
 before it is added to the allocations, and whoever saves holds the volume's lock.
 
-What the driver asks of whoever watches the cluster's nodes: may a volume leave, and who is told once it has.
-
 The driver itself knows nothing of Kubernetes. `RebuildHooks` is handed in by the part that does, or set later on
 `Driver.hooks`; without it nothing ever leaves its node.
 """
@@ -13,21 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tonnage.clock import Clock
-from tonnage.csi.errors import Code
-from tonnage.driver.errors import StatusError
+from tonnage.driver import DRIVER_NAME
+from tonnage.driver.errors import StatusError, failed_precondition, not_found, resource_exhausted
 from tonnage.driver.injected_faults import InjectedFaults
-from tonnage.driver.names import DRIVER_NAME
-from tonnage.driver.pool_choice import Policy
+from tonnage.driver.node_pools import Policy, PoolId
 from tonnage.driver.state.allocations import Allocations
 from tonnage.driver.state.contents import ForeignContents
 from tonnage.driver.state.folder import StateFolder
-from tonnage.driver.state.intents import Intent
-from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
+from tonnage.driver.state.records import Intent, SnapshotRecord, VolumeRecord
 from tonnage.driver.state.unknown import measured_bytes
 from tonnage.errors import TonnageError
 from tonnage.keyed_locks import KeyedLocks
@@ -94,13 +91,13 @@ class Core:
         """The record of a volume. Raises StatusError with NOT_FOUND."""
         record = self.allocations.volumes.get(volume_id)
         if record is None:
-            raise StatusError(Code.NOT_FOUND, f"there is no volume {volume_id}")
+            raise not_found(f"there is no volume {volume_id}")
         return record
 
     def require_node(self, node: str) -> None:
         """Raises StatusError with NOT_FOUND for a node that this driver does not play."""
         if node not in self.settings.pools:
-            raise StatusError(Code.NOT_FOUND, f"there is no node {node}")
+            raise not_found(f"there is no node {node}")
 
     def is_gone(self, node: str) -> bool:
         """Whether nobody is left on a node who could say that a volume is no longer used there."""
@@ -115,10 +112,9 @@ class Core:
         limit = self.settings.max_volumes.get(node, 0)
         if not self.faults.has_slot(node, volume_id, limit):
             in_use = len(self.allocations.slots_in_use(node))
-            raise StatusError(
-                Code.RESOURCE_EXHAUSTED,
+            raise resource_exhausted(
                 f"{node} can take no further volume: {in_use} are attached, and its limit is "
-                f"{self.faults.max_volumes(node, limit) or 'exhausted'}",
+                f"{self.faults.max_volumes(node, limit) or 'exhausted'}"
             )
 
     async def save(self, record: VolumeRecord | SnapshotRecord, *, first: Callable[[], None] | None = None) -> None:
@@ -127,9 +123,7 @@ class Core:
         `first` is other work on disk that has to be done before, changed or not; it shares the record's way to a thread
         and back. What it raises leaves the record as it was.
         """
-        known = self.allocations.volumes if isinstance(record, VolumeRecord) else self.allocations.snapshots
-        id = record.volume_id if isinstance(record, VolumeRecord) else record.snapshot_id
-        if known.get(id) != record:
+        if self.allocations.known(record) != record:
             await asyncio.to_thread(self._save, record, first)
             self.allocations.put(record)
         elif first is not None:
@@ -147,30 +141,18 @@ class Core:
         """
         unknown = next((path for path in self.allocations.unknown_bytes if path.name == record.id), None)
         if unknown is not None:
-            raise StatusError(
-                Code.FAILED_PRECONDITION,
+            raise failed_precondition(
                 f"{unknown} has contents that no record names, and they may be data: restore the record, or move them "
-                f"away with tonnage csi-driver-quarantine --state-dir {self.folder.path}",
+                f"away with tonnage csi-driver-quarantine --state-dir {self.folder.path}"
             )
-        size_bytes = record.capacity_bytes if isinstance(record, VolumeRecord) else record.size_bytes
-        try:
-            await asyncio.to_thread(self.folder.add, record, size_bytes, source)
-        except ForeignContents as exc:
-            await self._count_unknown(record, exc.path)
-            raise _refused(exc) from exc
-        except NotOurs as exc:
-            raise _refused(exc) from exc
+        async with self._refusing(record):
+            await asyncio.to_thread(self.folder.add, record, source)
         self.allocations.put(record)
 
     async def move(self, record: VolumeRecord, moved: VolumeRecord) -> None:
         """Have contents and record where `moved` has them; then what was left behind goes. Raises as `add` does."""
-        try:
+        async with self._refusing(moved):
             intent = await asyncio.to_thread(self.folder.move, record, moved)
-        except ForeignContents as exc:
-            await self._count_unknown(moved, exc.path)
-            raise _refused(exc) from exc
-        except NotOurs as exc:
-            raise _refused(exc) from exc
         self.allocations.put(moved)
         await self._finish(intent)
 
@@ -182,20 +164,30 @@ class Core:
         try:
             intent = await asyncio.to_thread(self.folder.retire, record)
         except (ForeignContents, NotOurs) as exc:
-            raise _refused(exc) from exc
+            raise refused(exc) from exc
         self.allocations.remove(record)
         await self._finish(intent)
 
     async def _finish(self, intent: Intent) -> None:
         left = await asyncio.to_thread(self.folder.finish, intent)
         if left is not None:
-            self.allocations.put_unknown(intent.pool_id, left, await asyncio.to_thread(measured_bytes, left))
+            await self._count_unknown(intent.pool_id, left)
 
-    async def _count_unknown(self, record: VolumeRecord | SnapshotRecord, path: Path) -> None:
-        if path == self.folder.contents_of(record):
-            self.allocations.put_unknown(record.pool_id, path, await asyncio.to_thread(measured_bytes, path))
+    async def _count_unknown(self, place: PoolId, path: Path) -> None:
+        self.allocations.put_unknown(place, path, await asyncio.to_thread(measured_bytes, path))
+
+    @asynccontextmanager
+    async def _refusing(self, wanted: VolumeRecord | SnapshotRecord) -> AsyncIterator[None]:
+        """Turn what lies in the place of `wanted` and is not the driver's into a refusal; it counts as used."""
+        try:
+            yield
+        except (ForeignContents, NotOurs) as exc:
+            if isinstance(exc, ForeignContents) and exc.path == self.folder.contents_of(wanted):
+                await self._count_unknown(wanted.pool_id, exc.path)
+            raise refused(exc) from exc
 
 
-def _refused(exc: TonnageError) -> StatusError:
+def refused(exc: TonnageError) -> StatusError:
+    """What is in the way of a call, as its answer."""
     remedy = f"; {exc.hint}" if exc.hint else ""
-    return StatusError(Code.FAILED_PRECONDITION, f"{exc.message}{remedy}")
+    return failed_precondition(f"{exc.message}{remedy}")

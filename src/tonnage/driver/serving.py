@@ -22,8 +22,10 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.wrappers_pb2 import BoolValue
 
-from tonnage import logs
+from tonnage import __version__, logs
+from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
 from tonnage.csi.errors import Code
 from tonnage.csi.server import Register, served
@@ -31,10 +33,37 @@ from tonnage.driver.core import Core
 from tonnage.driver.driver import Driver
 from tonnage.driver.errors import StatusError
 from tonnage.driver.services.controller import ControllerService
-from tonnage.driver.services.identity import IdentityService
 from tonnage.driver.services.node import NodeService
 from tonnage.driver.volumes.parameters import groups_within, nodes_within
 from tonnage.errors import TonnageError
+
+_Service = csi.PluginCapability.Service
+_Expansion = csi.PluginCapability.VolumeExpansion
+
+
+class IdentityService(rpc.IdentityServicer):
+    """The same on every socket of a driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def GetPluginInfo(self, request: csi.GetPluginInfoRequest, context: object) -> csi.GetPluginInfoResponse:
+        return csi.GetPluginInfoResponse(name=self._driver.settings.name, vendor_version=__version__)
+
+    async def GetPluginCapabilities(
+        self, request: csi.GetPluginCapabilitiesRequest, context: object
+    ) -> csi.GetPluginCapabilitiesResponse:
+        services = (_Service.CONTROLLER_SERVICE, _Service.VOLUME_ACCESSIBILITY_CONSTRAINTS)
+        return csi.GetPluginCapabilitiesResponse(
+            capabilities=[
+                *(csi.PluginCapability(service=_Service(type=service)) for service in services),
+                csi.PluginCapability(volume_expansion=_Expansion(type=_Expansion.ONLINE)),
+            ]
+        )
+
+    async def Probe(self, request: csi.ProbeRequest, context: object) -> csi.ProbeResponse:
+        return csi.ProbeResponse(ready=BoolValue(value=True))
+
 
 _log = logs.logger(__name__)
 

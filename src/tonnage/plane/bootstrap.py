@@ -34,7 +34,7 @@ from tonnage.client.config import kubeconfig
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client
 from tonnage.clock import Clock, within
-from tonnage.driver.names import DRIVER_NAME
+from tonnage.driver import DRIVER_NAME
 from tonnage.errors import AlreadyExists, ApiError, TonnageError
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects.core_v1 import Node

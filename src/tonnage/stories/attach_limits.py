@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.driver.names import DRIVER_NAME
+from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.storage_v1 import CSIDriver, CSINode

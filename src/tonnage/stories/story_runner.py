@@ -21,7 +21,7 @@ from rich.console import Console
 
 from tonnage.client.http import Client
 from tonnage.clock import Clock
-from tonnage.driver.names import TOPOLOGY_KEY
+from tonnage.driver import TOPOLOGY_KEY
 from tonnage.errors import NotFound, TonnageError
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects import codec

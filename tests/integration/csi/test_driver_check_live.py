@@ -23,11 +23,10 @@ from tonnage.csi.errors import Code, CsiError
 from tonnage.csi.server import served
 from tonnage.driver.driver import Driver, RebuildHooks
 from tonnage.driver.errors import StatusError
-from tonnage.driver.pool_choice import POLICIES
+from tonnage.driver.node_pools import POLICIES
 from tonnage.driver.services.controller import ControllerService
-from tonnage.driver.services.identity import IdentityService
 from tonnage.driver.services.node import NodeService
-from tonnage.driver.serving import CallInterceptor
+from tonnage.driver.serving import CallInterceptor, IdentityService
 from tonnage.driver_check.examination import examine
 from tonnage.driver_check.results import CATALOGUE, CheckOutcome, Results
 from tonnage.driver_check.settings import CheckSettings

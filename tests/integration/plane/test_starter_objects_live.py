@@ -8,7 +8,7 @@ from pathlib import Path
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
-from tonnage.driver.names import DRIVER_NAME
+from tonnage.driver import DRIVER_NAME
 from tonnage.objects.storage_v1 import POOL_POLICY, CSIDriver
 from tonnage.plane.bootstrap import ensure_starter_objects
 

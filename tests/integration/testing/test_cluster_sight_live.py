@@ -9,7 +9,7 @@ from support.driver_builders import controller, create, driver_at, size_bytes
 from tonnage.apiserver.server import ServerSettings, serve
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
-from tonnage.driver.pool_choice import PoolId
+from tonnage.driver.node_pools import PoolId
 from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.model.driver_contents import Content, DriverContents, PoolPlace
 from tonnage.dashboard.wire.collections import Collections
-from tonnage.driver.names import DRIVER_NAME
+from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.codec import convert

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tonnage.cli.driver.pool_options import COUNT, POOLS, by_node, max_volumes_option, pools_by_node, pools_option
-from tonnage.driver.per_node import PerNode
+from tonnage.driver.node_pools import PerNode
 
 NODES = ("node-1", "node-2", "node-3")
 

@@ -9,7 +9,7 @@ import pytest
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.wire.rows import CapacityRow
-from tonnage.driver.names import DRIVER_NAME
+from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault
 from tonnage.objects.storage_v1 import (
     AVAILABLE_CAPACITIES,

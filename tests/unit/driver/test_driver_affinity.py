@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.driver.rebuilding.affinity import AffinityChange, change_for, confined_to, pod_elsewhere
+from tonnage.driver.rebuilding import AffinityChange, change_for, confined_to, pod_elsewhere
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, PersistentVolume, is_out_of_use
 from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tonnage.driver.pool_choice import PoolId, choose, largest_bytes
+from tonnage.driver.node_pools import PoolId, choose, largest_bytes
 
 FREE = {"node-1": (30, 10, 20), "node-2": (10, 15)}
 

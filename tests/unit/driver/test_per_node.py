@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.driver.per_node import PerNode, by_node, parse_node_count, parse_node_pools, parse_pools, pools_by_node
+from tonnage.driver.node_pools import PerNode, by_node, parse_node_count, parse_node_pools, parse_pools, pools_by_node
 
 GI = 1 << 30
 NODES = ("node-1", "node-2", "node-3")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tonnage.cli.status import status
 from tonnage.clock import SystemClock
-from tonnage.driver.pool_choice import PoolId
+from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state.unknown import UnknownContents
 from tonnage.errors import TonnageError
 from tonnage.faults import Fault

@@ -12,8 +12,8 @@ import pytest
 from support.cluster_laws import EMPTY, LAWS, SAFETY, problems_of
 from support.cluster_sight import NodeFolder, Sight
 from support.workload_builders import deployment, owned_by, replica_set, stateful_set
-from tonnage.driver.names import TOPOLOGY_KEY
-from tonnage.driver.pool_choice import PoolId
+from tonnage.driver import TOPOLOGY_KEY
+from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state.records import Capability, Publication, Staging, Target, VolumeRecord
 from tonnage.node.mounts.mount_paths import MountRecord
 from tonnage.objects.codec import convert, to_doc

@@ -21,16 +21,15 @@ from tonnage.cli.output import say
 from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.csi.address import InvalidAddress, socket_path
-from tonnage.driver.names import DRIVER_NAME
-from tonnage.driver.per_node import PerNode
-from tonnage.driver.pool_choice import POLICIES, Policy
+from tonnage.driver import DRIVER_NAME
+from tonnage.driver.node_pools import POLICIES, PerNode, Policy
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates
 
 if TYPE_CHECKING:
     from tonnage.client.config.connection import ServerConnection
     from tonnage.driver.driver import CsiDriverSettings, Driver
-    from tonnage.driver.rebuilding.controller import RebuildController
+    from tonnage.driver.rebuilding import RebuildController
 
 PLACEHOLDER = "{node}"
 _DRIVER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
@@ -209,7 +208,7 @@ async def _serve(
 ) -> None:
     from tonnage.client.clients import Clients
     from tonnage.driver.lvm_nodes import LvmNodes
-    from tonnage.driver.rebuilding.controller import PROGRAM, RebuildController
+    from tonnage.driver.rebuilding import PROGRAM, RebuildController
     from tonnage.driver.serving import serve
 
     async with AsyncExitStack() as stack:

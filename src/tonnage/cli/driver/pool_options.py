@@ -2,7 +2,7 @@
 
     --pools 3x100Gi --pools node-2=2x50Gi,10Gi --max-volumes 8 --max-volumes node-2=2
 
-How they are written and what they mean is in `driver/per_node.py`; here a slip becomes wrong usage.
+How they are written and what they mean is in `driver/node_pools.py`; here a slip becomes wrong usage.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from tonnage.driver import per_node
-from tonnage.driver.per_node import PerNode
+from tonnage.driver import node_pools
+from tonnage.driver.node_pools import PerNode
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,8 +35,8 @@ class PerNodeType(click.ParamType[PerNode[T]]):
             self.fail(str(exc), param, ctx)
 
 
-POOLS: Final = PerNodeType("pools", per_node.parse_node_pools)
-COUNT: Final = PerNodeType("count", per_node.parse_node_count)
+POOLS: Final = PerNodeType("pools", node_pools.parse_node_pools)
+COUNT: Final = PerNodeType("count", node_pools.parse_node_count)
 
 
 def pools_option(command: F) -> F:
@@ -62,7 +62,7 @@ def max_volumes_option(command: F) -> F:
 def by_node(option: str, said: Iterable[PerNode[T]], nodes: Sequence[str]) -> dict[str, T]:
     """What was said of each of these nodes. Raises UsageError for a node that is not there."""
     try:
-        return per_node.by_node(option, said, nodes)
+        return node_pools.by_node(option, said, nodes)
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
 
@@ -70,6 +70,6 @@ def by_node(option: str, said: Iterable[PerNode[T]], nodes: Sequence[str]) -> di
 def pools_by_node(said: Iterable[PerNode[tuple[int, ...]]], nodes: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """The pools of every node. Raises UsageError for a node that is not there, and for one without pools."""
     try:
-        return per_node.pools_by_node(said, nodes)
+        return node_pools.pools_by_node(said, nodes)
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc

@@ -24,11 +24,10 @@ from tonnage.background import in_background
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.driver_contents import Content, DriverContents, PoolPlace
 from tonnage.dashboard.wire.rows import NoticeRow
-from tonnage.driver.names import DRIVER_NAME
-from tonnage.driver.per_node import parse_node_pools, pools_by_node
-from tonnage.driver.state.intents import FOLDER_NAME as INTENTS
-from tonnage.driver.state.intents import Intents
-from tonnage.driver.state.records import SNAPSHOTS, VOLUMES, SnapshotRecord, VolumeRecord
+from tonnage.driver import DRIVER_NAME
+from tonnage.driver.node_pools import parse_node_pools, pools_by_node
+from tonnage.driver.state.records import FOLDER_NAME as INTENTS
+from tonnage.driver.state.records import SNAPSHOTS, VOLUMES, Intents, SnapshotRecord, VolumeRecord
 from tonnage.driver.state.unknown import unknown_contents
 from tonnage.errors import TonnageError
 from tonnage.plane.command_lines import STATE_DIR

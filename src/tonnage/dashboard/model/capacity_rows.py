@@ -27,7 +27,7 @@ from tonnage.clock import rfc3339
 from tonnage.dashboard.model.known_objects import Index, KnownObjects
 from tonnage.dashboard.model.selected_labels import labels_of_topology
 from tonnage.dashboard.wire.rows import CapacityRow, ReservedRow
-from tonnage.driver.names import DRIVER_NAME
+from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault, active_fault
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.meta import Key

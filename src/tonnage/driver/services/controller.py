@@ -1,11 +1,6 @@
-"""The Controller service: capacity, publishing, and what the driver says it can do; volumes and snapshots stand beside.
+"""The Controller service: fields are read, `volumes.create_delete` and `volumes.publish` do the work.
 
 Bound to all nodes it is what a central provisioner speaks to; bound to one node it is a node deployment's.
-
-Controller calls about snapshots: fields are read, `volumes.snapshots` does the work.
-
-Controller calls that make, delete, grow, check and show volumes: fields are read, `volumes.create_delete` does
-the work.
 """
 
 from __future__ import annotations
@@ -16,9 +11,8 @@ from google.protobuf.wrappers_pb2 import Int64Value
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
-from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import StatusError
+from tonnage.driver.errors import StatusError, invalid_argument, not_found
 from tonnage.driver.services.messages import (
     common_access_type,
     condition_response,
@@ -40,9 +34,29 @@ from tonnage.driver.volumes.parameters import (
 )
 from tonnage.driver.volumes.publish import require_access
 
+_MOST_BYTES: Final = (1 << 63) - 1
+_Rpc = csi.ControllerServiceCapability.RPC
+CAPABILITIES: Final = (
+    _Rpc.CREATE_DELETE_VOLUME,
+    _Rpc.PUBLISH_UNPUBLISH_VOLUME,
+    _Rpc.LIST_VOLUMES,
+    _Rpc.GET_CAPACITY,
+    _Rpc.CREATE_DELETE_SNAPSHOT,
+    _Rpc.LIST_SNAPSHOTS,
+    _Rpc.CLONE_VOLUME,
+    _Rpc.PUBLISH_READONLY,
+    _Rpc.EXPAND_VOLUME,
+    _Rpc.LIST_VOLUMES_PUBLISHED_NODES,
+    _Rpc.VOLUME_CONDITION,
+    _Rpc.GET_VOLUME,
+    _Rpc.SINGLE_NODE_MULTI_WRITER,
+    _Rpc.MODIFY_VOLUME,
+    _Rpc.GET_SNAPSHOT,
+)
 
-class VolumeCalls(rpc.ControllerServicer):
-    """Volumes of `nodes`, which are all nodes of the driver or the one that the service is bound to."""
+
+class ControllerService(rpc.ControllerServicer):
+    """The calls about `nodes`, which are all nodes of the driver or the one that the service is bound to."""
 
     def __init__(self, driver: Driver, nodes: tuple[str, ...]) -> None:
         self._driver = driver
@@ -143,30 +157,13 @@ class VolumeCalls(rpc.ControllerServicer):
         """A volume of a node that this driver no longer plays is shown where all nodes are."""
         return record.node in self._nodes or (self._nodes == self._driver.nodes)
 
-
-def _source(request: csi.CreateVolumeRequest) -> VolumeOrigin | None:
-    if not request.HasField("volume_content_source"):
-        return None
-    asked = request.volume_content_source
-    if asked.HasField("snapshot"):
-        return VolumeOrigin(
-            "snapshot", required(asked.snapshot.snapshot_id, "volume_content_source.snapshot.snapshot_id")
-        )
-    if asked.HasField("volume"):
-        return VolumeOrigin("volume", required(asked.volume.volume_id, "volume_content_source.volume.volume_id"))
-    raise StatusError(Code.INVALID_ARGUMENT, "volume_content_source: a snapshot or a volume is required")
-
-
-class SnapshotCalls(rpc.ControllerServicer):
-    """Snapshots are the driver's as a whole, on whichever socket they are asked for."""
-
-    _driver: Driver
+    # -- snapshots: the driver's as a whole, on whichever socket they are asked for ----------------------------------
 
     async def CreateSnapshot(self, request: csi.CreateSnapshotRequest, context: object) -> csi.CreateSnapshotResponse:
         required(request.name, "name")
         required(request.source_volume_id, "source_volume_id")
         if request.parameters:
-            raise StatusError(Code.INVALID_ARGUMENT, f"unknown parameter {', '.join(sorted(request.parameters))}")
+            raise invalid_argument(f"unknown parameter {', '.join(sorted(request.parameters))}")
         record = await self._driver.snapshots.create(request.name, request.source_volume_id)
         return csi.CreateSnapshotResponse(snapshot=snapshot_response(record))
 
@@ -188,33 +185,10 @@ class SnapshotCalls(rpc.ControllerServicer):
     async def GetSnapshot(self, request: csi.GetSnapshotRequest, context: object) -> csi.GetSnapshotResponse:
         record = self._driver.core.allocations.snapshots.get(required(request.snapshot_id, "snapshot_id"))
         if record is None:
-            raise StatusError(Code.NOT_FOUND, f"there is no snapshot {request.snapshot_id}")
+            raise not_found(f"there is no snapshot {request.snapshot_id}")
         return csi.GetSnapshotResponse(snapshot=snapshot_response(record))
 
-
-_MOST_BYTES: Final = (1 << 63) - 1
-_Rpc = csi.ControllerServiceCapability.RPC
-CAPABILITIES: Final = (
-    _Rpc.CREATE_DELETE_VOLUME,
-    _Rpc.PUBLISH_UNPUBLISH_VOLUME,
-    _Rpc.LIST_VOLUMES,
-    _Rpc.GET_CAPACITY,
-    _Rpc.CREATE_DELETE_SNAPSHOT,
-    _Rpc.LIST_SNAPSHOTS,
-    _Rpc.CLONE_VOLUME,
-    _Rpc.PUBLISH_READONLY,
-    _Rpc.EXPAND_VOLUME,
-    _Rpc.LIST_VOLUMES_PUBLISHED_NODES,
-    _Rpc.VOLUME_CONDITION,
-    _Rpc.GET_VOLUME,
-    _Rpc.SINGLE_NODE_MULTI_WRITER,
-    _Rpc.MODIFY_VOLUME,
-    _Rpc.GET_SNAPSHOT,
-)
-
-
-class ControllerService(VolumeCalls, SnapshotCalls):
-    """All calls of the service."""
+    # -- publishing and capacity --------------------------------------------------------------------------------------
 
     async def ControllerGetCapabilities(
         self, request: csi.ControllerGetCapabilitiesRequest, context: object
@@ -231,7 +205,7 @@ class ControllerService(VolumeCalls, SnapshotCalls):
         capability = required_capability(request.volume_capability, request.HasField("volume_capability"))
         self._driver.core.volume(request.volume_id)
         if request.node_id not in self._nodes:
-            raise StatusError(Code.NOT_FOUND, f"there is no node {request.node_id}")
+            raise not_found(f"there is no node {request.node_id}")
         wanted = Publication(capability, request.readonly)
         await self._driver.publications.publish(request.volume_id, request.node_id, wanted)
         return csi.ControllerPublishVolumeResponse()
@@ -265,3 +239,16 @@ class ControllerService(VolumeCalls, SnapshotCalls):
             maximum_volume_size=Int64Value(value=max(free_bytes, default=0)),
             available_capacities=free_bytes if self._driver.settings.report_pools else (),
         )
+
+
+def _source(request: csi.CreateVolumeRequest) -> VolumeOrigin | None:
+    if not request.HasField("volume_content_source"):
+        return None
+    asked = request.volume_content_source
+    if asked.HasField("snapshot"):
+        return VolumeOrigin(
+            "snapshot", required(asked.snapshot.snapshot_id, "volume_content_source.snapshot.snapshot_id")
+        )
+    if asked.HasField("volume"):
+        return VolumeOrigin("volume", required(asked.volume.volume_id, "volume_content_source.volume.volume_id"))
+    raise invalid_argument("volume_content_source: a snapshot or a volume is required")

@@ -1,6 +1,4 @@
-"""How the fields of a request are read: a missing one is refused by name, and so is what the driver cannot do.
-
-Records as CSI shows them, and lists page by page.
+"""How the fields of a request are read, and records as CSI shows them. What is missing or cannot be done is refused.
 
 A list goes by the order in which things were made, and a token is the number of the last one shown. So a page goes on
 where the one before it ended, whatever was deleted meanwhile, and what was made meanwhile comes at the end.
@@ -16,7 +14,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
-from tonnage.driver.errors import StatusError
+from tonnage.driver.errors import StatusError, invalid_argument
 from tonnage.driver.state.records import AccessType, Capability, SnapshotRecord, VolumeOrigin, VolumeRecord
 from tonnage.driver.volumes.parameters import topology_of
 
@@ -37,14 +35,14 @@ MODES: Final = frozenset(
 def required(value: T, field: str) -> T:
     """The value of a field that must be set. Raises StatusError with INVALID_ARGUMENT."""
     if not value:
-        raise StatusError(Code.INVALID_ARGUMENT, f"{field} is required")
+        raise invalid_argument(f"{field} is required")
     return value
 
 
 def absolute(path: str, field: str) -> str:
     """A path that must be set and absolute. Raises StatusError with INVALID_ARGUMENT."""
     if not required(path, field).startswith("/"):
-        raise StatusError(Code.INVALID_ARGUMENT, f'{field}="{path}" is not an absolute path')
+        raise invalid_argument(f'{field}="{path}" is not an absolute path')
     return path
 
 
@@ -56,12 +54,11 @@ def read_capability(asked: csi.VolumeCapability) -> Capability:
     elif asked.HasField("mount"):
         access_type = "mount"
     else:
-        raise StatusError(Code.INVALID_ARGUMENT, "volume_capability: access_type is required")
+        raise invalid_argument("volume_capability: access_type is required")
     mode = asked.access_mode.mode
     if mode not in MODES:
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
-            f"volume_capability: access mode {_name(mode)} is not supported, a volume can be used on one node only",
+        raise invalid_argument(
+            f"volume_capability: access mode {_name(mode)} is not supported, a volume can be used on one node only"
         )
     return Capability(access_type, int(mode))
 
@@ -79,9 +76,7 @@ def common_access_type(asked: Iterable[csi.VolumeCapability]) -> AccessType:
     """
     types = {read_capability(capability).access_type for capability in asked}
     if len(types) > 1:
-        raise StatusError(
-            Code.INVALID_ARGUMENT, "volume_capabilities: a volume is either mounted or used as blocks, not both"
-        )
+        raise invalid_argument("volume_capabilities: a volume is either mounted or used as blocks, not both")
     required(types, "volume_capabilities")
     return types.pop()
 
@@ -133,7 +128,7 @@ def page(records: Iterable[R], max_entries: int, starting_token: str) -> tuple[S
     Raises StatusError with ABORTED for a token that is none of ours.
     """
     if max_entries < 0:
-        raise StatusError(Code.INVALID_ARGUMENT, f"max_entries={max_entries} is negative")
+        raise invalid_argument(f"max_entries={max_entries} is negative")
     is_ours = starting_token.isascii() and starting_token.isdecimal() and len(starting_token) <= _MAX_TOKEN
     if starting_token and not is_ours:
         shown_token = starting_token[:_MAX_TOKEN]

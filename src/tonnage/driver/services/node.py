@@ -1,4 +1,4 @@
-"""The Node service of one node: fields are read, `volumes.stage` does the work."""
+"""The Node service of one node: fields are read, `volumes.publish` does the work."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Final
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi import csi_pb2_grpc as rpc
-from tonnage.csi.errors import Code
 from tonnage.driver.driver import Driver
-from tonnage.driver.errors import StatusError
+from tonnage.driver.errors import failed_precondition, out_of_range
 from tonnage.driver.services.messages import (
     absolute,
     condition_response,
@@ -80,7 +79,7 @@ class NodeService(rpc.NodeServicer):
         capability = required_capability(request.volume_capability, request.HasField("volume_capability"))
         self._driver.core.volume(request.volume_id)
         if not request.staging_target_path:
-            raise StatusError(Code.FAILED_PRECONDITION, "staging_target_path is required: stage the volume first")
+            raise failed_precondition("staging_target_path is required: stage the volume first")
         wanted = Target(self._node, path, capability, request.readonly)
         await self._driver.stagings.publish(request.volume_id, request.staging_target_path, wanted)
         return csi.NodePublishVolumeResponse()
@@ -129,9 +128,8 @@ class NodeService(rpc.NodeServicer):
             require_access(record, read_capability(request.volume_capability).access_type)
         wanted_bytes = request.capacity_range.required_bytes
         if wanted_bytes > record.capacity_bytes:
-            raise StatusError(
-                Code.OUT_OF_RANGE,
+            raise out_of_range(
                 f"volume {record.volume_id} has {in_words(record.capacity_bytes)}, not {in_words(wanted_bytes)}: "
-                "expand it with ControllerExpandVolume first",
+                "expand it with ControllerExpandVolume first"
             )
         return csi.NodeExpandVolumeResponse(capacity_bytes=record.capacity_bytes)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tonnage.driver.pool_choice import PoolId
+from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state.records import SnapshotRecord, VolumeRecord
 
 
@@ -36,27 +36,30 @@ class Allocations:
         """Make this the record of its volume or snapshot."""
         self.remove(record)
         self._last_order = max(self._last_order, record.order)
-        if isinstance(record, VolumeRecord):
-            self.volumes[record.volume_id] = record
-            self._used_bytes[record.pool_id] += record.capacity_bytes
-            for node in record.users:
-                self._users[node].add(record.volume_id)
-        else:
-            self.snapshots[record.snapshot_id] = record
-            self._used_bytes[record.pool_id] += record.size_bytes
+        self._used_bytes[record.pool_id] += record.size_bytes
+        if isinstance(record, SnapshotRecord):
+            self.snapshots[record.id] = record
+            return
+        self.volumes[record.id] = record
+        for node in record.users:
+            self._users[node].add(record.id)
 
     def remove(self, record: VolumeRecord | SnapshotRecord) -> None:
         """Take out what there is of this volume or snapshot; nothing happens if there is none."""
-        if isinstance(record, VolumeRecord):
-            volume = self.volumes.pop(record.volume_id, None)
-            if volume is not None:
-                self._used_bytes[volume.pool_id] -= volume.capacity_bytes
-                for node in volume.users:
-                    self._users[node].discard(volume.volume_id)
-        else:
-            snapshot = self.snapshots.pop(record.snapshot_id, None)
-            if snapshot is not None:
-                self._used_bytes[snapshot.pool_id] -= snapshot.size_bytes
+        known = self.known(record)
+        if known is None:
+            return
+        self._used_bytes[known.pool_id] -= known.size_bytes
+        if isinstance(known, SnapshotRecord):
+            del self.snapshots[known.id]
+            return
+        del self.volumes[known.id]
+        for node in known.users:
+            self._users[node].discard(known.id)
+
+    def known(self, record: VolumeRecord | SnapshotRecord) -> VolumeRecord | SnapshotRecord | None:
+        """The record that there is now of the same volume or snapshot."""
+        return (self.volumes if isinstance(record, VolumeRecord) else self.snapshots).get(record.id)
 
     def put_unknown(self, place: PoolId, path: Path, size_bytes: int) -> None:
         """Count contents that no record names: their bytes are taken, whosever they are."""

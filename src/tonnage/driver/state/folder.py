@@ -20,18 +20,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tonnage import logs
-from tonnage.driver.pool_choice import PoolId
+from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state import contents
 from tonnage.driver.state.contents import ForeignContents
-from tonnage.driver.state.intents import FOLDER_NAME as INTENTS
-from tonnage.driver.state.intents import Intent, Intents, intent_of
+from tonnage.driver.state.records import FOLDER_NAME as INTENTS
 from tonnage.driver.state.records import (
     SNAPSHOTS,
     VOLUMES,
+    Intent,
+    Intents,
     SnapshotRecord,
     StateFolderError,
     VolumeRecord,
     forget_record,
+    intent_of,
     prepare_records,
     read_records,
     record_path,
@@ -113,7 +115,7 @@ class StateFolder:
 
     # -- calls, each with its intent before it ------------------------------------------------------------------------
 
-    def add(self, record: VolumeRecord | SnapshotRecord, size_bytes: int, source: Path | None = None) -> None:
+    def add(self, record: VolumeRecord | SnapshotRecord, source: Path | None = None) -> None:
         """Make contents, empty or a copy of others, and the record of them.
 
         Raises ForeignContents when something is in their place, FileNotFoundError without a source; then nothing is
@@ -124,9 +126,9 @@ class StateFolder:
         self.intents.write(intent)
         try:
             if source is None:
-                self._make(path, record, size_bytes)
+                self._make(path, record)
             else:
-                contents.copy(source, self._aside(intent), record.access_type, size_bytes)
+                contents.copy(source, self._aside(intent), record.access_type, record.size_bytes)
             self.save(record)
             if source is not None:
                 self._into_place(intent, record)
@@ -269,9 +271,9 @@ class StateFolder:
             self._undo(copied)
         self.intents.drop(removed)
 
-    def _make(self, path: Path, record: VolumeRecord | SnapshotRecord, size_bytes: int) -> None:
+    def _make(self, path: Path, record: VolumeRecord | SnapshotRecord) -> None:
         try:
-            contents.make(path, record.access_type, size_bytes)
+            contents.make(path, record.access_type, record.size_bytes)
         except FileExistsError as exc:
             raise self._in_the_way(record) from exc
 

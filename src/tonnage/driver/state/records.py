@@ -1,13 +1,21 @@
-"""What the driver remembers of a volume and of a snapshot: one frozen record each, one file each.
+"""What the driver writes down: a record of each volume and snapshot, and an intent of each call under way.
 
-A record is the truth of what the driver serves. Contents that no record points to are unknown, and may be data: see
-`state.folder`. Where a volume is published, staged and linked to stands in its record too, so that one atomic write
-changes all of it.
+    STATE/.volumes/vol-….json       one record a volume, whole or not at all, leading to its own contents alone
+    STATE/.snapshots/snap-….json    one record a snapshot
+    STATE/.intents/<token>.json     on disk before a call touches anything, gone once nothing is left to do
+    STATE/<node>/pool-<n>/.<token>  contents aside: a copy that is not complete, or what is being removed
 
-Records as files: one a volume and one a snapshot, each whole or not at all, each leading to its own contents alone.
+A record is the truth of what the driver serves. Where a volume is published, staged and linked to stands in its record
+too, so that one atomic write changes all of it.
 
-STATE/.volumes/vol-….json
-STATE/.snapshots/snap-….json
+After a death only what an intent names is put right, and only if it is what the intent says. A token is drawn anew for
+each call, so that whatever else lies in a pool is nobody's remains: it may be data, and stays.
+
+| action | the call does | after a death |
+| --- | --- | --- |
+| make | makes empty contents in place, saves the record | without a record: removed, if there is nothing in them |
+| copy | copies to aside, saves the record, moves aside into place | with a record: moved; without: aside is removed |
+| remove | moves contents aside, saves or forgets the record, removes aside | with a record: moved back, else removed |
 """
 
 from __future__ import annotations
@@ -15,14 +23,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from tonnage.driver.pool_choice import PoolId
+from tonnage import logs
+from tonnage.driver.node_pools import PoolId
 from tonnage.errors import TonnageError
-from tonnage.private_files import NotOurs, own_folder, read_own, sync_folder, write_new
+from tonnage.private_files import NotOurs, own_folder, read_own, sync_folder, write_new, write_private
 
 AccessType = Literal["mount", "block"]
 _ID_DIGITS: Final = 32
@@ -87,6 +98,10 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         return self.volume_id
+
+    @property
+    def size_bytes(self) -> int:
+        return self.capacity_bytes
 
     @property
     def pool_id(self) -> PoolId:
@@ -210,11 +225,10 @@ def _read(path: Path, kind: type[R]) -> R | None:
     """A record; None for one that is gone by now. What it says leads nowhere but to its own contents."""
     try:
         record = msgspec.json.decode(read_own(path), type=kind)
-        size_bytes = record.capacity_bytes if isinstance(record, VolumeRecord) else record.size_bytes
         if record.id != path.stem or not is_contents_id(record.id):
             raise ValueError(f'it is the record of "{record.id}"')
-        if not is_node_id(record.node) or record.pool < 0 or size_bytes < 0:
-            raise ValueError(f'there is no place "{record.node}", pool {record.pool}, for {size_bytes} bytes')
+        if not is_node_id(record.node) or record.pool < 0 or record.size_bytes < 0:
+            raise ValueError(f'there is no place "{record.node}", pool {record.pool}, for {record.size_bytes} bytes')
     except FileNotFoundError:
         return None
     except (OSError, ValueError, msgspec.MsgspecError, NotOurs) as exc:
@@ -223,3 +237,91 @@ def _read(path: Path, kind: type[R]) -> R | None:
             hint="restore it from a backup, or move it away: its contents stay, count as used, and are not served",
         ) from exc
     return record
+
+
+Action = Literal["make", "copy", "remove"]
+FOLDER_NAME: Final = ".intents"
+_TOKEN_BYTES: Final = 16
+
+_log = logs.logger(__name__)
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that a call is about to do to contents."""
+
+    token: str
+    action: Action
+    id: str
+    node: str
+    pool: int
+    access_type: AccessType
+
+    @property
+    def pool_id(self) -> PoolId:
+        return PoolId(self.node, self.pool)
+
+    @property
+    def aside_name(self) -> str:
+        return f".{self.token}"
+
+
+def intent_of(action: Action, record: VolumeRecord | SnapshotRecord) -> Intent:
+    """An intent about the contents of a record, with a token that was never used."""
+    return Intent(
+        token=secrets.token_hex(_TOKEN_BYTES),
+        action=action,
+        id=record.id,
+        node=record.node,
+        pool=record.pool,
+        access_type=record.access_type,
+    )
+
+
+class Intents:
+    """The folder of intents. Everything here blocks."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._folder = state_dir / FOLDER_NAME
+
+    def prepare(self) -> None:
+        """Make the folder."""
+        own_folder(self._folder)
+
+    def write(self, intent: Intent) -> None:
+        """Have an intent on disk, for good."""
+        write_private(self._path(intent), msgspec.json.encode(intent))
+
+    def drop(self, intent: Intent) -> None:
+        """Nothing is left to do. Not synced: an intent that comes back after a power cut finds nothing to do."""
+        self._path(intent).unlink(missing_ok=True)
+
+    def all(self) -> list[Intent]:
+        """Every intent that can be read. One that cannot be is logged and left: what it named is then unknown."""
+        found: list[Intent] = []
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                found.append(_checked(path, msgspec.json.decode(read_own(path), type=Intent)))
+            except FileNotFoundError:  # its call has come to its end
+                continue
+            except (TonnageError, OSError, ValueError, msgspec.MsgspecError) as exc:
+                _log.warning("An intent cannot be read, and is left alone", path=str(path), err=str(exc))
+        return found
+
+    def sweep(self) -> None:
+        """Remove intents that were half written: their calls had not begun."""
+        for path in self._folder.glob(".*.json.*"):
+            with suppress(OSError):
+                path.unlink()
+
+    def _path(self, intent: Intent) -> Path:
+        return self._folder / f"{intent.token}.json"
+
+
+def _checked(path: Path, intent: Intent) -> Intent:
+    """The intent, if nothing in it leads elsewhere. Raises ValueError."""
+    is_token = len(intent.token) == 2 * _TOKEN_BYTES and all(digit in "0123456789abcdef" for digit in intent.token)
+    if not (is_token and path.stem == intent.token and is_contents_id(intent.id) and is_node_id(intent.node)):
+        raise ValueError("it names no contents of this driver")
+    if intent.pool < 0:
+        raise ValueError(f"there is no pool {intent.pool}")
+    return intent

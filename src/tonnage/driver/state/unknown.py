@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tonnage.driver.pool_choice import PoolId
+from tonnage.driver.node_pools import PoolId
 from tonnage.driver.state import contents
 from tonnage.driver.state.folder import StateFolder
-from tonnage.driver.state.intents import Intents
-from tonnage.driver.state.records import SnapshotRecord, StateFolderError, VolumeRecord, read_records
+from tonnage.driver.state.records import Intents, SnapshotRecord, StateFolderError, VolumeRecord, read_records
 from tonnage.private_files import own_folder, require_own_folder, sync_folder
 
 QUARANTINE: Final = ".quarantine"

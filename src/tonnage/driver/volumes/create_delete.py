@@ -1,7 +1,8 @@
-"""Volumes made, deleted and grown.
+"""Volumes made, deleted and grown, and snapshots made and deleted.
 
-A volume's id comes from its name, so that asking twice finds the first one's work. What a
-death leaves of a call, and what is never touched, is told in `state.folder`.
+An id comes from a name, so that asking twice finds the first one's work. What a death leaves of a call, and what is
+never touched, is told in `state.folder`. A snapshot is a copy in its volume's pool, with room of its own; it outlives
+its volume, and a volume made from it may live on any node.
 """
 
 from __future__ import annotations
@@ -9,17 +10,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.core import Core
-from tonnage.driver.errors import StatusError
-from tonnage.driver.pool_choice import PoolId, choose, largest_bytes
+from tonnage.driver.core import Core, refused
+from tonnage.driver.errors import (
+    already_exists,
+    failed_precondition,
+    invalid_argument,
+    not_found,
+    out_of_range,
+    resource_exhausted,
+)
+from tonnage.driver.node_pools import PoolId, choose, largest_bytes
 from tonnage.driver.state import contents
-from tonnage.driver.state.records import AccessType, VolumeOrigin, VolumeRecord, volume_id_of
+from tonnage.driver.state.records import (
+    AccessType,
+    SnapshotRecord,
+    VolumeOrigin,
+    VolumeRecord,
+    snapshot_id_of,
+    volume_id_of,
+)
 from tonnage.driver.volumes.parameters import (
     admits,
     driver_parameters,
@@ -29,7 +42,7 @@ from tonnage.driver.volumes.parameters import (
     read_parameters,
     volume_bytes,
 )
-from tonnage.driver.volumes.rebuild import Rebuilder
+from tonnage.driver.volumes.publish import Rebuilder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +60,6 @@ class VolumeRequest:
     requirement: csi.TopologyRequirement = field(default_factory=csi.TopologyRequirement)
 
 
-@dataclass(frozen=True, slots=True)
-class _ContentSource:
-    """What goes into a new volume."""
-
-    path: Path
-    size_bytes: int
-
-
 class Volumes:
     """The calls that change what volumes there are."""
 
@@ -69,12 +74,9 @@ class Volumes:
             known = core.allocations.volumes.get(volume_id)
             if known is not None:
                 return await self._on_wanted_node(known, wanted)
-            content_source = self._content_source(wanted)
-            size = volume_bytes(
-                wanted.required_bytes,
-                wanted.limit_bytes,
-                at_least_bytes=content_source.size_bytes if content_source else 0,
-            )
+            source = self._source(wanted)
+            at_least_bytes = source.size_bytes if source else 0
+            size = volume_bytes(wanted.required_bytes, wanted.limit_bytes, at_least_bytes=at_least_bytes)
             place = self._place(wanted, size)
             record = VolumeRecord(
                 volume_id=volume_id,
@@ -89,7 +91,7 @@ class Volumes:
                 source=wanted.source,
             )
             with core.allocations.reserving_bytes(place, size):
-                await core.add(record, content_source.path if content_source else None)
+                await core.add(record, core.folder.contents_of(source) if source else None)
             return record
 
     async def _on_wanted_node(self, known: VolumeRecord, wanted: VolumeRequest) -> VolumeRecord:
@@ -100,14 +102,14 @@ class Volumes:
         ever. One that is used, or may not leave its node, is refused.
         """
         core, differs = self._core, _difference(known, wanted)
-        is_elsewhere = not _is_within(known, wanted)
+        is_elsewhere = known.node not in wanted.nodes or not admits(wanted.requirement, known.node)
         if differs is None and is_elsewhere and not core.users_of(known) and self._rebuilder.may_leave(known.node):
             return await self._rebuilder.ensure_on(known, self._place(wanted, known.capacity_bytes).node)
         if differs is None and is_elsewhere:
             differs = f"it lives on {known.node}"
         if differs is not None:
             told = f'there is a volume with the name "{known.name}" already, and {differs}'
-            raise StatusError(Code.ALREADY_EXISTS, told)
+            raise already_exists(told)
         return known
 
     async def delete(self, volume_id: str, nodes: Sequence[str]) -> None:
@@ -118,12 +120,10 @@ class Volumes:
             if record is None:
                 return
             if record.node in core.settings.pools and record.node not in nodes:
-                raise StatusError(
-                    Code.FAILED_PRECONDITION, f"volume {volume_id} lives on {record.node}: ask the driver there"
-                )
+                raise failed_precondition(f"volume {volume_id} lives on {record.node}: ask the driver there")
             users = core.users_of(record)
             if users:
-                raise StatusError(Code.FAILED_PRECONDITION, f"volume {volume_id} is in use on {', '.join(users)}")
+                raise failed_precondition(f"volume {volume_id} is in use on {', '.join(users)}")
             await core.remove(record)
 
     async def expand(self, volume_id: str, required_bytes: int, limit_bytes: int) -> VolumeRecord:
@@ -137,9 +137,8 @@ class Volumes:
             size = volume_bytes(required_bytes, limit_bytes)
             if size <= record.capacity_bytes:
                 if not lies_within(record.capacity_bytes, required_bytes, limit_bytes):
-                    raise StatusError(
-                        Code.OUT_OF_RANGE,
-                        f"volume {volume_id} has {in_words(record.capacity_bytes)} and cannot be made smaller",
+                    raise out_of_range(
+                        f"volume {volume_id} has {in_words(record.capacity_bytes)} and cannot be made smaller"
                     )
                 return record
             more = size - record.capacity_bytes
@@ -149,7 +148,7 @@ class Volumes:
                 try:
                     await asyncio.to_thread(contents.grow, path, record.access_type, size)
                 except contents.ForeignContents as exc:
-                    raise StatusError(Code.FAILED_PRECONDITION, f"{exc.message}; {exc.hint}") from exc
+                    raise refused(exc) from exc
                 grown = msgspec.structs.replace(record, capacity_bytes=size)
                 await core.save(grown)
             return grown
@@ -170,9 +169,7 @@ class Volumes:
         core, parameters = self._core, read_parameters(wanted.parameters)
         groups = groups_within(wanted.requirement, wanted.nodes)
         if not groups:
-            raise StatusError(
-                Code.RESOURCE_EXHAUSTED, "no node of this driver lies within the accessibility requirements"
-            )
+            raise resource_exhausted("no node of this driver lies within the accessibility requirements")
         for group in groups:
             room = {node: core.faults.allocatable_bytes(node) for node in group}
             policy = parameters.policy or core.settings.policy
@@ -182,45 +179,37 @@ class Volumes:
         nodes = [node for group in groups for node in group]
         most = largest_bytes({node: core.faults.allocatable_bytes(node) for node in nodes}, parameters.pools)
         of = ", ".join(nodes) if len(nodes) <= 3 else f"{len(nodes)} nodes"
-        raise StatusError(
-            Code.RESOURCE_EXHAUSTED,
-            f"no pool of {of} has room for {in_words(size_bytes)}: the most that one has free is {in_words(most)}",
+        raise resource_exhausted(
+            f"no pool of {of} has room for {in_words(size_bytes)}: the most that one has free is {in_words(most)}"
         )
 
     def _require_more(self, record: VolumeRecord, size_bytes: int, more_bytes: int) -> None:
         sizes = self._core.settings.pools.get(record.node, ())
         if record.pool < len(sizes) and size_bytes > sizes[record.pool]:
-            raise StatusError(
-                Code.OUT_OF_RANGE,
+            raise out_of_range(
                 f"volume {record.volume_id} cannot grow to {in_words(size_bytes)}: "
-                f"its pool has {in_words(sizes[record.pool])} in all",
+                f"its pool has {in_words(sizes[record.pool])} in all"
             )
         room = self._core.faults.allocatable_bytes(record.node)
         free = room[record.pool] if record.pool < len(room) else 0
         if free < more_bytes:
-            raise StatusError(
-                Code.RESOURCE_EXHAUSTED,
-                f"volume {record.volume_id} needs {in_words(more_bytes)} more, and its pool has {in_words(free)} free",
+            raise resource_exhausted(
+                f"volume {record.volume_id} needs {in_words(more_bytes)} more, and its pool has {in_words(free)} free"
             )
 
-    def _content_source(self, wanted: VolumeRequest) -> _ContentSource | None:
-        """What a new volume is filled from.
-
-        Raises StatusError: NOT_FOUND, or INVALID_ARGUMENT for blocks into a mount.
-        """
+    def _source(self, wanted: VolumeRequest) -> VolumeRecord | SnapshotRecord | None:
+        """What a new volume is filled from. Raises StatusError: NOT_FOUND, INVALID_ARGUMENT for blocks into a mount."""
         source, allocations = wanted.source, self._core.allocations
         if source is None:
             return None
         found = allocations.volumes.get(source.id) if source.kind == "volume" else allocations.snapshots.get(source.id)
         if found is None:
-            raise StatusError(Code.NOT_FOUND, f"there is no {source.kind} {source.id} to make a volume from")
+            raise not_found(f"there is no {source.kind} {source.id} to make a volume from")
         if found.access_type != wanted.access_type:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
-                f"{source.kind} {source.id} holds a {found.access_type} volume, not a {wanted.access_type} volume",
+            raise invalid_argument(
+                f"{source.kind} {source.id} holds a {found.access_type} volume, not a {wanted.access_type} volume"
             )
-        size = found.capacity_bytes if isinstance(found, VolumeRecord) else found.size_bytes
-        return _ContentSource(self._core.folder.contents_of(found), size)
+        return found
 
 
 def _difference(known: VolumeRecord, wanted: VolumeRequest) -> str | None:
@@ -234,5 +223,51 @@ def _difference(known: VolumeRecord, wanted: VolumeRequest) -> str | None:
     return "it was made from another source" if known.source != wanted.source else None
 
 
-def _is_within(known: VolumeRecord, wanted: VolumeRequest) -> bool:
-    return known.node in wanted.nodes and admits(wanted.requirement, known.node)
+class Snapshots:
+    """The calls that change what snapshots there are."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def create(self, name: str, volume_id: str) -> SnapshotRecord:
+        """The snapshot of this name, made if there is none. Raises StatusError as CreateSnapshot does."""
+        core, snapshot_id = self._core, snapshot_id_of(name)
+        async with core.locks.hold(snapshot_id, volume_id):
+            known = core.allocations.snapshots.get(snapshot_id)
+            if known is not None and known.source_volume_id != volume_id:
+                raise already_exists(
+                    f'there is a snapshot with the name "{name}" already, and it is of volume {known.source_volume_id}'
+                )
+            if known is not None:
+                return known
+            volume = core.volume(volume_id)
+            room = {volume.node: core.faults.allocatable_bytes(volume.node)}
+            pool = frozenset({volume.pool})
+            place = choose(room, volume.capacity_bytes, policy="first-fit", rng=core.rng, numbers=pool)
+            if place is None:
+                raise resource_exhausted(
+                    f"a snapshot of volume {volume_id} needs {in_words(volume.capacity_bytes)}, and its pool has "
+                    f"{in_words(largest_bytes(room, pool))} free"
+                )
+            record = SnapshotRecord(
+                snapshot_id=snapshot_id,
+                name=name,
+                order=core.allocations.next_order(),
+                source_volume_id=volume_id,
+                node=place.node,
+                pool=place.pool,
+                size_bytes=volume.capacity_bytes,
+                access_type=volume.access_type,
+                created_at_ns=int(core.clock.now().timestamp() * 1_000_000) * 1000,
+            )
+            with core.allocations.reserving_bytes(place, record.size_bytes):
+                await core.add(record, core.folder.contents_of(volume))
+            return record
+
+    async def delete(self, snapshot_id: str) -> None:
+        """See to it that there is no such snapshot."""
+        core = self._core
+        async with core.locks.hold(snapshot_id):
+            record = core.allocations.snapshots.get(snapshot_id)
+            if record is not None:
+                await core.remove(record)

@@ -9,14 +9,8 @@
 
 What begins with `csi.storage.k8s.io/` belongs to the sidecars and is passed over.
 
-Where a volume may be: from CSI's topologies to nodes of this driver.
-
-Every node has one label, `topology.tonnage.dev/node`, and its value is the node's id.
-
-How large a volume becomes: from CSI's range of required and limit to whole blocks.
-
-A size is a multiple of `BLOCK_BYTES`, at least what is required and at most the limit. The block is small so that the
-figures of `GetCapacity` stay true: claims written in Mi or Gi cost exactly what they ask for.
+Further, where a volume may be (every node has one label, `topology.tonnage.dev/node`, with the node's id) and how large
+it becomes: a multiple of `BLOCK_BYTES`, so small that claims written in Mi or Gi cost exactly what they ask for.
 """
 
 from __future__ import annotations
@@ -26,10 +20,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.errors import Code
-from tonnage.driver.errors import StatusError
-from tonnage.driver.names import TOPOLOGY_KEY
-from tonnage.driver.pool_choice import POLICIES, Policy
+from tonnage.driver import TOPOLOGY_KEY
+from tonnage.driver.errors import invalid_argument, out_of_range
+from tonnage.driver.node_pools import POLICIES, Policy
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
 from tonnage.quantity import Quantity
 
@@ -63,18 +56,17 @@ def read_parameters(parameters: Mapping[str, str]) -> Parameters:
     if _POOLS in known:
         listed = [entry.strip() for entry in known.pop(_POOLS).split(",")]
         if not all(entry.isdecimal() for entry in listed):
-            raise StatusError(Code.INVALID_ARGUMENT, f'parameter {_POOLS}="{",".join(listed)}": write it like "0,2"')
+            raise invalid_argument(f'parameter {_POOLS}="{",".join(listed)}": write it like "0,2"')
         numbers = frozenset(map(int, listed))
     if _PATTERN in known:
         numbers = _matching(known.pop(_PATTERN), numbers)
     asked = known.pop(_POLICY, None)
     policy = next((policy for policy in POLICIES if policy == asked), None)
     if asked is not None and policy is None:
-        raise StatusError(Code.INVALID_ARGUMENT, f'parameter {_POLICY}="{asked}": it is one of {", ".join(POLICIES)}')
+        raise invalid_argument(f'parameter {_POLICY}="{asked}": it is one of {", ".join(POLICIES)}')
     if known:
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
-            f"unknown parameter {', '.join(sorted(known))}: this driver knows {_POOLS}, {_PATTERN} and {_POLICY}",
+        raise invalid_argument(
+            f"unknown parameter {', '.join(sorted(known))}: this driver knows {_POOLS}, {_PATTERN} and {_POLICY}"
         )
     return Parameters(numbers, policy)
 
@@ -85,9 +77,9 @@ def read_mutable_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
     for key, value in known.items():
         if key not in _MUTABLE:
             told = f"unknown mutable parameter {key}: this driver knows {' and '.join(_MUTABLE)}"
-            raise StatusError(Code.INVALID_ARGUMENT, told)
+            raise invalid_argument(told)
         if not (value.isascii() and value.isdecimal() and len(value) <= _MOST_DIGITS and int(value) > 0):
-            raise StatusError(Code.INVALID_ARGUMENT, f'mutable parameter {key}="{value}": write a number above 0')
+            raise invalid_argument(f'mutable parameter {key}="{value}": write a number above 0')
     return known
 
 
@@ -100,7 +92,7 @@ def _matching(text: str, among: frozenset[int] | None) -> frozenset[int]:
     try:
         pattern = compile_go(text)
     except InvalidPattern as exc:
-        raise StatusError(Code.INVALID_ARGUMENT, f"parameter {_PATTERN}: {exc.message}") from exc
+        raise invalid_argument(f"parameter {_PATTERN}: {exc.message}") from exc
     numbers = range(_MOST_POOLS) if among is None else sorted(among)
     return frozenset(number for number in numbers if pattern.search(group_name(number)))
 
@@ -158,24 +150,18 @@ def volume_bytes(required_bytes: int, limit_bytes: int, *, at_least_bytes: int =
     none, OUT_OF_RANGE when no whole number of blocks lies within it, or it is too small for the contents.
     """
     if required_bytes < 0 or limit_bytes < 0:
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
-            f"capacity_range from {required_bytes} to {limit_bytes} bytes: a size is not negative",
-        )
+        raise invalid_argument(f"capacity_range from {required_bytes} to {limit_bytes} bytes: a size is not negative")
     if limit_bytes and required_bytes > limit_bytes:
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
-            f"capacity_range requires {in_words(required_bytes)} and limits to {in_words(limit_bytes)}, which is less",
+        raise invalid_argument(
+            f"capacity_range requires {in_words(required_bytes)} and limits to {in_words(limit_bytes)}, which is less"
         )
     if limit_bytes and limit_bytes < at_least_bytes:
-        raise StatusError(
-            Code.OUT_OF_RANGE,
-            f"capacity_range limits to {in_words(limit_bytes)}, and the contents need {in_words(at_least_bytes)}",
+        raise out_of_range(
+            f"capacity_range limits to {in_words(limit_bytes)}, and the contents need {in_words(at_least_bytes)}"
         )
     if required_bytes and required_bytes < at_least_bytes:
-        raise StatusError(
-            Code.OUT_OF_RANGE,
-            f"capacity_range requires {in_words(required_bytes)}, and the contents need {in_words(at_least_bytes)}",
+        raise out_of_range(
+            f"capacity_range requires {in_words(required_bytes)}, and the contents need {in_words(at_least_bytes)}"
         )
     highest = limit_bytes // BLOCK_BYTES * BLOCK_BYTES
     wanted = required_bytes or at_least_bytes
@@ -183,9 +169,8 @@ def volume_bytes(required_bytes: int, limit_bytes: int, *, at_least_bytes: int =
         wanted = min(DEFAULT_BYTES, highest) if limit_bytes else DEFAULT_BYTES
     size = max(-(-wanted // BLOCK_BYTES), 1) * BLOCK_BYTES
     if limit_bytes and size > highest:
-        raise StatusError(
-            Code.OUT_OF_RANGE,
-            f"no multiple of {BLOCK_BYTES} bytes lies between {required_bytes} bytes and the limit of {limit_bytes}",
+        raise out_of_range(
+            f"no multiple of {BLOCK_BYTES} bytes lies between {required_bytes} bytes and the limit of {limit_bytes}"
         )
     return size
 

@@ -1,21 +1,101 @@
-"""Volumes attached to nodes and taken off again: ControllerPublish and ControllerUnpublish.
+"""Volumes in use: attached to a node, staged there once, linked to each pod's path, and rebuilt on another node.
 
-A volume can be used on the node that it lives on, and by one node at a time. Publishing it on another is KEP-5925's
-signal to rebuild it there, if its own node may be left.
+A volume can be used on the node that it lives on, and by one node at a time. Publishing or staging it on another is
+KEP-5925's signal to rebuild it there, if its own node may be left:
+
+    room on the new node is held  ->  contents copied  ->  the record names the new place  ->  the old copy goes
+
+A death before the record is written leaves the volume where it was, and after it where it should be. The state folder
+is shared by all nodes, so that the contents of a node that is gone can still be read: that is what a replica elsewhere
+would be to a real driver.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 import msgspec
 
+from tonnage import logs
+from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code
 from tonnage.driver.core import Core
-from tonnage.driver.errors import StatusError
-from tonnage.driver.state.records import Publication, VolumeRecord
-from tonnage.driver.volumes.rebuild import Rebuilder
+from tonnage.driver.errors import StatusError, already_exists, failed_precondition, invalid_argument, not_found
+from tonnage.driver.node_pools import choose, largest_bytes
+from tonnage.driver.state.records import Capability, Publication, Staging, Target, VolumeRecord
+from tonnage.driver.volumes.parameters import in_words, read_parameters
+
+_log = logs.logger(__name__)
+
+
+class Rebuilder:
+    """Whoever calls `require_may_rebuild` or `ensure_on` holds the volume's lock."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def rebuild(self, volume_id: str, to_node: str) -> bool:
+        """Move a volume, whoever says that it may; False if it lives there already. Raises StatusError."""
+        async with self._core.locks.hold(volume_id):
+            record = self._core.volume(volume_id)
+            self._core.require_node(to_node)
+            return await self.ensure_on(record, to_node) is not record
+
+    def may_leave(self, node: str) -> bool:
+        """Whether volumes may be taken away from a node: this driver rebuilds them, and the node lets them go."""
+        core = self._core
+        return core.settings.rebuild and (core.hooks.may_leave(node) or core.is_gone(node))
+
+    def require_may_rebuild(self, record: VolumeRecord, to_node: str) -> None:
+        """Raises StatusError with FAILED_PRECONDITION unless the volume lives on that node or may be rebuilt there."""
+        if record.node == to_node:
+            return
+        core, where = self._core, f"volume {record.volume_id} lives on {record.node} and cannot be used on {to_node}"
+        if not core.settings.rebuild:
+            raise failed_precondition(f"{where}: this driver does not rebuild volumes")
+        if not self.may_leave(record.node):
+            raise failed_precondition(f"{where}: {record.node} is not out of use")
+
+    async def ensure_on(self, record: VolumeRecord, to_node: str) -> VolumeRecord:
+        """The volume, living on that node. What is left of its use on nodes that are gone goes with the old place.
+
+        Raises StatusError: FAILED_PRECONDITION when no pool has room, DATA_LOSS when there is nothing left to copy.
+        Not RESOURCE_EXHAUSTED: of ControllerPublish and NodeStage that says that the node has no attach slot left, and
+        its kubelet would fail the pod for it (KEP-4876). This one waits: it is asked again, and goes on with room.
+        """
+        if record.node == to_node:
+            return record
+        core, old = self._core, self._core.folder.contents_of(record)
+        parameters = read_parameters(record.parameters)
+        room = {to_node: core.faults.allocatable_bytes(to_node)}
+        policy = parameters.policy or core.settings.policy
+        place = choose(room, record.capacity_bytes, policy=policy, rng=core.rng, numbers=parameters.pools)
+        if place is None:
+            core.hooks.on_refused(record.volume_id, to_node)
+            raise failed_precondition(
+                f"volume {record.volume_id} cannot be rebuilt on {to_node}: no pool has room for "
+                f"{in_words(record.capacity_bytes)}, the most that one has free is "
+                f"{in_words(largest_bytes(room, parameters.pools))}"
+            )
+        gone = frozenset(node for node in record.users if core.is_gone(node))
+        moved = msgspec.structs.replace(record.without_users(gone), node=place.node, pool=place.pool)
+        with core.allocations.reserving_bytes(place, record.capacity_bytes):
+            try:
+                await core.move(record, moved)
+            except FileNotFoundError as exc:
+                if old.exists():
+                    raise
+                lost = f"volume {record.volume_id} has no contents left on {record.node}"
+                raise StatusError(Code.DATA_LOSS, lost) from exc
+        _log.info("Volume rebuilt", volume=record.volume_id, from_node=record.node, to_node=to_node, pool=place.pool)
+        core.hooks.on_rebuilt(record.volume_id, record.node, to_node)
+        return moved
 
 
 class Publications:
@@ -34,10 +114,7 @@ class Publications:
             require_access(record, wanted.capability.access_type)
             known = record.published.get(node)
             if known is not None and known != wanted:
-                raise StatusError(
-                    Code.ALREADY_EXISTS,
-                    f"volume {volume_id} is published on {node} already, otherwise than asked",
-                )
+                raise already_exists(f"volume {volume_id} is published on {node} already, otherwise than asked")
             async with using_on(core, self._rebuilder, record, node) as record:
                 record = msgspec.structs.replace(record, published={**record.published, node: wanted})
                 await core.save(record)
@@ -58,9 +135,8 @@ class Publications:
 def require_access(record: VolumeRecord, access_type: str) -> None:
     """Raises StatusError with INVALID_ARGUMENT for blocks of a mounted volume and the other way round."""
     if record.access_type != access_type:
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
-            f"volume {record.volume_id} is a {record.access_type} volume, not a {access_type} volume",
+        raise invalid_argument(
+            f"volume {record.volume_id} is a {record.access_type} volume, not a {access_type} volume"
         )
 
 
@@ -82,6 +158,145 @@ def require_unused_elsewhere(core: Core, record: VolumeRecord, node: str) -> Non
     """Raises StatusError with FAILED_PRECONDITION, naming the node that has it."""
     others = core.users_of(record, besides=node)
     if others:
-        raise StatusError(
-            Code.FAILED_PRECONDITION, f"volume {record.volume_id} is published on {', '.join(others)} already"
-        )
+        raise failed_precondition(f"volume {record.volume_id} is published on {', '.join(others)} already")
+
+
+_LINK = "volume"
+_POOL = re.compile(r"pool-[0-9]+")
+_SINGLE_WRITER = csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER
+
+
+class Stagings:
+    """What the pods of a node see of the volumes. There are no mounts, so that nobody has to be root.
+
+        staging_target_path/volume  ->  contents        target_path  ->  contents
+
+    A link is made before it stands in the record and removed before it goes from there, so that a repeated call always
+    finds what it has to put right. Whatever else is at such a path is never replaced nor removed: the call fails and
+    says what is in its way. Read-only is remembered, and left to the pod to keep. Where nothing was attached
+    (`attachRequired: false`), staging takes the slot and is the signal to rebuild.
+    """
+
+    def __init__(self, core: Core, rebuilder: Rebuilder) -> None:
+        self._core = core
+        self._rebuilder = rebuilder
+
+    async def stage(self, node: str, volume_id: str, path: str, capability: Capability) -> None:
+        """Stage a volume at a path. Raises StatusError as NodeStageVolume does."""
+        core, wanted = self._core, Staging(path, capability)
+        async with core.locks.hold(volume_id):
+            record = core.volume(volume_id)
+            require_access(record, capability.access_type)
+            known = record.staged.get(node)
+            if known is not None and known != wanted:
+                raise already_exists(
+                    f"volume {volume_id} is staged at {known.path} already, or with another capability"
+                )
+            async with using_on(core, self._rebuilder, record, node) as record:
+                link = partial(_link, Path(path) / _LINK, core.folder.contents_of(record))
+                await core.save(msgspec.structs.replace(record, staged={**record.staged, node: wanted}), first=link)
+
+    async def unstage(self, node: str, volume_id: str, path: str) -> None:
+        """See to it that the volume is not staged at that path; one that is not there is not staged."""
+        core = self._core
+        async with core.locks.hold(volume_id):
+            record = core.allocations.volumes.get(volume_id)
+            known = record.staged.get(node) if record is not None else None
+            is_staged = known is not None and known.path == path
+            await asyncio.to_thread(_unlink, Path(path) / _LINK, volume_id, is_expected=is_staged)
+            if record is not None and is_staged:
+                left = {other: staging for other, staging in record.staged.items() if other != node}
+                await core.save(msgspec.structs.replace(record, staged=left))
+
+    async def publish(self, volume_id: str, staging_path: str, wanted: Target) -> None:
+        """Link a staged volume to a pod's path. Raises StatusError as NodePublishVolume does."""
+        core = self._core
+        async with core.locks.hold(volume_id):
+            record = core.volume(volume_id)
+            require_access(record, wanted.capability.access_type)
+            staged = record.staged.get(wanted.node)
+            if staged is None or staged.path != staging_path:
+                raise failed_precondition(f"volume {volume_id} is not staged at {staging_path} on {wanted.node}")
+            others = [target for target in record.targets if target != wanted]
+            if any((target.node, target.path) == (wanted.node, wanted.path) for target in others):
+                raise already_exists(f"volume {volume_id} is published at {wanted.path} already, otherwise than asked")
+            if others and wanted.capability.mode == _SINGLE_WRITER:
+                raise failed_precondition(
+                    f"volume {volume_id} is for a single writer, and published at {others[0].path} already"
+                )
+            link = partial(_link, Path(wanted.path), core.folder.contents_of(record))
+            await core.save(msgspec.structs.replace(record, targets=(*others, wanted)), first=link)
+
+    async def unpublish(self, node: str, volume_id: str, path: str) -> None:
+        """See to it that the volume is not at that path; one that is not there is not published."""
+        core = self._core
+        async with core.locks.hold(volume_id):
+            record = core.allocations.volumes.get(volume_id)
+            targets = record.targets if record is not None else ()
+            is_there = any((target.node, target.path) == (node, path) for target in targets)
+            await asyncio.to_thread(_unlink, Path(path), volume_id, is_expected=is_there)
+            if record is not None:
+                left = tuple(target for target in record.targets if (target.node, target.path) != (node, path))
+                await core.save(msgspec.structs.replace(record, targets=left))
+
+    def require_at(self, node: str, volume_id: str, path: str) -> VolumeRecord:
+        """The volume, if it is staged or published at that path. Raises StatusError with NOT_FOUND."""
+        record = self._core.volume(volume_id)
+        staged = record.staged.get(node)
+        paths = {target.path for target in record.targets if target.node == node}
+        if path not in paths and (staged is None or staged.path != path):
+            raise not_found(f"volume {volume_id} is not at {path} on {node}")
+        return record
+
+
+def _is_ours(path: Path, volume_id: str) -> bool:
+    """Whether a link was made for this volume: it leads to its contents in a pool, here or where it, or the whole state
+    folder, was before. A volume's id alone does not make a link ours."""
+    if not path.is_symlink():
+        return False
+    parts = path.readlink().parts
+    return len(parts) >= 3 and parts[-1] == volume_id and _POOL.fullmatch(parts[-2]) is not None
+
+
+def _unlink(path: Path, volume_id: str, *, is_expected: bool) -> None:
+    """Remove a link to this volume, and nothing else.
+
+    Raises StatusError with FAILED_PRECONDITION when a link `is_expected`, and something else is there.
+    """
+    if _is_ours(path, volume_id):
+        path.unlink()
+    elif is_expected and os.path.lexists(path) and not _is_empty_folder(path):
+        raise _in_the_way(path, f"volume {volume_id} is not taken away")
+
+
+def _link(path: Path, target: Path) -> None:
+    """Have `path` point to `target`. An empty folder in its place was made by the caller, and makes room.
+
+    Raises StatusError with FAILED_PRECONDITION for anything else that is there: it is somebody's, and stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if _is_ours(path, target.name):
+        if path.readlink() == target:
+            return
+        path.unlink()
+    elif _is_empty_folder(path):
+        path.rmdir()
+    try:
+        path.symlink_to(target)
+    except FileExistsError as exc:
+        raise _in_the_way(path, f"volume {target.name} is not put there") from exc
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return not path.is_symlink() and path.is_dir() and next(path.iterdir(), None) is None
+
+
+def _in_the_way(path: Path, consequence: str) -> StatusError:
+    if path.is_symlink():
+        found = f"a symbolic link to {path.readlink()}"
+    else:
+        found = "a folder with contents" if path.is_dir() else "a file"
+    return failed_precondition(
+        f"{path} is {found}, which this driver did not put there: it stays, and {consequence}; move it away, and ask "
+        "again"
+    )
