@@ -1,21 +1,11 @@
-"""Objects by key, and the event handlers that are called when they change.
+"""Objects by key, and the event handlers that are called when they change. `Informer` is the cache that fills itself.
 
-What handlers can rely on: each object is added, then updated any number of times, then deleted; an update carries the
-very object of the event before it, and so does a delete. The same state is no event twice. An object that was deleted
-and made again is a delete and an add, never an update: it has another uid, and nothing that was true of the old one
-need be true of it. When a handler is called the cache already shows the change.
+Handlers can rely on this: an object is added, then updated any number of times, then deleted; an update or delete
+carries the very object of the event before it. An object that was deleted and made again (another uid) is a delete and
+an add. When a handler is called the cache already shows the change. A handler that raises is logged; the others are
+called.
 
-A handler that raises is logged, and the others are called all the same. `Informer` is the cache that keeps itself up to
-date; whoever has objects from elsewhere can fill one by `replace`, `put` and `remove`.
-
-Objects of a cache found by something other than their name: pods by the claims they mount, sets by their owner.
-
-    pods_by_claim = Indexer(informers.of(Pod), claim_keys)
-    for pod in pods_by_claim("default/data-0"): ...
-
-An index follows its cache by event handlers, so that no reconcile has to look through all objects; an event costs the
-index keys it touches. Make an index before the handlers that use it: handlers are called in the order in which they
-were added. client-go's Indexer does the same.
+An `Indexer` finds the objects of a cache by something other than their name. Make it before the handlers that use it.
 """
 
 from __future__ import annotations
@@ -78,9 +68,8 @@ class Cache(Generic[T]):
         on_update: Callable[[T, T], None] | None = None,
         on_delete: Callable[[T], None] | None = None,
     ) -> HandlerRegistration[T]:
-        """Call these on every change from now on: `on_add(new)`, `on_update(old, new)`, `on_delete(old)`.
-
-        `on_add` is called first for all that is known already, before this returns.
+        """Call these on every change from now on; before this returns, `on_add` is called for all objects that are
+        known.
         """
         registration = HandlerRegistration(on_add, on_update, on_delete)
         self._handlers = (*self._handlers, registration)
@@ -98,10 +87,9 @@ class Cache(Generic[T]):
         self._handlers = tuple(each for each in self._handlers if each is not registration)
 
     def replace(self, state: Iterable[T], *, rewound: bool = False) -> None:
-        """Make this the state, and call handlers for the difference.
+        """Make this the state, and call handlers for the difference, deletions first.
 
-        What is gone goes first: a name or a port is free before its next owner comes. `rewound`: the server has gone
-        back in time and gives out versions that it gave before, so that the same version need not be the same state.
+        `rewound`: the server gives out versions that it gave before, so that the same version may be another state.
         """
         new = {found.key: found for found in state}
         if rewound:

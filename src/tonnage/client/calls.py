@@ -1,17 +1,12 @@
-"""One call to the server and what surrounds it: the limit, the count, the refusal made an exception, the second try.
-
-Who is tried again:
+"""One call to the server: the limit, the metrics, a refusal as an exception, and retries.
 
     what came back                  a read                            a write
-    no answer (Disconnected)        yes                               no: it may have been carried out
-    429                             yes                               if the server says when (Retry-After)
-    502, 503, 504, 5xx with a time  yes                               no
-    anything else                   no                                no
+    no answer (Disconnected)        retried                           not: it may have been carried out
+    429                             retried                           if the server says when (Retry-After)
+    502, 503, 504, 5xx with a time  retried                           not
+    anything else                   not                               not
 
-At most `_RETRIES` times, after a pause that doubles and is jittered, or what Retry-After asks for if that is longer.
-
-A guard is asked before every write, each try anew, after everything that may take long: see `leadership`. So is what a
-caller sets for its own writes by `asking_first`.
+A guard (`leadership`) and `asking_first` are asked before every write, each try anew, after every wait.
 """
 
 from __future__ import annotations
@@ -73,11 +68,7 @@ _asked_first: ContextVar[Callable[[], None] | None] = ContextVar("asked_first", 
 
 @contextmanager
 def asking_first(check: Callable[[], None]) -> Iterator[None]:
-    """Let every write of this task in the block call `check` when its turn has come, each try anew.
-
-    A write may wait for the limit, or for a server that is busy, and be of no use by then: what `check` raises, its
-    sender gets, and nothing is sent.
-    """
+    """Let every write of this task in the block call `check` when its turn has come; if it raises, nothing is sent."""
     token = _asked_first.set(check)
     try:
         yield

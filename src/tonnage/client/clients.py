@@ -1,19 +1,11 @@
-"""The clients of one program: one a purpose, all of one connection, so that none waits behind another.
+"""The clients of one program, one a purpose, so that none waits behind another.
 
-    async with Clients.connect(kubeconfig.load(), user_agent="tonnage-scheduler", qps=50.0, burst=100) as clients:
-        LeaderElector(clients.leases, …)        Recorder(clients.telling, …)        clients.work.bind(…)
+    purpose    what it is for                           limit                                    connections
+    leases     renewing a lease                         none                                     2
+    work       reads, bindings, what has to be done     `qps` and `burst`                        64
+    telling    events, conditions: what people read     a quarter of that, of what work leaves   8
 
-    purpose    what it is for                                    limit                                    connections
-    leases     renewing a lease, and nothing else                none                                     2
-    work       reads, bindings, whatever has to be done          `qps` and `burst`                        64
-    telling    events, conditions: what people read              a quarter of that, of what work leaves   8
-
-A lease that is renewed late ends the program, so that nothing may stand before it: neither a limit nor a request that
-hangs. An event that comes late, or not at all, harms nobody: it goes last, and while the program writes anything else
-few are sent (`throttle.SpareTokens`). Work and telling together send no more than `qps` a second. Without a limit
-(`qps` 0), telling has one all the same, `TELLING_QPS`.
-
-All three show the same credentials, fetched once.
+A lease that is renewed late ends the program; an event that comes late harms nobody.
 """
 
 from __future__ import annotations

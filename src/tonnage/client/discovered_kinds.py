@@ -1,24 +1,8 @@
-"""Kinds that a server has beside those of our table: found by discovery, and followed as they come and go.
+"""Kinds that a server has beside those of our table, found by discovery; classes for objects without a class of their
+own.
 
-`discovered_resources` asks once. `DiscoveredKinds` keeps an informer of the metadata of each for as long as the server
-has it, for whoever looks after all kinds alike (the garbage collector). These informers are its own: a kind whose
-definition goes must not hold up those who wait for the informers of a program.
-
-Objects of kinds that are in no table of ours, such as those of a CustomResourceDefinition, as plain documents.
-
-    LVM_NODES = Resource("local.openebs.io", "v1alpha1", "LVMNode", "lvmnodes", namespaced=True)
-    nodes = informers.of(document_class(LVM_NODES), namespace="openebs")
-    nodes.on_change(lambda node: print(node.key, node.doc.get("volumeGroups")))
-
-A `Resource` says where they are; the class that is made of it holds their metadata, by which informers, caches and
-queues tell objects apart, and beside it the whole document. A server that does not have the kind answers NotFound; an
-informer goes on asking, and says so in `last_failure`.
-
-Objects of any served kind, read for their metadata alone.
-
-Whoever looks after all kinds alike (the garbage collector, namespaces) asks the server which it has, and needs names,
-owners and finalizers of their objects, and neither specs nor secrets. A class made here reads just that, for a kind
-with a class of its own as well as for one without; what it skips is never kept in memory.
+`metadata_class` reads names, owners and finalizers alone, `document_class` the whole document. `DiscoveredKinds`
+follows the metadata of each discovered kind with informers of its own, so that a kind that goes holds up nobody else.
 """
 
 from __future__ import annotations
@@ -96,10 +80,7 @@ _log = logs.logger(__name__)
 
 
 async def discovered_resources(client: Client) -> tuple[Resource, ...]:
-    """Resources that can be listed, watched and deleted and are not in our table, each in its preferred version.
-
-    Raises TonnageError.
-    """
+    """Resources outside our table that can be listed, watched and deleted, each in its preferred version."""
     found: dict[tuple[str, str], Resource] = {}
     groups = codec.read_doc("APIGroupList", await client.raw("GET", "/apis")).get("groups") or ()
     for group in groups:

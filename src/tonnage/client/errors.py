@@ -1,9 +1,4 @@
-"""What can go wrong between a program and its API server.
-
-The server's own refusals are the `ApiError` family of `tonnage.errors`, made here from the Status that it sent
-(`from_status`) or, when something else comes back, from the bare answer (`from_response`). What never became an answer
-is a `Disconnected`. Mistakes in a kubeconfig name the file, the entry and the remedy.
-"""
+"""What can go wrong between a program and its API server: refusals, answers that did not come, bad kubeconfigs."""
 
 from __future__ import annotations
 
@@ -128,10 +123,7 @@ def from_response(method: str, url: str, code: int, body: bytes, *, retry_after_
 
 @lru_cache(maxsize=64)
 def _class_of(code: int, reason: str) -> type[ApiError]:
-    """The class of a reason; for one that is not known, or none, that of its code, with code and reason as they came.
-
-    Servers are free to add reasons: upstream's ServerTimeout is a 500 and so an InternalError here.
-    """
+    """The class of a reason; for an unknown reason that of its code, with code and reason as they came."""
     known = _BY_REASON.get(reason) or _BY_CODE.get(code, ApiError)
     if known.code == code and reason in (known.reason, ""):
         return known

@@ -1,12 +1,7 @@
 """`Client`: Kubernetes' verbs over the classes of `objects.scheme`, and over plain documents for what has no class.
 
-    async with Client.connect(kubeconfig.load()) as client:
-        node = await client.get(Node, "node-1")
-        await client.bind("shop/db-0", node.name)
-
-An object is named by its key: `namespace/name`, or `name` where there are no namespaces. A refusal is raised as an
-`ApiError`, trouble on the way as `Disconnected`; which requests are tried again stands in `calls`. Nothing is kept
-here: to know many objects all the time is what an `Informer` is for.
+An object is named by its key: `namespace/name`, or `name` without namespaces. A refusal is raised as an `ApiError`,
+trouble on the way as `Disconnected`; what is retried stands in `calls`.
 """
 
 from __future__ import annotations
@@ -91,11 +86,10 @@ class Client:
         timeout_s: float = 30.0,
         guard: WriteGuard | None = None,
     ) -> Client:
-        """A client of the server that a kubeconfig names. Nothing is sent yet.
+        """A client of the server that a kubeconfig names. Nothing is sent yet. `qps` 0 is no limit; `burst` 0 is one
+        second's worth.
 
-        The server takes the part of `user_agent` before the first slash for the manager of what we write. `qps` 0 is no
-        limit; `burst` 0 is one second's worth. With a `guard` the kernel does not keep what cannot be delivered for
-        longer than its window.
+        The server takes `user_agent` up to the first slash for the field manager of what we write.
         """
         clock = clock or SystemClock()
         window_s = guard.window_s if guard is not None else 0.0
@@ -162,8 +156,8 @@ class Client:
     ) -> ObjectList[T]:
         """All objects as they are at one moment, read page by page; without a namespace, those of all namespaces.
 
-        `at` is that moment, as a resourceVersion; else it is now. Raises Expired when the server has forgotten it.
-        An object that is not as its class expects raises Unreadable, or is passed to `on_unreadable` and left out.
+        `at` is that moment, as a resourceVersion. Raises Expired when the server has forgotten it, and Unreadable,
+        unless `on_unreadable` takes what cannot be read.
         """
 
         def read(body: bytes) -> tuple[Sequence[T], str, str]:
@@ -287,9 +281,8 @@ class Client:
         send_initial_events: bool = False,
         timeout_s: int = 0,
     ) -> AsyncIterator[Lines]:
-        """Follow what changes after `resource_version`; the lines end when the server ends them, after `timeout_s`.
-
-        With `send_initial_events` the state comes first, ended by a bookmark (`Bookmark.ends_initial_events`).
+        """Follow what changes after `resource_version`; with `send_initial_events` the state comes first, ended by a
+        bookmark.
         """
         resource = resource_of(kind)
         query = rest.watch_query(

@@ -6,23 +6,10 @@
                       └─────────────────┘    └─────┘
             410, ERROR, a version that is refused
 
-Syncing is one stream that sends the state first (watch-list) where the server can do that, else a list in pages. The
-new state is compared with the one before, so that handlers hear of what happened meanwhile; of changes that follow one
-another while nobody listens they hear as one. What else they can rely on stands in `cache`. They are called on the
-loop, in the order of the server's revisions.
-
-A stream that was of use (it lasted a second, or brought news) is followed by the next at once; after one that was not
-there is a pause that grows (`backoff`). It goes on until it is stopped, whatever the server does:
-
-    an old event          Its version is not above the last one seen. About a state that is known it is passed over. If
-                          it contradicts what is known (an object that is not, a deletion, another life), something is
-                          wrong with the stream or with what we know: the state is fetched anew.
-    an old bookmark       is passed over; the version never goes back while a stream lasts.
-    a state that is older than the one before: a server restored from a copy. It is the truth now.
-    no name, no uid       An object that nothing can be done with is passed over.
-    no event, ERROR       of whatever shape end the stream; the state is fetched anew.
-
-Versions that are no numbers cannot be compared: what comes with one is taken as it comes.
+Syncing is a watch-list where the server can do that, else a list in pages; handlers hear of the difference to the state
+before. An old event about a known state is passed over; one that contradicts what is known has the state fetched anew.
+A state older than the one before comes from a restored server, and is the truth. Objects without a name or uid are
+passed over. Versions that are no numbers cannot be compared: what comes with one is taken as it comes.
 """
 
 from __future__ import annotations
@@ -51,7 +38,11 @@ from tonnage.objects.scheme import resource_of
 
 @dataclass(slots=True)
 class StreamProgress:
-    """Of one informer. Versions that are no numbers count as 0, which is no version."""
+    """How far an informer has come, in the server's versions, for whoever puts the news of several informers in one
+    order.
+
+    Versions that are no numbers count as 0, which is no version.
+    """
 
     reached: int = 0
     """All that happened to its kind up to this version has been told."""
@@ -184,10 +175,7 @@ class Informer(Cache[T]):
         await self._fetched.wait()
 
     def forget(self) -> None:
-        """Know nothing any more: handlers hear that all of it is deleted. What comes next is the whole state.
-
-        For whoever was refused, and must not go on showing what it knew.
-        """
+        """Know nothing any more: handlers hear that all objects are deleted. The whole state is fetched next."""
         self._resource_version = ""
         self.replace(())
 

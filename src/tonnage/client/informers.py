@@ -1,19 +1,7 @@
 """Informers that live together: one for each resource and selection, started and stopped as one.
 
-informers = Informers(client)
-pods, nodes = informers.of(Pod, field_selector="spec.schedulerName=tonnage"), informers.of(Node)
-async with informers:
-    await informers.wait_synced()
-
-The informers of a program as one of its parts uses them: handlers that the part has added go when it is closed.
-
-    scope = InformerScope(informers)
-    pods = scope.of(Pod)          # a view: reads as the shared informer does, has handlers of its own
-    pods.on_change(...)
-    scope.close()                 # the informer goes on, the handlers are called no more
-
-A controller that is started again adds its handlers and indexes anew. Without a scope those of its earlier life would
-stay on the shared informers, and be called, for as long as the program runs.
+An `InformerScope` gives a part of a program views of them whose handlers all go when the scope is closed: a controller
+that is started again adds its handlers anew.
 """
 
 from __future__ import annotations
@@ -109,10 +97,8 @@ class Informers:
         return all(informer.is_synced for informer in self._informers.values())
 
     async def wait_synced(self, timeout_s: float | None = None) -> None:
-        """Return when all of them know their state. Raises NotSynced after `timeout_s`.
-
-        Without one it waits on, and says now and then what it waits for: a server that does not answer at all gives
-        nobody else a reason to speak.
+        """Return when all of them know their state. Raises NotSynced after `timeout_s`; without one it waits on, and
+        logs for what.
         """
         while timeout_s is None:
             try:
@@ -126,10 +112,8 @@ class Informers:
             raise NotSynced(timeout_s, late) from None
 
     async def refresh(self) -> None:
-        """Fetch all states anew, and return when they are known.
-
-        For a leader that follows another: its watches may lag behind what the other wrote last, by as much as a slow
-        connection likes, and a decision made from that gives the same room away twice.
+        """Fetch all states anew: a new leader must not decide from watches that lag behind the writes of the one
+        before.
         """
         await asyncio.gather(*(informer.refresh() for informer in tuple(self._informers.values())))
 

@@ -1,22 +1,14 @@
-"""Leader election: of several copies of a program one is at work, the others wait.
-
-The copies meet at a Lease. Its holder renews it every `retry_period_s`; who finds it unchanged for as long as it says
-it lasts, by their own clock, takes it over. So clocks may disagree about the time of day, but must run at about the
-same speed. A holder that cannot renew within `renew_deadline_s` stops by itself, before the others may start: that is
-why the deadline is shorter than the lease. The time of day is written for people to read and never compared.
+"""Leader election by a Lease: of several copies of a program one is at work, the others wait.
 
                acquire                           not renewed for renew_deadline_s,
       waiting ─────────► leading ─────────────►  or somebody else holds the lease: LeaseLost
          ▲                  │
          └── somebody else  └── `work` ends, or the run is cancelled: the lease is let go
 
-What leading allows stands in `leadership`: every write asks it, and a lead that lapsed is over for good. So a program
-that raises LeaseLost has to be started again; kube-scheduler and the sidecars exit then too.
-
-Mirrors client-go's leaderelection, numbers included, but for these: a leader that sees another one in its place stops
-at once, and does not try until its deadline; the deadline counts from the last renewal, not from the first that failed;
-a lease that somebody deleted while its holder was seen to be alive is not made anew before that holder's time is up;
-and a lease is left to run out when a write may still be on its way.
+Who finds the lease unchanged for as long as it lasts, by their own clock, takes it over. What leading allows stands in
+`leadership`. Mirrors client-go's leaderelection, but: a leader that sees another in its place stops at once; the
+deadline counts from the last renewal; a deleted lease is not made anew before its holder's time is up; and a lease is
+left to run out when a write may still be on its way.
 """
 
 from __future__ import annotations
@@ -90,10 +82,9 @@ class LeaderElector:
         on_stopped_leading: Callable[[], None] | None = None,
         on_new_leader: Callable[[str], None] | None = None,
     ) -> None:
-        """`lease` is its key, `identity` must be ours alone. Raises InvalidLeaseTimes for times that cannot work.
+        """`identity` must be ours alone. A `leadership` brings its times with it; the client must not ask it.
 
-        A `leadership` that was made before, so that clients could be given it, brings its times with it. The client
-        must not ask it: leases are what it comes from.
+        Raises InvalidLeaseTimes.
         """
         if not identity:
             raise ValueError("a candidate needs an identity of its own")
@@ -135,9 +126,8 @@ class LeaderElector:
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, then do `work` while we hold it; returns when `work` does.
 
-        Raises LeaseLost, once `work` is cancelled and has ended. What `work` raises is passed on. Cancelled, it cancels
-        `work`, waits for it to end while the lease is still renewed, and lets go of it, so that the next need not wait
-        for it to run out.
+        Raises LeaseLost once `work` has been cancelled and has ended, and what `work` raises. Cancelled, it ends `work`
+        while the lease is still renewed, and lets go of the lease.
         """
         await self._acquire()
         self.leadership.begin()
@@ -205,7 +195,6 @@ class LeaderElector:
             over.cancel()
 
     async def _renew_once(self) -> bool:
-        """Try until it is renewed, or somebody else is seen to hold it."""
         while not await self._try():
             if not self.is_leader:
                 return False

@@ -1,22 +1,13 @@
 """`Leadership`: whether this copy of a program leads at this moment, and the fence around everything it writes.
 
-    leadership = Leadership(identity, clock=clock)
-    client = Client.connect(connection, guard=leadership)           # every write asks first
-    await LeaderElector(lease_client, lease, identity, leadership=leadership).run(work)
-
                begin                     renewed longer ago than renewDeadline (whoever looks first),
     waiting ─────────► leading ───────►  somebody else holds the lease, or the work is done: over, for good
     (no write)         (writes)          (no write)
 
-The rule: a write leaves only if the lease was renewed at most `renew_deadline_s` ago, at the moment before its bytes go
-to the socket. Waiting for a turn, for a connection, for TLS or for the next try all come before that moment. An age
-is counted from the moment *before* the renewal was sent, and by a clock that goes on while the process is stopped or
-the machine is suspended: one that wakes up late finds its lead over, whatever it had ready. Others may take the lease
-`lease_duration_s` after they saw it change, which cannot be earlier than that; what lies between the two is `window_s`,
-and it is what a write has left to arrive in.
-
-A lead that has lapsed does not come back: what was refused meanwhile is lost, and only a new start can know what holds
-now. What a fence at the sender cannot do is recall bytes: see docs/decisions/015-a-leaders-writes.md.
+A write leaves only if the lease was renewed at most `renew_deadline_s` ago, at the moment before its bytes go to the
+socket. The age counts from before the renewal was sent, by a clock that goes on while the machine is suspended. Others
+may take the lease `lease_duration_s` after they saw it change; a write has the `window_s` between to arrive. What a
+fence at the sender cannot do is recall bytes: see docs/decisions/015-a-leaders-writes.md.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
-"""How a program's use of the API server is counted: requests, watches, work queues and leases, under client-go's names
-where it has them.
+"""How a program's use of the API server is counted: requests, watches, work queues and leases, by client-go's names.
 
-    requests = RestClientMetrics(registry)
-    Clients.connect(connection, on_request=requests.of(connection.cluster.server), …)
-
-What a program decides is only as fresh as what its watches told it. A server that has nothing to tell still sends a
-bookmark about every minute. So a watch that has been silent for several minutes, or that could not be opened again for
-one, is a program that acts on yesterday's news.
+A server sends a bookmark about every minute, so that a watch that is silent for minutes is one that shows old state.
 """
 
 from __future__ import annotations
@@ -253,8 +247,6 @@ class QueueMetrics:
 
 
 class _States(Collector):
-    """What is a state, read when somebody looks."""
-
     def __init__(self, queues: Callable[[], Iterable[QueueMetrics]]) -> None:
         self._queues = queues
 

@@ -1,11 +1,4 @@
-"""Pages of a program's own endpoints (`tonnage.health`): health, metrics, debug.
-
-Whoever asks shows a token or a certificate where the program wants to know (`client.delegated_access`), and over TLS
-alone. The programs of `tonnage up` do not ask.
-
-async with ProgramPages(endpoint, clock=clock) as pages:
-    held = await pages.json("/debug/reservations")        # None where the program has no such page
-"""
+"""Pages of a program's own endpoints (`tonnage.health`): health, metrics, debug."""
 
 from __future__ import annotations
 

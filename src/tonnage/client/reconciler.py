@@ -1,12 +1,7 @@
-"""The loop of every controller: events name keys, a worker takes a key and reconciles its objects.
+"""The loop of every controller: events name keys, workers reconcile the objects of a key.
 
-    claims = Reconciler("claims", self._reconcile, clock=clock)
-    claims.follow(informers.of(PersistentVolumeClaim))
-    await claims.run()
-
-An event only names what to look at; the state decides. `reconcile(key)` must be safe to run twice, late, or after a
-missed event, because all of that happens. It returns None, or the seconds after which it wants to look again. What it
-raises is logged and retried with a growing pause; one that says "you looked at an old state" is a debug line.
+`reconcile(key)` must be safe to run twice, late, or after a missed event. It returns None, or the seconds after which
+to look again. What it raises is logged and retried with a growing pause.
 """
 
 from __future__ import annotations

@@ -1,30 +1,11 @@
-"""Events for people: what happened to an object and why, written as upstream's events.k8s.io recorder writes them.
+"""Events for people, written as upstream's events.k8s.io recorder writes them.
 
-    recorder.event(pod, "Warning", "FailedScheduling", "Scheduling", "0/3 nodes are available: …")
+`event` never waits and never fails: workers write, warnings apart from the rest, and what exceeds `MAX_PENDING` is
+dropped and counted. Events that are equal but for note and time (with `by_note`: for object state and time) become a
+series: the first is created, the second makes it a series, later ones only count.
 
-`event` never waits and never fails: it notes the event and returns, and workers write it. When `MAX_PENDING` are still
-to be written, because the server is slow or away, the next is dropped and counted: no program should stand still for
-its events. Hand in a client that has a limit of its own (`clients.Clients.telling`), so that nothing waits behind them.
-Warnings have workers of their own: why a pod does not run must not wait behind thousands that say how others did.
-
-Events that say the same of the same state of an object (all but note and time are equal: *isomorphic*) become a series;
-with `by_note` the note counts as well and the object's state does not, as with upstream's older recorder, which
-controllers and kubelets use. The first is created, the second turns it into a series of two, those after it only count;
-the count is written when the series has been quiet for six minutes, every thirty minutes, and at the end. Mirrors
-client-go's tools/events.
-
-Of an object about which there is no end of news, few events are written (`event_correlation`): with `by_note`, similar
-ones are combined; in any case those beyond its allowance are left out and counted.
-
-Which events are worth a write of their own: client-go's EventAggregator and EventSourceObjectSpamFilter.
-
-    similar events (same object, type, reason; other words)   from the tenth within ten minutes on they become one:
-                                                              "(combined from similar events): …", which is counted
-    one object that is spoken of again and again              25 at once, then one in five minutes
-
-Pure but for the clock's reading that is handed in. Numbers are client-go's. What it forgets when it remembers too much
-is what was not heard of for the longest time. `expire` forgets what makes no difference any more: most objects are gone
-when their events are, and a program that runs for long has written of very many.
+As client-go's EventAggregator and EventSourceObjectSpamFilter do: from the tenth similar event within ten minutes on
+(same object, type and reason) they are combined, and one object gets 25 events at once, then one in five minutes.
 """
 
 from __future__ import annotations
@@ -160,7 +141,7 @@ _log = logs.logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """An event and how often it happened. What is written is what the server knows of it."""
+    """An event and how often it happened; `written_count` is what the server knows."""
 
     event: Event
     count: int

@@ -1,7 +1,4 @@
-"""Where things are on an API server and how they are written: paths, queries, bodies, pages of lists.
-
-Pure: what `Client` sends and reads, without the sending.
-"""
+"""Paths, queries, bodies and pages of the Kubernetes API. Pure: what `Client` sends and reads, without the sending."""
 
 from __future__ import annotations
 
@@ -95,10 +92,7 @@ def eviction(key: Key, options: Doc) -> Doc:
 
 
 def read_object(resource: Resource, body: bytes, subresource: str = "") -> Doc:
-    """The document of an answer about one object. Raises Unreadable for what is none of this kind, or has no name.
-
-    Who reads a document writes it back: it must be possible to say which object that is.
-    """
+    """The document of an answer about one object. Raises Unreadable for one of another kind, or without a name."""
     doc = codec.read_doc(resource.kind, body)
     metadata = doc.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):

@@ -1,8 +1,4 @@
-"""Limits on how many requests a client sends: token buckets, on the clock that was handed in.
-
-TokenBucket     at most `burst` at once and `qps` a second over time
-SpareTokens     what another bucket does not need: for requests that tell people something, after those that do it
-"""
+"""Limits on how many requests a client sends: token buckets, on the clock that is handed in."""
 
 from __future__ import annotations
 
@@ -84,12 +80,10 @@ class TokenBucket:
 
 
 class SpareTokens:
-    """A limit of its own, within what another leaves over: the two together send no more than that one allows.
+    """A limit of its own, within what another bucket leaves over; half of that bucket's burst is not touched.
 
-    Half of the other's burst is not touched, so that whoever comes there with many requests at once finds it. While
-    one of `busy` says so, few are sent: what they cost is taken from who has work to do. The others follow as soon as
-    nobody says so any more, and at the latest after `PATIENCE_S`. Those who ask may have more behind them that have not
-    asked yet (`Recorder` has eight workers), so that a line which does not end for `LONG_LINE_S` moves faster, too.
+    While one of `busy` says so, few requests are sent. The others follow when nobody is busy, at the latest after
+    `PATIENCE_S`; a line that has stood for `LONG_LINE_S` moves faster.
     """
 
     def __init__(self, own: TokenBucket, of: TokenBucket | None, *, clock: Clock) -> None:
@@ -140,7 +134,6 @@ class SpareTokens:
             self._in_line -= 1
 
     def _may_pass(self) -> bool:
-        """Whether one of the few that are sent by who is busy is due."""
         is_long = self._clock.monotonic() - self._in_line_since_s >= LONG_LINE_S
         return (self._while_long_busy if is_long else self._while_busy).take_now()
 

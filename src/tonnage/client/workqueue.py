@@ -6,18 +6,7 @@
           │ add_after, retry    └────────────────────────┘
       delayed ──► add when its time has come
 
-A key that is added while it waits is there once; one that is added while somebody works on it waits again as soon as
-they are done, so that no change is overlooked and no key is worked on twice at the same time. Mirrors client-go's
-workqueue, on the loop and on the clock that is handed in.
-
-    while (key := await queue.get()) is not None:
-        try:
-            await reconcile(key)
-            queue.forget(key)
-        except TonnageError:
-            queue.retry(key)
-        finally:
-            queue.done(key)
+Mirrors client-go's workqueue, on the loop and on the clock that is handed in.
 """
 
 from __future__ import annotations

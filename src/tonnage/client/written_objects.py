@@ -1,25 +1,10 @@
 """The newest known state of objects that a program also writes: the informer's, or the answer to its own last write.
 
-An informer shows a write a moment after it was answered. Who decides from its cache meanwhile decides from the state
-before the write, and does its work twice or undoes it. So the answer of every write is stored here and shown until the
-informer has caught up. client-go's MutationCache does the same. The rules:
+Of the two, the state with the higher resourceVersion wins, until the informer has come as far as the write, shows the
+object's deletion, or five minutes have passed (a restored server counts from an older version). Versions that are no
+numbers never win. client-go's MutationCache does the same.
 
-    newer wins    Of the written and the shown state the one with the higher resourceVersion is returned, whatever
-                  their uids: within a resource the versions are one sequence, so an object that was deleted and made
-                  again under its name is always newer than every state of the one before it.
-    caught up     The informer has caught up with a write when it shows the object at that version or a later one, or
-                  has itself come as far (`resource_version`). Then its word counts, and the write is forgotten.
-    not shown     So an object that the informer does not show is one that was just created, as long as the informer
-                  has not come to the creation; after that it has been deleted.
-    deleted       A deletion that the informer shows ends all states with that uid at once. After a deletion of its own
-                  a program calls `forget`; the informer shows the object until it has seen the deletion.
-    kept 5 min    A write that the informer has not come to by then is forgotten: a server that was restored from a copy
-                  counts from an older version. Versions that are no numbers never win.
-
-Patches that add and remove a finalizer, each valid only for the state it was computed from.
-
-The list can only be written whole. With the resourceVersion in it, a patch computed from an old list is a Conflict, and
-never restores a finalizer that somebody else has just removed.
+Finalizer patches carry the resourceVersion: one computed from an old list is a Conflict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every controller is built from, as kube-controller-manager's ControllerContext hands it to each of them."""
+"""What every controller is built from, like kube-controller-manager's ControllerContext; the controllers' frame."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ _MAX_KNOWN: Final = 20_000
 
 
 class DeduplicatingRecorder:
-    """Records events through a recorder, each once in `repeat_after_s`."""
+    """Records an event about an object again only after `repeat_after_s`: a level-based loop comes by the same state
+    often.
+    """
 
     def __init__(self, recorder: Recorder, clock: Clock, *, repeat_after_s: float = REPEAT_AFTER_S) -> None:
         self._recorder = recorder

@@ -1,22 +1,15 @@
-"""The graph of owners and dependents, and whether an object is kept or deleted by the states of its owners.
+"""The graph of owners and dependents, as informers have shown it, and what follows from the states of an object's
+owners.
 
     Deployment ◄── ReplicaSet ◄── Pod          an arrow is an owner reference: from the dependent to the owner
 
-The graph is what informers have shown, no more. An owner that is not in it may be gone, or not seen yet, or described
-wrongly: only the API server knows, and `garbage_collector` asks it before anything is deleted. The graph answers
-which objects to process: `put` and `remove` return every object that the change may matter to, and `needs_processing`
-says of one whether there may be anything to do. Both follow from state, so that a missed event loses nothing.
+    owners                                            then
+    at least one solid                                it stays, and the references to the others are dropped
+    none solid, one waits for it, it has dependents   it is deleted in the foreground too
+    none solid                                        it is deleted, as its own finalizers ask, else in the background
 
-Pure and small: an item is a few pointers to strings that the informers hold anyway. The
-states of owners come from the API server:
-
-| owners                                              | then                                                    |
-| --------------------------------------------------- | ------------------------------------------------------- |
-| at least one solid                                  | it stays, and the references to the others are dropped  |
-| none solid, one waits for it, it has dependents     | it is deleted in the foreground too                     |
-| none solid                                          | it is deleted, as its own finalizers ask, else quietly  |
-
-Mirrors attemptToDeleteItem of upstream's garbage collector.
+An owner that is not in the graph may not have been seen yet: `garbage_collector` asks the server before it deletes.
+Pure; mirrors attemptToDeleteItem of upstream's garbage collector.
 """
 
 from __future__ import annotations
@@ -81,7 +74,6 @@ class DependencyGraph:
     """All items known, and their dependents, also those of owners that are not known.
 
     An event costs the references of its own object; an owner that comes, goes or begins to wait costs its dependents.
-    No event goes through the references of other objects: an object may have thousands.
     """
 
     def __init__(self) -> None:

@@ -1,20 +1,12 @@
 """The garbage collector: an object whose owners are gone is deleted.
 
-                    ┌───────── informers of every served kind: metadata alone, or the ones that others use anyway;
-                    │          those of custom resources come and go with their definitions
-                    ▼
-      dependency graph ──► objects to process (by uid) ──► ask the server ──► decide ──► patch or delete
+      informers of every served kind ──► dependency graph ──► objects to process (by uid) ──► ask the server ──► decide
 
-The three ways to delete an owner. *Background*: it is gone at once; its dependents are found dangling and deleted.
-*Foreground*: it stays with the finalizer `foregroundDeletion` until every dependent that blocks it has gone. *Orphan*:
-it stays with the finalizer `orphan` until no dependent names it any more.
+Three ways to delete an owner. *Background*: it is gone at once; its dependents are found dangling and deleted.
+*Foreground*: it stays until every dependent that blocks it has gone. *Orphan*: it stays until no dependent names it.
 
-Nothing is deleted on the word of the graph: the object is read again, and an owner counts as gone only if the server
-has nothing of that name, or something with another uid. Every write carries the uid and the resourceVersion that were
-read. An owner whose kind we do not know is taken to exist, and a cluster-scoped object that names a namespaced owner
-(which cannot be looked up) is left alone. Events have no part in this, as upstream.
-
-The graph and the rules are in `dependency_graph`.
+Nothing is deleted on the word of the graph: the object and its owners are read again, and every write carries the uid
+and resourceVersion that were read. An owner of an unknown kind is taken to exist.
 """
 
 from __future__ import annotations

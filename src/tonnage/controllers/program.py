@@ -1,15 +1,8 @@
 """`tonnage controllers`, the controller manager: one client, one set of informers, the controllers of `registry`.
 
-    configuration = ControllerManagerConfiguration()
-    async with ControllerManager(client, configuration, clock=clock, rng=rng, registry=registry) as manager:
-        await manager.run()
+      built ──► synced ───► running ── returns, or raises: logged, counted ──► backoff ──► built again
 
-                                run() returns, or raises: logged, counted
-      built ──► synced ───► running ───────────────────────────────────────► backoff ──► built again
-                               └── cancelled: all of them stop
-
-Informers start first; no controller acts before all of them are synced. A server that cannot be reached is waited for,
-without a limit. A controller that fails takes no other with it.
+No controller acts before all informers are synced. A controller that fails takes no other with it.
 """
 
 from __future__ import annotations
@@ -61,8 +54,7 @@ class ControllerManager:
         on_synced: Callable[[], object] = lambda: None,
         telling: Client | None = None,
     ) -> None:
-        """`controllers` is what `--controllers` says. `telling` writes events; by default it is `client`. Raises
-        UnknownController.
+        """`controllers` is what `--controllers` says. `telling` writes events. Raises UnknownController.
 
         With a `leadership`, the clients and the drivers' clients must ask it before they change anything.
         """

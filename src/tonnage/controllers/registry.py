@@ -1,8 +1,7 @@
 """The registry of controllers, by kube-controller-manager's names, and which of them are enabled.
 
-`--controllers` reads as it does there: `*` is all of them, `foo` this one, `-foo` all but this one; the last word about
-a name counts, and old names (`nodelifecycle`) are understood. Without `*`, only those named run. One is not
-kube-controller-manager's: `csi-attacher`, a sidecar elsewhere, which speaks to the drivers that are named.
+`--controllers` reads as it does there: `*` is all, `foo` this one, `-foo` all but this one. `csi-attacher` is a sidecar
+elsewhere; it speaks to the drivers that are named.
 """
 
 from __future__ import annotations

@@ -1,22 +1,11 @@
-"""KEP-4876 on one node: attach limits in CSINode follow their drivers, at intervals and when an attach found no slot.
+"""KEP-4876 on one node: attach limits in CSINode follow their drivers.
 
-One ticker a driver, by the period that its CSIDriver asks for (`update_period_s` below). `sync` is called
-when a driver came or went and when its CSIDriver changed; it starts, stops or replaces the ticker. The first tick comes
-one period later. What fails is logged and counted, the last value stays, and the next tick comes all the same.
+With the gate on and a period in the CSIDriver (nodeAllocatableUpdatePeriodSeconds), a limit is updated every period,
+and at once when an attach found no slot (`update_now`); else the count stays as it was registered.
 
-`update_now` updates at once, with a few tries; those who ask while one is under way and began after they noticed share
-its outcome, so that ten pods turned away together cost the driver one question.
-
-Whether a limit is kept up to date depends on the gate and on the period:
-
-    gate       nodeAllocatableUpdatePeriodSeconds    behaviour
-    enabled    set                                   periodic updates, and one when an attach finds no slot
-    enabled    not set, or 0                         no updates; the count stays as it was registered
-    disabled   set                                   the period is ignored; the count stays
-    disabled   not set                               no updates; the count stays
-
-Both halves of the first row hang on the period: without one, a failed attach changes nothing either. And there must be
-somebody to ask: a driver that is not installed on the node, or that the cluster does not know, is not updated.
+A node that fails pods for want of a slot does so in rounds, per driver, at intervals that double from 1 s to 2 min: a
+pod that came after the last round waits for the next. A successful attach, another limit or ten quiet minutes begin
+anew.
 """
 
 from __future__ import annotations
@@ -54,7 +43,7 @@ class _Round:
 
 
 class AttachRefusals:
-    """The refusals of one node. Times are the clock's monotonic seconds; `came_s` is when a pod came to the node."""
+    """The refusals of one node; `came_s` is when a pod came to the node, in the clock's monotonic seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -181,7 +170,7 @@ class AttachLimitUpdater:
     async def update_now(self, name: str) -> bool:
         """An attach found no slot: ask the driver and write what it says; False when that did not work.
 
-        Whoever lets a pod fail for it does so afterwards, so that its successor is placed by the new limit.
+        Who asks while an update is under way that began after they noticed shares its outcome.
         """
         noticed_s = self._clock.monotonic()
         for attempt in range(_TRIES):

@@ -1,4 +1,4 @@
-"""What the parts of a kubelet are given: `NodeCaches`, one a process, and `NodeContext`, one a node."""
+"""What the parts of a kubelet are given: `NodeCaches` and `NodeFaults` once a process, `NodeContext` once a node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment
 
 
 class PodIndex:
-    """The pods of our nodes, as the API has them and as we have just written them."""
+    """The pods of our nodes, as the API has them and as we have just written them, by uid, node and claim.
+
+    Work is keyed by uid: a pod's name may come back while the mounts of the one before it are still there.
+    """
 
     def __init__(self, pods: Cache[Pod], nodes: frozenset[str], *, clock: Clock) -> None:
         self._nodes = nodes

@@ -1,8 +1,7 @@
 """Writes one node's CSINode: makes it, puts drivers in, takes them out, and writes only what differs.
 
-Every change is read, changed and patched with the version that was read; somebody else's write in between is read
-again, as often as upstream does. It is a PATCH because KEP-4876 says so: the queries that it gives to operators look
-for that verb. (Upstream's kubelet sends PUT, which they do not find.)
+Changes are read, changed and patched with the version that was read. It is a PATCH because KEP-4876's queries for
+operators look for that verb. An entry that differs is removed and put at the end, as upstream does.
 """
 
 from __future__ import annotations
@@ -54,10 +53,7 @@ def entry_of(driver: str, info: csi.NodeGetInfoResponse) -> Doc:
 
 
 def with_entry(csi_node: Doc, entry: Doc, *, count_may_change: bool = True) -> Doc | None:
-    """The CSINode with this entry; None when it has it already. Without `count_may_change` a count that is there stays.
-
-    Mirrors installDriverToCSINode.
-    """
+    """The CSINode with this entry; None when it has it. Without `count_may_change` a count that is there stays."""
     drivers = dig(csi_node, "spec", "drivers") or []
     before = next((driver for driver in drivers if driver["name"] == entry["name"]), None)
     if before is not None and not count_may_change:
@@ -111,7 +107,7 @@ class CsiNodeWriter:
     async def put(self, node: Node, driver: InstalledDriver) -> bool:
         """Make the driver's entry say what it last said of itself; True when that took a write.
 
-        Raises ApiError: Invalid when the driver changed what may not change, its node id or topology keys.
+        Raises ApiError: Invalid when the driver changed its node id or topology keys.
         """
         entry = entry_of(driver.name, driver.info)
         if driver.info.max_volumes_per_node < 0:
@@ -134,8 +130,7 @@ class CsiNodeWriter:
     async def register(self, node: Node, shown: CSINode | None, driver: InstalledDriver) -> None:
         """Write the entry of a driver that was found, or whose entry is missing or wrong. Raises as `put` does.
 
-        The count is written when the driver is found. After that it is left as it is, whoever changed it: correcting it
-        is the business of `attach_limits`, for drivers that ask for it by a period.
+        The count is written when the driver is found; later corrections are the business of `attach_limits`.
         """
         if shown is None or not self._has(shown, driver, with_count=not driver.is_registered):
             await self.put(node, driver)

@@ -1,13 +1,7 @@
 """The drivers of one node: found by their sockets, asked who they are, forgotten when the socket is gone.
 
-    no socket ──► socket appears ──► GetPluginInfo, NodeGetInfo, NodeGetCapabilities ──► installed
-        ▲                                                                                   │
-        └──────────────── socket gone ◄──── (a new socket: asked again) ◄───────────────────┘
-
-A driver that was killed leaves its socket behind and stays installed: its calls fail until it is back, and it is asked
-again because its socket is a new one. Which driver an address belonged to is kept in a small file, so that a driver
-which went away while we were not running is noticed too; but not at once: node and driver are often started together,
-and a driver that comes a moment later has not been gone. Upstream's kubelet, too, keeps a CSINode's entries at a start.
+A driver that was killed leaves its socket behind and stays installed; with a new socket it is asked again. Which driver
+an address belonged to is kept in a file, so that one that went while we were not running is noticed, after a grace.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     sockets ──► drivers ──► registration (Node, CSINode)          ticks, attach errors ──► limits ──► CSINode
     pods ─────► worker: mounts, status, expansion                   every 10 s ────────────► Lease
 
-A node works through its pods with workers of its own, and a pod whose driver hangs keeps none of them: neither other
-nodes nor other pods are held up.
+Work on a pod that takes long goes on without a worker, so that a driver that hangs holds up no other pods.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class Kubelet:
             self.pod_queue.add(f"{STAGED}{volume}")
 
     async def run(self) -> None:
-        """PodProgress until cancelled. The shared informers must be in step before."""
+        """Run until cancelled. The shared informers must be in step before."""
         self.drivers.recover()
         self.mounter.recover()
         self._context.recorder.start()
@@ -133,10 +132,7 @@ class Kubelet:
         self.enqueue_all()
 
     async def wait_complete(self) -> None:
-        """Return when the node is registered and its CSINode tells of every driver that was there at the start.
-
-        A driver that cannot be registered is not waited for longer than a while. An idle node is complete.
-        """
+        """Return when the node and, within a few seconds, its drivers are registered. An idle node is complete."""
         await self.has_polled.wait()
         if self._context.is_idle:
             return

@@ -1,8 +1,7 @@
 """What the nodes count: KEP-4876's updates under the names that it proposes, rejections and CSI calls under kubelet's.
 
-The objective is that 99.9 % of updates are done within a second of what triggered them. `csi_node_update_duration_
-seconds` measures just that, by trigger: from the tick, or from the moment the node sees that no slot was left, to a
-CSINode that says what the driver says.
+`csi_node_update_duration_seconds` runs from the tick, or from the failed attach, to a CSINode that says what the driver
+says.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A node's own objects, as its kubelet writes them: Node, what changes in it, and the Lease that shows it lives.
+"""A node's own objects, as its kubelet writes them: Node, what changes in it, and the Lease.
 
-The Node belongs to many: people cordon, label and taint it, controllers too. A kubelet writes what is its own (its
-standard labels, capacity, conditions, volumesInUse) and never the rest. Resources that others put into the capacity
-stay, and become allocatable.
+A kubelet writes what is its own (standard labels, capacity, conditions, volumesInUse) and never the rest. Resources
+that others put into the capacity stay, and become allocatable.
 """
 
 from __future__ import annotations
@@ -86,10 +85,8 @@ def status_patch(node: Node, settings: NodeSettings, *, now: datetime) -> Doc | 
 
 
 def allocatable_of(capacity: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """What pods may ask for: all of the capacity, huge pages taken off the memory, and never less than nothing.
-
-    Nothing is kept back for the system, as nothing runs here. Mirrors MachineInfo of pkg/kubelet/nodestatus: resources
-    that somebody else put into the capacity are handed on, as those of a device plugin would be.
+    """What pods may ask for: all of the capacity, huge pages taken off the memory. Mirrors MachineInfo of
+    pkg/kubelet/nodestatus.
     """
     left = {name: max(quantity, _ZERO) for name, quantity in capacity.items()}
     for name, pages in capacity.items():
@@ -99,9 +96,8 @@ def allocatable_of(capacity: Mapping[str, Quantity]) -> dict[str, Quantity]:
 
 
 def require_no_collision(labels: Mapping[str, str], topology: Mapping[str, str]) -> None:
-    """Raises ValueError when a label is there with another value: two say where the node is, and one of them is wrong.
-
-    `labels` are the node's, and those that drivers before this one told of.
+    """Raises ValueError when a label is there with another value. `labels` are the node's, and those of drivers before
+    this one.
     """
     for key, value in topology.items():
         if (before := labels.get(key)) is not None and before != value:
@@ -117,8 +113,7 @@ def is_node_id(told: str) -> bool:
 
 
 def require_storable(node_id: str, topology: Mapping[str, str]) -> None:
-    """Raises ValueError for what a driver tells and no API server takes: in one patch with that of the other drivers it
-    would keep them from being registered too."""
+    """Raises ValueError for a node id or topology that no API server takes."""
     if not is_node_id(node_id):
         raise ValueError(f"the driver's node id has {len(node_id.encode())} bytes; it must have 1 to {_NODE_ID_BYTES}")
     for key, value in topology.items():

@@ -1,10 +1,8 @@
 """`NodeProgram`: the kubelets of many nodes in one process, on one set of informers. `tonnage node` is this.
 
-    informers: pods that have a node, nodes, claims, volumes, CSIDrivers, CSINodes, VolumeAttachments
-         └──► event handlers (PodIndex: by uid, node, claim) ──► that Kubelet's queue
+    informers ──► event handlers (PodIndex: by uid, node, claim) ──► that Kubelet's queue
 
-It waits for an API server that is away, and for drivers, as long as it takes. Killed at any point it finds its mounts
-on disk and everything else in the API.
+Killed at any point it finds its mounts on disk and everything else in the API.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""One node's own objects, kept: the Node with its status, its labels from drivers, its CSINode, and its Lease.
+"""One node's own objects, kept: the Node with its status and labels from drivers, its CSINode, and its Lease.
 
-What people and controllers changed in the Node stays. A Node that was deleted is made again, unless the node was
-removed on request: then Node, CSINode and Lease are taken away, and come back when the request is withdrawn.
-
-`kubectl describe node` tells, in a kubelet's events, when the node started, became Ready, and was cordoned or not.
+A Node that was deleted is made again, unless the node was removed on request. A driver whose registration is refused is
+tried again by itself, at growing intervals, and logged once per cause; the others are registered meanwhile.
 """
 
 from __future__ import annotations
@@ -111,7 +109,7 @@ class Registration:
     async def reconcile(self, *, has_polled: bool) -> float | None:
         """Make the node's objects what they should be; seconds until the next time, None while the node is idle.
 
-        `has_polled`: every socket has been polled, so that all drivers have been found. Raises TonnageError.
+        `has_polled`: every socket has been polled. Raises TonnageError.
         """
         if self._context.faults.is_removed(self._name):
             await self._remove()

@@ -29,12 +29,10 @@ def architecture() -> str:
 class NodeSettings:
     """`csi_addresses` may hold `{node}`, which becomes each node's name; `root_dir` has a folder for each node.
 
-    `attach_error_grace_s` is how long an attach must have failed for want of slots before its pod is given up: long
-    enough for a slot that is being given back, since a pod that nobody makes again is lost. Upstream looks only after
-    its wait of 2 min 3 s; KEP-4876 asks for no such wait, and a pod that cannot start helps nobody.
-    `confined_grace_s` is how long a volume may be confined to other nodes (KEP-5381) before its pod is given up: a
-    driver that has it on its way here says so a moment later. `driver_start_grace_s` is how long after a start a driver
-    that was here before may be missing until it is taken out of the CSINode.
+    `attach_error_grace_s`: how long an attach must have failed for want of slots before its pod is given up; upstream
+    waits 2 min 3 s. `confined_grace_s`: how long a volume may be confined to other nodes (KEP-5381) before its pod is
+    given up. `driver_start_grace_s`: how long a driver may be missing after a start until it is taken out of the
+    CSINode.
     """
 
     names: tuple[str, ...]

@@ -1,9 +1,4 @@
-"""What the controllers of one provisioner are given: the API, the driver, options, events and metrics.
-
-Who is told when a driver's figures have changed: the capacity controller, or nobody.
-
-The Secrets that go with calls to a driver, read when they are needed and kept nowhere.
-"""
+"""What the controllers of one provisioner are given: the API, the driver, options, events, metrics, and Secrets."""
 
 from __future__ import annotations
 
@@ -65,8 +60,7 @@ class ProvisionerCaches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisionerContext:
-    """One driver's provisioner. `own_topology` is where the driver runs, in node-deployment mode: it confines us to
-    volumes that can be reached from there."""
+    """One driver's provisioner. `own_topology` is where the driver runs, in node-deployment mode."""
 
     client: Client
     driver: CsiClient

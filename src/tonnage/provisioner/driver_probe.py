@@ -26,10 +26,7 @@ _log = logs.logger("tonnage.provisioner")
 
 
 def missing_capability(driver: DriverInfo, *, snapshot: bool = False, clone: bool = False, modify: bool = False) -> str:
-    """Why a driver cannot make such volumes, in upstream's words; empty when it can.
-
-    Mirrors checkDriverCapabilities.
-    """
+    """Why a driver cannot make such volumes, in upstream's words; empty if it can. Mirrors checkDriverCapabilities."""
     dynamic = "CSI driver does not support dynamic provisioning: "
     if not driver.plugin.controller_service:
         return f"{dynamic}plugin CONTROLLER_SERVICE capability is not reported"

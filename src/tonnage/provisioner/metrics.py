@@ -1,9 +1,7 @@
-"""Metrics under the names of external-provisioner and its library: volumes made and deleted, calls to the driver.
+"""Metrics under the names of external-provisioner and its library, and how far the published capacity is from the
+wanted.
 
-How far the published capacity is from what it shall be, and how old it is, in numbers, for people and for metrics.
-
-A driver that fails keeps its objects as they are, so that nobody sees by an object whether it is still true: one that
-says what it said an hour ago may have been confirmed a moment ago. Only who asks the driver knows, and tells it here.
+A driver that fails keeps its objects as they are, so that only we know how old what they say is.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class NodeDeployment:
     """One provisioner on each node, beside its driver: it serves claims that were sent to this node.
 
-    Claims of immediate binding are sent nowhere; with `immediate_binding` the provisioners compete for them, each after
-    a random part of `base_delay_s`, later after up to `max_delay_s`.
+    For claims of immediate binding the provisioners compete (`immediate_binding`), after a random part of
+    `base_delay_s`, later of up to `max_delay_s`.
     """
 
     node_name: str

@@ -1,18 +1,10 @@
 """The provisioner put together: driver, informers, loops, capacity. `tonnage provisioner` is this and a command line.
 
-    async with Provisioner(client, driver, Options(), ...) as provisioner:     # the driver answers, informers follow
-        await provisioner.wait_synced()
-        await provisioner.run()                                                # makes volumes until cancelled
+Entering waits for the driver as long as that takes, `wait_synced` for the API server. With leader election the
+informers follow from the start, and only the leader runs.
 
-Entering waits for the driver as long as that takes, and `wait_synced` for the API server; a provisioner never ends
-because another program is away. With leader election the informers follow from the start, and only the leader runs.
-
-Who owns the capacity objects: the provisioner's pod, or what manages it, so that they go when the driver goes.
-
-    --capacity-ownerref-level   -1 nobody   0 the pod   1 its StatefulSet, DaemonSet or ReplicaSet   2 a Deployment   …
-
-The pod is the one that POD_NAME and NAMESPACE name. Mirrors external-provisioner's pkg/owner: the last step up is read
-off the reference and costs no request, so that nobody needs to be allowed to read the owner itself.
+Capacity objects are owned by the provisioner's pod or what manages it (--capacity-ownerref-level: -1 nobody, 0 the pod,
+1 its StatefulSet, DaemonSet or ReplicaSet, 2 a Deployment). Mirrors external-provisioner's pkg/owner.
 """
 
 from __future__ import annotations
@@ -106,10 +98,9 @@ _log = logs.logger("tonnage.provisioner")
 
 
 class Provisioner:
-    """Makes, deletes and expands the volumes of one driver, and publishes its capacity.
+    """Makes, deletes and expands the volumes of one driver, and publishes its capacity, if `capacity` is given.
 
-    Without `capacity` no capacity is published. `pod_name` and `owner_level` say who owns what is published; without a
-    pod nobody does.
+    `pod_name` and `owner_level` say who owns what is published; without a pod nobody does.
     """
 
     def __init__(
@@ -128,9 +119,7 @@ class Provisioner:
         leadership: Leadership | None = None,
         telling: Client | None = None,
     ) -> None:
-        """With a `leadership`, the clients and the driver's client must ask it before they change anything. `telling`
-        writes events; by default it is `client`.
-        """
+        """With a `leadership`, the clients must ask it before they change anything. `telling` writes events."""
         self.options = options
         self.driver_info = DriverInfo("")
         """What the driver says about itself, once the block is entered."""
@@ -307,7 +296,6 @@ class Provisioner:
                 await self._clock.sleep(backoff.next_s())
 
     def _identity(self) -> str:
-        """Names this run in the volumes it makes."""
         at_ms = int(self._clock.now().timestamp() * 1000)
         deployment = self.options.node_deployment
         node = f"-{deployment.node_name}" if deployment is not None else ""

@@ -1,12 +1,8 @@
-"""What a kubeconfig comes down to once a context is chosen: a server, how it proves itself, and who we are.
+"""What a kubeconfig comes down to: a server, how it proves itself, and who we are. Secrets are kept out of every
+`repr`.
 
-Plain data, made by `kubeconfig` and by `in_cluster`. `tls` and `credentials` turn it into what a connection needs.
-Secrets are kept out of every `repr`.
-
-TLS as a connection wants it: whom to believe, which name to expect, what to show.
-
-The contexts are made by hand and not by `ssl.create_default_context`: later Pythons make that one stricter than Go, and
-a CA that kubectl accepts must be good enough here.
+TLS contexts are made by hand: `ssl.create_default_context` of later Pythons is stricter than Go, and refuses CAs that
+kubectl accepts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a user shows to the server with each request, kept fresh.
 
-A token or certificate in a file is read again once a minute: the kubelet renews a projected token when 80 % of its ten
-minutes or more have passed, so a minute is soon enough. A file that cannot be read any more leaves what was read last.
-What an exec plugin gave is used until it expires (`exec_plugin`). After a 401 everything is fetched anew, once.
+Tokens and certificates in files are read again once a minute; a file that cannot be read leaves what was read last.
+After a 401 everything is fetched anew, once. An exec plugin (client.authentication.k8s.io/v1 and v1beta1) runs once at
+a time, and its answer is used until it expires. A plugin that hangs or prints without end is killed.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class ExecCredentials:
         await self._ask()
 
     async def _ask(self) -> PluginAnswer:
-        """What the plugin answers now. Who asks while it runs gets that run's answer, or its failure.
+        """What the plugin answers now; who asks while it runs gets that run's answer or failure, since it may ask a
+        person.
 
-        A plugin that fails is not run once more for each request that waited for it: it may ask a person each time. It
-        is killed when nobody waits any more.
+        The plugin is killed when nobody waits any more.
         """
         run = self._running
         if run is None:
@@ -174,10 +174,9 @@ class ExecCredentials:
 
 
 async def _printed_by(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """What a process prints until it ends, at most a little more than it may; it is killed when this is cancelled.
+    """What a process prints until it ends; it is killed when this is cancelled.
 
-    A thread waits for it, and nobody for the thread: asyncio's own subprocesses, cancelled while they start, wait for
-    ever (their pipes are not connected yet), and so would every program whose plugin fails under several requests.
+    A thread waits for it: asyncio's own subprocesses, cancelled while they start, wait for ever.
     """
     loop = asyncio.get_running_loop()
     printed: asyncio.Future[tuple[bytes, bytes]] = loop.create_future()
@@ -244,7 +243,6 @@ class _ExecCredential(Record):
 
 
 def _read(out: bytes, plugin: ExecPlugin) -> PluginAnswer:
-    """What a plugin printed. Raises NoCredentials."""
     try:
         answer = codec.decode(_ExecCredential, out)
     except Unreadable as exc:
@@ -346,8 +344,6 @@ class Credentials:
 
 
 class _File:
-    """A file that is read again when what was read is old."""
-
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock

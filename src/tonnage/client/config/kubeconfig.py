@@ -1,17 +1,8 @@
 """Read a kubeconfig: files merged, a context chosen, and everything wrong with it said before the first request.
 
-    connection = load()                                     $KUBECONFIG, ~/.kube/config, or the pod we run in
-    connection = load(Path("admin.conf"), context="lab")    this file, that context
-
-A file that kubectl accepts is accepted, but for three things: a `proxy-url` (we speak to servers directly), an
-`auth-provider` (exec plugins have taken their place) and a server without `https://` or `http://`. Only what the chosen
-context uses is judged. Relative paths are relative to the file they stand in. Of several files the first to name an
-entry, or a current context, wins. What stands inside of clusters and users is read in `kubeconfig_entries`.
-
-The API server as a pod sees it: its address in the environment, its CA and our token in a mounted folder.
-
-The token is rotated by the kubelet, so it is used as a file that is read again (`credentials`). Mirrors client-go's
-rest.InClusterConfig, but for a CA that is missing: upstream logs that and goes on with the machine's authorities.
+What kubectl accepts is accepted, but for a `proxy-url`, an `auth-provider`, and a server without `https://` or
+`http://`. Only what the chosen context uses is judged. Of several files the first to name an entry or a current context
+wins. `load_in_cluster` is the service account of the pod that we run in, as client-go's rest.InClusterConfig.
 """
 
 from __future__ import annotations
@@ -310,8 +301,7 @@ class NoKubeconfig(TonnageError):
 def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, str] = os.environ) -> ServerConnection:
     """The connection of a context, the current one unless it is named. Raises InvalidKubeconfig or NoKubeconfig.
 
-    Without a path the files of $KUBECONFIG are merged, those that are missing left out; without that variable it is
-    ~/.kube/config; and where no file is, the service account of the pod that this program runs in.
+    Without a path: the files of $KUBECONFIG, else ~/.kube/config, else the service account of our own pod.
     """
     if path is not None:
         return _chosen([_read(path)], context)

@@ -1,18 +1,12 @@
-"""The gate of a program's own pages, as kube-scheduler's: who asks, and may they, is the API server's to say.
+"""The gate of a program's own pages, as kube-scheduler's: the API server says who asks, and whether they may.
 
-    async with DelegatedAccess(connection, connection, settings, …) as access:
-        async with served(…, tls=ServerTls(…, client_authorities=access.client_authorities), gate=access.gate):
-
-      request ─► a path of everybody's? ── yes ─► answered, whatever it shows
+      request ─► an open path? ── yes ─► answered, whatever it shows
                    │ no
                    ├─► authentication: front proxy, client certificate, bearer token, anonymous ── refused ─► 401
                    └─► authorisation: system:masters, then SubjectAccessReview (path, verb) ── refused ─► 403
                                                                          └─ no answer ─► 500
 
-Refusals are upstream's, word for word. One thing is ours: upstream looks at what is shown even on paths of everybody's,
-so that a probe with an old token is told 401; here such a path is answered, also while the API server is away.
-
-May they: the group that may everything, the paths that are everybody's, and what the API server says of the rest.
+Refusals are upstream's, word for word. Unlike upstream, an open path is answered even to a bad token.
 """
 
 from __future__ import annotations
@@ -112,8 +106,8 @@ class AccessSettings:
 class DelegatedAccess:
     """One program's gate; entering it looks for authorities. Raises TonnageError there, where that must succeed.
 
-    `authentication` and `authorization` are the servers that are asked who somebody is and whether they may. Without
-    the first every token is nobody's, without the second nobody may anything but administrators.
+    `authentication` and `authorization` are the servers that are asked. Without the first no token is known, without
+    the second only administrators may read.
     """
 
     def __init__(

@@ -1,14 +1,7 @@
-"""Who asks: a front proxy's word, a client certificate, a bearer token, or nobody.
+"""Who asks: by a front proxy's headers, a client certificate, a bearer token, or nobody, in upstream's order.
 
-In upstream's order (authenticatorfactory.DelegatingAuthenticatorConfig): the first that recognises somebody decides.
-Where one found something to judge and did not accept it, and no other did either, whoever asks is refused (401); only
-who shows nothing at all is anonymous.
-
-The certificate that a client showed, and whom it makes the client.
-
-TLS has seen that the client has the key of its certificate, and nothing else (`serving/server_tls.py`). Under
-which authority it stands, if any, is judged each time: that of users and that of front proxies are not the same, both
-change, and a connection may outlive what it began with.
+If something was shown and nobody accepts it, the request is refused (401). TLS only proves that the client has the key
+of its certificate; under which authority it stands is judged for each request, since authorities change.
 """
 
 from __future__ import annotations
@@ -71,10 +64,7 @@ class PeerCertificate:
 
 
 def peer_certificate(request: web.BaseRequest) -> PeerCertificate | None:
-    """What the client of a request showed when it connected; None for no TLS and for no certificate.
-
-    Raises InvalidCertificate for what is none.
-    """
+    """What the client of a request showed when it connected, None without a certificate. Raises InvalidCertificate."""
     transport = request.transport
     tls: Any = transport.get_extra_info("ssl_object") if transport is not None else None
     der = tls.getpeercert(binary_form=True) if tls is not None else None
@@ -93,11 +83,7 @@ def certificates_of(pem: bytes) -> tuple[x509.Certificate, ...]:
 
 
 def _shown(tls: Any) -> tuple[bytes, ...]:
-    """The certificates that a client sent, its own first; empty where Python does not tell.
-
-    It does from 3.13 on, and before that by a name that is not public. Without it, only a certificate that an authority
-    has signed itself is known to stand under that authority.
-    """
+    """The certificates that a client sent, its own first; empty where Python does not tell."""
     told = getattr(tls, "get_unverified_chain", None)
     if told is not None:
         return tuple(told())
@@ -120,10 +106,9 @@ class Unauthenticated(Exception):
 
 
 class TokenAuthenticator:
-    """Tokens and whose they are, asked of the API server and remembered for `ttl_s`, good or bad.
+    """Tokens and whose they are, asked of the API server and remembered for `ttl_s`, good or bad, by a keyed hash.
 
-    Tokens are not kept: a keyed hash of each is. Failures are not remembered. Requests with one token that come at a
-    time wait for one question.
+    Failures are not remembered. Requests with one token that come at a time wait for one question.
     """
 
     def __init__(self, reviews: Reviews, *, ttl_s: float, clock: Clock) -> None:

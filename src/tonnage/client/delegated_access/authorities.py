@@ -1,9 +1,7 @@
-"""Whose client certificates count: files that were named, else what the cluster publishes, kept fresh.
+"""Whose client certificates count: files that were named, else the ConfigMap
+kube-system/extension-apiserver-authentication.
 
-kube-apiserver writes the ConfigMap kube-system/extension-apiserver-authentication for programs that delegate: the
-authority of its users' client certificates, and that of front proxies with the headers these write. What a file says is
-not looked up there. Both are looked at once a minute; what cannot be read leaves what was read last. A cluster without
-the ConfigMap has no client certificates that count here, and tokens work all the same.
+Both are looked at once a minute; what cannot be read leaves what was read last.
 """
 
 from __future__ import annotations
@@ -75,10 +73,7 @@ class AuthoritySources:
 
 
 class FollowedAuthorities:
-    """The authorities as they are now; entering reads them for the first time. Raises TonnageError there.
-
-    `transport` reaches the server that has the ConfigMap; without one nothing is looked up.
-    """
+    """The authorities as they are now; entering reads them for the first time. Raises TonnageError there."""
 
     def __init__(
         self, sources: AuthoritySources, transport: Transport | None, *, clock: Clock, rng: random.Random
@@ -136,7 +131,7 @@ class FollowedAuthorities:
                 backoff.reset()
 
     def _failed(self, exc: BaseException) -> None:
-        """One line a cause, however often it is tried."""
+        """Log one line a cause, however often it is tried."""
         told = _words(exc)
         if told != self._told:
             _log.warning("Client certificates are judged by what was known before, if anything: %s", told)

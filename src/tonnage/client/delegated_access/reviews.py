@@ -1,11 +1,7 @@
 """Questions to the API server about somebody else: TokenReview and SubjectAccessReview.
 
-Both are POSTs that change nothing, so that one without an answer may be asked again. When, how often and how long is
-upstream's (DefaultAuthWebhookRetryBackoff, DefaultShouldRetry): five tries within ten seconds, pauses of half a second
-growing by half, and only after what is likely to pass: a connection that was cut, 429, 500, 504, or a server that says
-when to come back. A server that is away is not waited for.
-
-Answers that are true for a while: at most so many, the one that was asked for longest ago goes first.
+Retries are upstream's (DefaultAuthWebhookRetryBackoff): five tries within ten seconds, after a connection that was cut,
+429, 500, 504, or a Retry-After. A server that is away is not waited for.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """Bytes to HTTP/1.1 answers, by the letter of RFC 9112: what may be read in two ways is not read at all.
 
-Between us and the API server stand proxies and load balancers. Where two readers disagree about the end of an answer,
-the rest of one is taken for the beginning of the next, and a program believes an answer that nobody gave it. So the
-grammar is the strict one (no bare LF, no folded headers, no length in two ways, no chunk size but hexadecimal digits),
-one answer is read at a time, and bytes beyond it are told (`has_more`): whoever reads then hangs up.
-
-Everything is bounded: the head, the number of headers, chunk lines, trailers, the body, and the body once inflated. The
-bounds are far above what API servers send. Work is linear in the bytes that come, however small the pieces are.
-
-Why this is written here and not taken from a library: docs/decisions, "Answers are read by the letter".
+Where two readers disagree about the end of an answer, the rest of one is taken for the beginning of the next. So the
+grammar is strict, one answer is read at a time, and bytes beyond it are told (`has_more`). Everything is bounded, far
+above what API servers send; work is linear in the bytes. Why it is written here: docs/decisions, "Answers are read by
+the letter".
 """
 
 from __future__ import annotations
@@ -50,10 +45,7 @@ class NotHttp(Exception):
 
 
 class HttpAnswer:
-    """An HTTP answer; `warnings` are the headers of that name, which come more than once.
-
-    `closes`: it is the last on its connection, because it says so or because what follows it would be in doubt.
-    """
+    """An HTTP answer; `warnings` are the headers of that name. `closes`: it is the last on its connection."""
 
     __slots__ = ("body", "closes", "code", "headers", "warnings")
 

@@ -1,13 +1,7 @@
-"""HTTP to one API server: short requests over a pool of our own (`connections`), streams over aiohttp.
+"""HTTP to one API server: short requests over a pool of our own (`connection_pool`), streams over aiohttp.
 
-Streams have connections to themselves, so that however many watches there are, a request never waits for one. A
-connection that has gone silent is found out by the kernel (keep-alive probes), since HTTP/1.1 has no pings. A 401 is
-tried once more with fresh credentials: it was refused before anything was done. Credentials are sent over TLS only, as
-upstream does, and never to where a redirect points: redirects are not followed.
-
-What sockets, TLS and aiohttp raise, in our words: what was tried, what happened, and whether it is in doubt.
-
-A request is in doubt when it may have reached the server: it may have been carried out, and who sent it has to look.
+Each stream has a connection to itself. A 401 is tried once more with fresh credentials, which are sent over TLS only.
+Redirects are not followed. A failed request is in doubt when it may have reached the server.
 """
 
 from __future__ import annotations
@@ -112,10 +106,7 @@ class HttpTransport:
         unacknowledged_s: float = 0.0,
         credentials: Credentials | None = None,
     ) -> None:
-        """`unacknowledged_s` bounds how long the kernel keeps what the server does not take; 0 is its own habit.
-
-        Several transports of one connection may share their `credentials`, so that they are fetched once.
-        """
+        """`unacknowledged_s` bounds how long the kernel keeps what the server does not take; 0 leaves that to it."""
         self._cluster = cluster = connection.cluster
         url = urlsplit(cluster.server)
         self._is_tls = url.scheme == "https"
@@ -243,8 +234,6 @@ class HttpTransport:
 
 
 class _Stream:
-    """An answer that is being read."""
-
     def __init__(self, response: aiohttp.ClientResponse, request: Request, server: str) -> None:
         self._response = response
         self._request = request

@@ -1,8 +1,4 @@
-"""The seam between what is asked of an API server and how it gets there.
-
-`Client` speaks Kubernetes and knows nothing of sockets; a `Transport` carries requests and answers and knows nothing of
-Kubernetes. `transport.HttpTransport` is the real one; tests put a server in memory in its place.
-"""
+"""The seam between what is asked of an API server (`Client`) and how it gets there (`Transport`)."""
 
 from __future__ import annotations
 
@@ -16,10 +12,9 @@ from tonnage.client.errors import Disconnected
 
 
 class Request(msgspec.Struct, frozen=True, eq=False):
-    """One request; `path` has its query with it, percent-encoded. `timeout_s` bounds all of it, a stream included.
+    """One request; `path` has its query, percent-encoded. `timeout_s` bounds all of it, a stream included.
 
-    `before_write` is called at the last moment before the first byte goes to a connection, each time that happens; what
-    it raises is passed on, and nothing is sent.
+    `before_write` is called right before the first byte goes to a connection; if it raises, nothing is sent.
     """
 
     method: str
@@ -81,10 +76,9 @@ and `managedFields` beside it, still far below this."""
 
 
 async def lines_of(stream: Stream, server: str = "") -> AsyncIterator[list[bytes]]:
-    """The whole lines of a stream, as many at a time as have come. Raises Disconnected for a line without an end.
+    """The whole lines of a stream, as many at a time as have come. A last line without a newline is dropped.
 
-    What stands after the last newline when the stream ends is dropped: a watch goes on from the last line that was
-    read, and is told again.
+    Raises Disconnected for a line that is too long.
     """
     rest: list[bytes] = []  # joined once the line ends, so that a long one costs its length and no more
     held = 0

@@ -1,13 +1,7 @@
-"""The namespace controller: a Terminating namespace is emptied of everything, then finalized.
+"""The namespace controller: a Terminating namespace is emptied of everything, pods first, then finalized.
 
-    Terminating ──► pods asked to go, each in its own grace period ──► none left ──► all other kinds ──► none left
-                         ▲    └── some left: look again when one goes, or after a while ──┐    │              │
-                         └───────────────────────────────────────────────────────────────┘◄───┘              ▼
-                                                                                           finalizer taken out, gone
-
-Pods go first, so that nothing that protects or feeds them is taken from under them while they run. The five conditions
-(`namespace_conditions`) show what it waits for. Every sync starts from what the server holds: nothing is
-kept between two of them.
+Five conditions show what it waits for; each is "True" while something stands in the way (status_condition_utils.go).
+Every sync starts from what the server holds.
 """
 
 from __future__ import annotations

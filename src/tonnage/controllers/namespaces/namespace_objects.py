@@ -1,10 +1,7 @@
-"""One object of a fixed name and content in each namespace: the `default` ServiceAccount, the CA of the API server.
+"""One object of a fixed name and content in each active namespace: the `default` ServiceAccount, the CA of the API
+server.
 
-    namespace comes, object goes or changes ──► namespace active? ──► missing: create · different: put right
-
-A namespace that is on its way out gets nothing any more, so that it can be emptied; the server refuses new objects
-there as well, which settles the race with a cache that does not show the deletion yet. Mirrors
-serviceaccounts_controller.go and rootcacertpublisher/publisher.go.
+Mirrors serviceaccounts_controller.go and rootcacertpublisher/publisher.go.
 """
 
 from __future__ import annotations
@@ -59,9 +56,8 @@ def root_ca(namespace: str, ca_pem: bytes) -> Doc:
 
 
 def correction(found: Object, wanted: Doc) -> Doc | None:
-    """A merge patch that gives an object the wanted data, all of it and no other; None when there is nothing to do.
-
-    A description that somebody has written stays, as long as there is one.
+    """A merge patch that gives an object the wanted data; None when it has them. A description that somebody wrote
+    stays.
     """
     if "data" not in wanted:
         return None

@@ -1,11 +1,7 @@
 """The resource quota controller: `status.used` of every quota is what its namespace holds.
 
-    quota comes or changes, an object of its namespace comes, changes or goes ──► namespace ──► count anew ──► status
-
-The API server charges quotas as objects come, and nobody gives anything back when they go: this does. It also counts
-once when a quota is new (until then the server refuses what it is about), and every few minutes whatever happens.
-A count is written on the quota it was made for: one that was charged meanwhile conflicts, and is counted again.
-Upstream: pkg/controller/resourcequota.
+The API server charges quotas as objects come; this counts anew when they go, when a quota is new, and every few
+minutes. A quota that was charged meanwhile conflicts, and is counted again. Upstream: pkg/controller/resourcequota.
 """
 
 from __future__ import annotations

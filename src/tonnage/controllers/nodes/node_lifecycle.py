@@ -4,9 +4,7 @@
               conditions ──► NoSchedule taints, at once            (and `unschedulable` while cordoned)
                    Ready ──► NoExecute taint, as fast as the zone allows ──► `taint_eviction` evicts pods
 
-Every --node-monitor-period all nodes are looked at, from what the informers show; only a change is written. When each
-node was last seen is kept in memory, so that after a start every node has the grace period once more. The rules are
-pure: `node_health` (healthy or not, and what follows), `zones` (how fast).
+When each node was last seen is kept in memory, so that after a start every node has the grace period once more.
 """
 
 from __future__ import annotations
@@ -194,7 +192,6 @@ class NodeLifecycleController:
         return self._ages.now(node.uid, node.metadata.creation_timestamp)
 
     async def _mark_pods_not_ready(self, node: Node) -> None:
-        """Pods of a node without heartbeats are not known to serve."""
         for pod in self._pods_on_node(node.name):
             ready = pod.condition("Ready")
             if ready is None or not ready.is_true:

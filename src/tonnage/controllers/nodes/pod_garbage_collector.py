@@ -1,15 +1,13 @@
 """The pod garbage collector: pods without a kubelet that could delete them are deleted by force.
 
-| pod                                                              | is deleted                                        |
-| ---------------------------------------------------------------- | ------------------------------------------------- |
-| bound to a node that is gone                                     | once the node has been missing for the quarantine |
-| terminating, never bound                                         | at once                                           |
-| terminating, on a node that is not ready and out-of-service      | at once                                           |
-| ended, and more than `--terminated-pod-gc-threshold` have ended  | the oldest, evicted ones first                    |
+    pod                                                              is deleted
+    bound to a node that is gone                                     once the node has been missing for the quarantine
+    terminating, never bound                                         at once
+    terminating, on a node that is not ready and out-of-service      at once
+    ended, and more than `--terminated-pod-gc-threshold` have ended  the oldest, evicted ones first
 
-A round every 20 seconds looks at all of them, as upstream's podgc does; one comes earlier when a node goes or is
-declared dead, when a pod on a dead node is deleted, and when a quarantine ends. Whether a node is really gone the
-server is asked. A pod that has not ended is marked Failed first, so that its controller makes another.
+A round comes every 20 seconds, and earlier when a node goes or is declared dead. A pod that has not ended is marked
+Failed first, so that its controller makes another.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The taint eviction controller: pods leave nodes whose NoExecute taints they do not tolerate, or not any longer.
-
-A pod is looked at when it changes, when the NoExecute taints of its node change, and when its time is over. When it has
-to go is decided in `taint_eviction_plan`; before it goes it is read again, and deleted by its uid.
-"""
+"""The taint eviction controller: pods leave nodes whose NoExecute taints they do not tolerate, or not any longer."""
 
 from __future__ import annotations
 
@@ -25,10 +21,10 @@ _DISRUPTED = "DisruptionTarget"
 
 
 async def mark_disrupted(client: Client, pod: Pod, reason: str, message: str, *, clock: Clock, failed: bool) -> None:
-    """Write the condition, and the phase Failed with it where there is nobody left to do so.
+    """Write the condition DisruptionTarget, which says that a pod did not fail by itself, and with `failed` the phase
+    Failed.
 
-    Writes nothing when it says so already, and goes without when that cannot be written: the deletion comes first.
-    Raises NotFound, Conflict when this life of the pod is over.
+    A server that refuses it does not stop the deletion. Raises NotFound, Conflict when this life of the pod is over.
     """
     status: Doc = {}
     known = pod.condition(_DISRUPTED)

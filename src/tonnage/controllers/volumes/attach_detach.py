@@ -3,13 +3,9 @@
       pods, claims, volumes, nodes, drivers ──► desired state ─┐
       VolumeAttachments ──────────────────────► actual state ──┴─► plan (attach_detach_plan) ─► create, delete
 
-Keys are volumes: all attachments of a volume and all pods that need it are looked at together. A VolumeAttachment asks
-for an attachment; the driver's attacher (`attacher`) makes it and writes its status. Names are computed, so that a
-second run finds the work of the first. Kept in memory are since when an attachment is not needed and which events were
-recorded; both start empty after a restart, as upstream's do.
-
-Unlike upstream it needs no annotation on a node to manage it: CSI volumes are attached by controllers only. And it
-creates no VolumeAttachment for a node whose driver has not registered; the pod gets the event of upstream's attacher.
+Keys are volumes. Attachments have computed names, so that a second run finds the work of the first; the driver's
+attacher makes them true. Unlike upstream it needs no annotation on a node, and creates no VolumeAttachment for a node
+whose driver has not registered: the pod gets the event of upstream's attacher.
 """
 
 from __future__ import annotations
@@ -46,6 +42,12 @@ _FAILED: Final = "FailedAttachVolume"
 
 
 class AttachmentEvents:
+    """Events of pods about the attachment of their volumes, in upstream's words.
+
+    Success is recorded only for an attachment that was seen unattached, why a pod waits once a minute. The related
+    attachment is named at the version at which the message was new, so that equal failures are counted.
+    """
+
     def __init__(self, recorder: Recorder, clock: Clock) -> None:
         self._recorder = recorder
         self._deduplicated = DeduplicatingRecorder(recorder, clock)
@@ -220,10 +222,7 @@ class AttachDetachController:
     # -- what is there ------------------------------------------------------------------------------------------------
 
     async def _attachments_of(self, volume: str) -> list[VolumeAttachment]:
-        """All attachments of a volume, also those that the informer is about to show.
-
-        Without the latter a volume could be asked for on two nodes, one right after the other.
-        """
+        """All attachments of a volume, also those that were created and that the informer is about to show."""
         for name, (made, made_at_s) in tuple(self._created.items()):
             if volume in volume_of_attachment(made) and self._clock.monotonic() - made_at_s > _UNSEEN_S:
                 try:
@@ -292,10 +291,7 @@ class AttachDetachController:
         _log.info("Detaching", volume=volume.name, node=node_name, forced=detachment.is_forced)
 
     async def _detach_deleted_volume(self, volume: str) -> float | None:
-        """Delete the attachments of a volume that was deleted, unless a node still has it in use.
-
-        Which volume it was follows from what the node lists: the name of an attachment is computed from it.
-        """
+        """Delete the attachments of a volume that was deleted, unless a node lists the volume as in use."""
         for attachment in self._of_volume(volume):
             if attachment.metadata.is_terminating or not attachment.name.startswith("csi-"):
                 continue

@@ -1,21 +1,12 @@
 """The attacher of one CSI driver, a csi-attacher sidecar: VolumeAttachments are attached and detached by the driver.
 
-                  finalizers on,        ControllerPublish
-      created ──► node id noted ──────► attached: true            an error goes to status.attachError; retried
-      deleted ────────────────────────► ControllerUnpublish ────► finalizer off: the object goes
-                                                                  an error goes to status.detachError; retried
+      created ──► finalizers on, node id noted ──► ControllerPublish ────► attached: true
+      deleted ───────────────────────────────────► ControllerUnpublish ──► finalizer off: the object goes
 
-By the finalizer an attachment's object exists as long as the volume may be attached. The volume has one too, because
-without its object it is not known what to detach. An attach/detach controller of this program creates attachments that
-have it already (`finalizers`), which saves a write and a round trip. A driver that does not attach is not called: its
-attachments are marked attached at once and need no finalizer.
-
-How long one call may take is the limit of the `CsiClient` that is handed in. A driver that rebuilds a volume inside
-ControllerPublish (KEP-5925) may need longer than that; the call is then repeated, which CSI allows, until the driver is
-done. The backoff between tries grows from one second to five minutes, also after ResourceExhausted: the node is full,
-and asking often does not empty it. What may empty it is not waited for: an attachment of the same node that went, for a
-slot, a limit that changed, and a volume of the driver that went, for the room of a rebuild, have those that were
-refused tried at once.
+An error goes to status.attachError or detachError, and is retried after one second to five minutes. An attachment that
+goes, another limit, or a deleted volume of the driver has refused attachments tried at once. The finalizers keep the
+attachment, and the volume that says what to detach. An attach/detach controller of this program creates attachments
+with both (`finalizers`). A driver that does not attach is not called: its attachments are marked attached at once.
 """
 
 from __future__ import annotations
@@ -64,8 +55,7 @@ _log = logs.logger("tonnage.attacher")
 class Attacher:
     """Attaches and detaches the volumes of one driver until it is cancelled.
 
-    `workers` attachments at a time; the pauses between tries grow from `retry_first_s` to `retry_max_s`. Every
-    `reconcile_sync_s` a driver that can tell where its volumes are is asked, and what differs is done again.
+    Every `reconcile_sync_s` a driver that can tell where its volumes are is asked, and what differs is done again.
     """
 
     def __init__(
@@ -198,11 +188,10 @@ class Attacher:
         return self._finalizer
 
     async def finalizers(self, volume: PersistentVolume, node: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
-        """What an attachment that is about to be created needs for us to begin; nothing when we would refuse it.
+        """Finalizers and annotations for an attachment that is about to be created; nothing when we would refuse it.
 
-        First the volume's finalizer, as when we put both on: whoever has to detach must know what. An attachment that
-        goes before we came to it costs a call that detaches nothing. Until the attachment is seen, the volume keeps its
-        finalizer: an attachment that has ours and no volume could never go.
+        The volume gets its finalizer first, and keeps it until the attachment is seen: an attachment with our finalizer
+        and no volume could never go.
         """
         self._announced_at_s[volume.name, node] = self._clock.monotonic()
         try:
@@ -277,7 +266,6 @@ class Attacher:
     # -- driver, secrets, status --------------------------------------------------------------------------------------
 
     async def _wait_for_driver(self) -> DriverInfo:
-        """Ask the driver who it is and what it can, until it answers."""
         backoff = Backoff(clock=self._clock, rng=self._rng, first_s=0.2, max_s=5.0)
         while True:
             try:
@@ -307,7 +295,6 @@ class Attacher:
             raise CannotAttach(f'failed to load secret "{key}": {exc.message}') from exc
 
     async def _save_error(self, attachment: VolumeAttachment, where: str, failure: TonnageError) -> None:
-        """Write to the status why it failed."""
         has_codes = self._gates.enabled("MutableCSINodeAllocatableCount")
         said = volume_error(failure, self._clock.now(), has_codes=has_codes)
         try:

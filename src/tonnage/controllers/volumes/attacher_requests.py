@@ -1,4 +1,4 @@
-"""What a driver is asked when a volume is attached, and how its refusal is told: from API objects and back.
+"""What a driver is asked when a volume is attached, how its refusal is told, and where it says that its volumes are.
 
 Words and names are external-attacher's.
 """
@@ -92,9 +92,8 @@ def capability(
 
 
 def node_id(driver: str, node: str, csi_node: CSINode | None, attachment: VolumeAttachment | None = None) -> str:
-    """What the driver calls the node: its CSINode says so; for a detach, the attachment has kept it. Or CannotAttach.
-
-    A driver that is not registered (any more) is like a node that is gone: that must not keep a volume attached.
+    """What the driver calls the node, by its CSINode or, for a detach, as the attachment has kept it. Raises
+    CannotAttach.
     """
     entry = csi_node.driver(driver) if csi_node is not None else None
     if entry is not None:
@@ -108,10 +107,9 @@ def node_id(driver: str, node: str, csi_node: CSINode | None, attachment: Volume
 
 
 def volume_error(failure: TonnageError, now: datetime, *, has_codes: bool) -> Doc:
-    """A failed attach or detach as the status tells it: a driver's in its own words, the place says which call it was.
+    """A failed attach or detach as the status tells it; the message is cut to what the API takes.
 
-    Its code stands beside it where attach limits follow it (KEP-4876): 8 is a full node. The message is cut to what the
-    API takes; with one that is too long the whole error would be refused, and the code lost with it.
+    The code stands beside it where attach limits follow it (KEP-4876): 8 is a full node.
     """
     code = failure.number if has_codes and isinstance(failure, CsiError) else None
     return {"time": rfc3339(now), "message": truncated(error_text(failure), MESSAGE_BYTES), "errorCode": code}

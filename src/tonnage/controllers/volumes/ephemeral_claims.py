@@ -1,7 +1,6 @@
-"""Generic ephemeral volumes: a pod has the template of a claim, and here the claim is created from it.
+"""Generic ephemeral volumes: the claim `<pod>-<volume>` is created from the pod's template, and is owned by the pod.
 
-The claim is called `<pod>-<volume>` and belongs to the pod, so that it goes when the pod goes. A claim of that name
-which is somebody else's is never used: the pod gets an event, and waits. Mirrors the ephemeral-volume controller.
+A claim of that name which is somebody else's is never used: the pod gets an event, and waits.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """The PV binder: claims get volumes, volumes and claims get their phases. Upstream's persistentvolume-controller.
 
-      claims ──► PersistentVolumeBinder ── claim_step (sync_claim) ──► BindingWriter (binding_writes) ─► API
-      volumes ─► VolumeReconciler ─────── volume_step (sync_volume) ──┘
+      claims ──► PersistentVolumeBinder ── claim_step ──► BindingWriter ─► API
+      volumes ─► VolumeReconciler ──────── volume_step ──┘
 
-Every kind of binding is completed here: of volumes that exist (immediately, or chosen by a person on either side), of
-those that the scheduler chose for a pod, and of those that a provisioner made. It only completes what the objects say,
-so that it may be killed anywhere, come late, or run twice.
+It completes what the objects say, so that it may be killed anywhere, come late, or run twice. A binding is four writes:
 
-A claim is queued when it changes, and when a volume that is unbound or names it, its class, or a pod that mounts it
-does. And every fifteen seconds while it is pending, as upstream does.
+    volume.spec ──┬► volume.status (Bound)
+    (whose it is) └► claim.spec (completed) ──► claim.status (Bound, and its size)
+
+The first decides: it holds the volume's resourceVersion, so that of two claims one gets a Conflict. Lost claims and
+Released volumes cannot be taken back: before either, the server is asked and not only the informer.
 """
 
 from __future__ import annotations
@@ -332,10 +333,7 @@ class PersistentVolumeBinder:
         )
 
     async def _mark_lost(self, claim: PersistentVolumeClaim, inputs: ClaimInputs, note: Note) -> None:
-        """Give the claim up. Data is at stake and Lost is final, so the server is asked: informers may be behind.
-
-        Raises TonnageError when the volume is there after all; the informer will show it.
-        """
+        """Give the claim up. Raises TonnageError when the server still has its volume; the informer will show it."""
         name = claim.spec.volume_name
         if name:
             named = f"metadata.name={name}"

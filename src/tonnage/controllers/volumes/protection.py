@@ -1,18 +1,11 @@
-"""Storage in use is not deleted: two finalizers, added to what is bound, removed when it is not in use any more.
+"""Storage in use is not deleted: finalizers, added to what is in use, removed when it is not any more.
 
     kubernetes.io/pvc-protection   a claim that is being deleted stays while a pod that has a node mounts it
     kubernetes.io/pv-protection    a volume that is being deleted stays while it is Bound
+    kubernetes.io/vac-protection   a VolumeAttributesClass that is being deleted stays while a claim or volume uses it
 
-Upstream's API server puts them on when the object is made. Where a server does not, doing it a moment later would be
-one write more on an object that scheduler, binder and provisioner are about to write as well, and one of them would
-have to start over. Before it is bound nothing would hold a claim or a volume anyway, so that is soon enough; the binder
-puts the claim's on with the binding itself.
-
-Taking one off cannot be undone. So no informer's word is enough for a claim: the pods of its namespace are listed, for
-each claim anew, after it was seen to be deleted. A pod that has a node by then keeps the claim; one that gets its node
-later asks the API server for the claim before it mounts, finds it deleted, and is refused (`node.mounts.pod_volumes`).
-So no pod runs on a volume whose claim is gone. Mirrors pvcprotection and pvprotection; upstream lists once for all
-claims of a namespace that wait.
+Removal cannot be undone, so that for a claim the pods of its namespace are listed after it was seen to be deleted. A
+pod that gets its node later asks the server for the claim before it mounts, and is refused (`node.mounts.pod_volumes`).
 """
 
 from __future__ import annotations
@@ -132,8 +125,8 @@ class ProtectionController:
 def pod_uses_claim(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     """Whether a pod keeps a claim from being deleted. Mirrors podUsesPVCForDeletion.
 
-    An ephemeral claim counts only for the pod that it was made for, and no longer once the node is done with that pod:
-    otherwise the two would wait for each other.
+    An ephemeral claim counts only for its own pod, until the node is done with that pod: else the two would wait for
+    each other.
     """
     if not pod.spec.node_name or pod.namespace != claim.namespace:
         return False

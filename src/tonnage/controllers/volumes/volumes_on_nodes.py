@@ -1,9 +1,8 @@
-"""`node.status.volumesAttached`: the volumes that a node may mount, as the attachments say.
+"""Which volumes the pods of a node need, and `node.status.volumesAttached`: which volumes the node may mount.
 
-A detach is a handshake between node and controller: first the volume is removed from this list, then the node's
-`volumesInUse` is read, then the volume is detached. A node reads the list before it mounts, and lists a volume in use
-before it mounts it, so that one of the two always sees the other. The answer to the write of the list is what
-`volumesInUse` is read from: it shows the node as it is after the removal. Upstream's NodeStatusUpdater.
+A detach is a handshake: first the volume is removed from this list, then the node's `volumesInUse` is read from the
+answer, then the volume is detached. A node reads the list, and lists a volume in use, before it mounts it: one of the
+two always sees the other. Upstream's NodeStatusUpdater.
 """
 
 from __future__ import annotations
@@ -95,8 +94,7 @@ class VolumesAttachedUpdater:
         return names
 
     def _attachment_changed(self, attachment: VolumeAttachment) -> None:
-        """Not at once: a node that gets many volumes gets them in one write. Nobody mounts by this list here, and what
-        is to be detached is removed from it by `remove`, before anything else."""
+        """Not at once: a node that gets many volumes gets them in one write."""
         for node in node_of_attachment(attachment):
             self._queue.queue.add_after(node, _TOGETHER_S)
 
@@ -145,10 +143,7 @@ class VolumeUsers:
 
 
 def is_pod_terminated(pod: Pod) -> bool:
-    """The pod needs its volumes no more: it has ended, or it is being deleted and none of its containers runs.
-
-    Mirrors upstream's IsPodTerminated: a container without a status does not run.
-    """
+    """Whether the pod needs its volumes no more: it has ended, or is being deleted and no container runs."""
     if pod.is_terminal:
         return True
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)

@@ -1,9 +1,4 @@
-"""The node's half of making a volume larger: when the node must be told, and what the claim says afterwards.
-
-The controller side has grown the volume (its PersistentVolume says so) and left the rest to the node: the claim's
-status still has the old capacity, and usually the condition FileSystemResizePending. The node expands what is mounted
-and then writes the new capacity; only then is the claim as large as its volume.
-"""
+"""The node's half of expanding a volume: expand what is mounted, then write the claim's new capacity."""
 
 from __future__ import annotations
 

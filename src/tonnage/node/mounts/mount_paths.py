@@ -1,9 +1,7 @@
-"""Where a node keeps its mounts: the folders of a kubelet, below the node's own root.
+"""Where a node keeps its mounts, below the node's root, and the record (vol_data.json) beside each mount.
 
-    plugins/kubernetes.io/csi/<driver>/<sha256 of handle>/globalmount     staged, once a volume
-    plugins/kubernetes.io/csi/<driver>/<sha256 of handle>/vol_data.json       its record
-    pods/<uid>/volumes/kubernetes.io~csi/<volume>/mount                   published, once a pod
-    pods/<uid>/volumes/kubernetes.io~csi/<volume>/vol_data.json               its record
+    plugins/kubernetes.io/csi/<driver>/<sha256 of handle>/{globalmount,vol_data.json}        staged, once a volume
+    pods/<uid>/volumes/kubernetes.io~csi/<volume>/{mount,vol_data.json}                      published, once a pod
 
 and for block volumes
 
@@ -12,7 +10,8 @@ and for block volumes
     plugins/kubernetes.io/csi/volumeDevices/<volume>/data/{vol_data,<uid>}.json
     pods/<uid>/volumeDevices/kubernetes.io~csi/<volume>                   a link to where it is published
 
-`MountRecord` is what a record holds; every path follows from one.
+A record is written before the driver is asked to mount and removed after it has unmounted: after `kill -9` everything
+that may be mounted has one.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """What a pod's volumes ask of its node: which volume of which driver goes where, or why that cannot be said yet.
 
-Only volumes of CSI drivers are mounted here, through claims or inline; all others (configMap, emptyDir, hostPath, local
-disks) are taken to be there. The checks and their words are upstream's (desiredStateOfWorldPopulator): a claim must be
-bound, its volume must name it, and each must be used as the filesystem or the block device that it is.
-
-A claim that is being deleted serves only the pods that already have its volume. Upstream's kubelet also starts a new
-pod on it while the claim has its protection finalizer. But the finalizer may go a moment later, because pods were
-listed before this pod had its node; then the pod writes to a volume that is deleted under it.
+Only volumes of CSI drivers are mounted, through claims or inline. Checks and words are upstream's
+(desiredStateOfWorldPopulator), but a claim that is being deleted serves only the pods that already have its volume: its
+protection finalizer may go a moment later.
 """
 
 from __future__ import annotations

@@ -4,11 +4,9 @@
     (nothing) ────────► staged ─────────────────► published, once for each pod
         ▲                 │ ▲                         │
         └── unstage ──────┘ └──── unpublish ──────────┘
-          when nobody has or wants it
 
-A record is there before its call is made and goes after the call that undoes it; see `mount_records`. What was found on
-disk at the start is taken to be mounted and not yet checked: it is mounted again when its pod is still there, which
-changes nothing for a driver that has it, and unmounted when it is not. One volume is worked on by one at a time.
+What was found on disk at the start is taken to be mounted and not yet checked: it is mounted again, or unmounted when
+its pod is gone. One volume is worked on by one at a time.
 """
 
 from __future__ import annotations

@@ -1,27 +1,13 @@
-"""Mounting the volumes of one pod: in use, attached, staged, published, or the reason why not.
+"""Mounting the volumes of one pod: reported in use, attached, staged, published, or the reason why not.
 
     for each volume:  waiting for its attachment ──► attached ──► mounted
                               ├─► no slot left (KEP-4876)  ◄── a driver without attaching says so when it stages
                               └─► confined to other nodes (KEP-5381)
-    of the pod:       MOUNTED · WAITING (look again then) · REJECTED (it cannot be here)
 
-No slot left, and the driver's CSIDriver asks for updates: the limit in CSINode is corrected at once, so that the next
-pod is placed by the true one. When it is still so after the grace, the pod is rejected. Upstream looks only when its
-wait of 2 min 3 s is over; the KEP does not ask for that, and until then the pod would help nobody. Where pods are sent
-here and refused again and again, they wait longer each time (`csinode.attach_refusals`), and a slot that comes is used.
-Without a period nothing of this happens: the pod waits until a slot is free.
-
-Before a volume is first mounted for a pod, the API server is asked for its claim and the volume: informers may still
-show a claim that is being deleted or gone, and a pod would write to a volume that is nobody's any more. Once the server
-has shown a claim that is not being deleted, the pod has its node, and claim protection keeps the claim for it.
-
-A volume's node affinity may be set anew while a pod is on its way by the old one: the scheduler had not seen it, or the
-volume was free to move then and has gone elsewhere. Such a pod waits for ever, and its volume may be in use where it
-is. So its node turns it away, and whoever made it makes another, which goes where the volume is.
-
-    confined elsewhere, neither attached here nor mounted ──for a while──► read from the server, still so ──► rejected
-
-The while is for a driver that has the volume on its way here and has not said so yet. A pod that runs is left alone.
+No slot left, and the CSIDriver asks for updates: the limit in CSINode is corrected at once, and the pod is rejected if
+it is still so after the grace. A pod whose volume is confined elsewhere for a while is rejected, too, after the server
+was asked. Before a volume is first mounted for a pod, the server is asked for claim and volume: informers may still
+show a claim that is being deleted.
 """
 
 from __future__ import annotations
@@ -56,7 +42,10 @@ from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_nam
 
 
 class VolumesInUse:
-    """`names` tells what is in use at this moment."""
+    """Node.status.volumesInUse of one node: what must not be detached, because it is mounted or about to be.
+
+    `names` tells what is in use now. A volume is reported before anybody looks whether it is attached.
+    """
 
     def __init__(self, client: Client, node: str, nodes: MutationCache[Node], names: Callable[[], set[str]]) -> None:
         self._client = client
@@ -98,7 +87,7 @@ def is_resource_exhausted(attachment: VolumeAttachment | None) -> bool:
 def attach_state(attachment: VolumeAttachment | None, *, pod_came_at: datetime, waited_s: float) -> AttachState:
     """How far an attachment is, for a pod that came at `pod_came_at` and has waited `waited_s`.
 
-    One that is being deleted is not attached for long, whatever its status still says.
+    An error from before the pod came counts only after upstream's long wait.
     """
     if attachment is None or attachment.metadata.is_terminating:
         return AttachState.WAITING
@@ -113,9 +102,8 @@ def attach_state(attachment: VolumeAttachment | None, *, pod_came_at: datetime, 
 
 
 def is_confined_elsewhere(volume: PersistentVolume, node: Node, csi_node: CSINode | None) -> bool:
-    """Whether a volume of a CSI driver cannot be reached from a node, as far as the node's labels tell.
-
-    A node has its topology once the driver has registered: without, nothing can be told.
+    """Whether the node's labels say that a CSI volume cannot be reached from it; False while its driver has not
+    registered.
     """
     source = volume.spec.csi
     driver = csi_node.driver(source.driver) if source is not None and csi_node is not None else None
@@ -289,10 +277,7 @@ class PodMounter:
         return is_confined_elsewhere(volume, node, self._csi_nodes.get(self._node))
 
     async def _correct_limits(self, progress: PodProgress, drivers: dict[str, str]) -> float:
-        """Update the limits behind volumes that found no slot, once each; what is left of the grace, in seconds.
-
-        An update that fails for good is logged and does not save the pod, as upstream has it.
-        """
+        """Update the limits behind volumes that found no slot, once each; what is left of the grace, in seconds."""
         for name, driver in drivers.items():
             if name not in progress.exhausted_since_s:
                 progress.exhausted_since_s[name] = self._clock.monotonic()
@@ -324,7 +309,6 @@ class PodMounter:
             return None
 
     async def _mount(self, to_mount: VolumeToMount, attachment: VolumeAttachment | None) -> TonnageError | None:
-        """Mount one volume; what went wrong, in words for people."""
         node = self._nodes.get(self._node)
         affinity = VolumeNodeAffinity() if to_mount.volume is None else to_mount.volume.spec.node_affinity
         if node is not None and not affinity.admits(node.name, node.metadata.labels):

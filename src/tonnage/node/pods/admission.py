@@ -1,8 +1,6 @@
-"""Which pods a node has admitted; the rules stand in `scheduling.cluster.kubelet_admission`.
+"""Which pods a node has admitted; the rules stand in `behaviour.nodes.kubelet_admission`.
 
-A pod is judged when it is first seen, by the Node as the API has it, and holds its share until it has ended or is gone.
-A node that starts anew judges all of its pods again, as upstream does: pods that ran before come first, then the others
-by age. So a pod that came while the node was away never takes the place of one that runs.
+A pod holds its share until it has ended or is gone. After a start pods that ran before are judged first, then by age.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""When the containers of a Job's pod end, and how: nothing runs here, so that a pod's own words have to say it.
+"""When containers are ready and when they end: nothing runs here, so that a pod's own words decide.
 
-    tonnage.dev/run-seconds: "30"     on the pod: how long its containers run
+    tonnage.dev/run-seconds: "30"     on a Job's pod: how long its containers run
     tonnage.dev/exit-code: "1"        how they end
 
-Without these the plainest commands are taken at their word (`sleep 30`, `false`, `sh -c "sleep 5; exit 3"`), the image
-`pause` runs for ever, and everything else runs for a second and ends well.
-
-Only pods that a Job controls ever end by themselves; all others run until they are deleted. With restartPolicy Never a
-pod whose containers fail is Failed; with OnFailure its containers are started again, after pauses that double from ten
-seconds to five minutes, as a kubelet does.
+Without these, plain commands are taken at their word (`sleep 30`, `false`, `sh -c "sleep 5; exit 3"`), the image
+`pause` runs for ever, and everything else runs for a second and ends well. Failed containers are restarted as a kubelet
+does. Probes succeed, after their delays. Pods that no Job controls run until they are deleted.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
     creating ──► running ──► terminated            rejected: Failed at once, before anything ran
 
-Nothing runs here, so that a container is "running" from the moment its pod's volumes are there, and ready when its
-probes' delays have passed (`readiness`). A pod is ready when its containers are and every readiness gate is open.
-Conditions of others (PodScheduled, readiness gates, disruption) are left as they are: a strategic patch merges by type.
+Conditions of others are left as they are: a strategic patch merges by type. Ready and ContainersReady are the
+kubelet's: where somebody overwrote them, it says them again after ten seconds, as upstream's status manager does.
 """
 
 from __future__ import annotations
@@ -139,10 +138,7 @@ def preempted_patch(pod: Pod, *, now: datetime) -> Doc:
 
 
 def shorter_patches(patch: Doc) -> Iterator[Doc]:
-    """What to write when a pod has no room for a whole patch: without what only tells, then the phase alone.
-
-    Containers are left as they were said to be last.
-    """
+    """What to write when a pod has no room for a whole patch: without what only tells, then the phase alone."""
     status = patch["status"]
     kept = {field: value for field, value in status.items() if value is None or field not in _TELLING}
     kept["conditions"] = [{**each, "message": None} if "message" in each else each for each in status["conditions"]]

@@ -1,13 +1,11 @@
 """The pods of one node: volumes mounted, status written, volumes unmounted when the pod goes.
 
     bound ──► admitted (`admission`) ──► creating: volumes mounted ──► running ──► deleted: unpublish, unstage, gone
-                 │                          │ (`mounts.pod_volumes`)      └─ of a Job: ended (`completion`)
+                 │                          │                             └─ of a Job: ended (`containers`)
                  └─ OutOfcpu, NodeAffinity  └─ VolumeAttachmentLimitExceeded, VolumeNodeAffinity
                     rejected: event, Failed, for its controller to make another
 
-`sync_pod(uid)` compares what is there with what should be and does what is missing; see `client.reconciler`. It never
-waits for others: a pod whose volume is not attached yet is synced again when its VolumeAttachment changes. Pods that
-have ended or are gone lose their mounts, those that were force-deleted or went while we were not running too.
+`sync_pod` never waits for others: a pod whose volume is not attached is synced again when its VolumeAttachment changes.
 """
 
 from __future__ import annotations
@@ -98,10 +96,7 @@ class PodWorker:
         """Pods that have to end for a critical one."""
 
     async def sync_pod(self, uid: str) -> float | None:
-        """Do for one pod what its spec asks; seconds after which to sync again, None when an event will come.
-
-        Raises TonnageError; then it is to be tried again.
-        """
+        """Do for one pod what its spec asks; seconds after which to sync again, None when an event will come."""
         if self._context.is_idle:
             self._reports.clear()
             return None
@@ -164,9 +159,8 @@ class PodWorker:
 
     @asynccontextmanager
     async def _said_to_be_created(self, pod: Pod, progress: PodProgress) -> AsyncIterator[bool]:
-        """Say that the pod is being created, if that was not said and the block ends too late for a pod that is new.
-
-        Yields whether it has been said before the block.
+        """Write that the pod is being created, unless the block ends soon; yields whether that was written before the
+        block.
         """
         left_s = self._unsaid_for_s(progress)
         if pod.status.start_time is not None or left_s <= 0:
@@ -267,17 +261,14 @@ class PodWorker:
         _log.info("Pod rejected", pod=pod.key, node=self._node, reason=reason)
 
     async def _preempt(self, pod: Pod) -> None:
-        """End a running pod, so that a critical one has room."""
         await self._context.delay_or_stop()
         await self._write(pod, preempted_patch(pod, now=self._clock.now()))
         self._recorder.event(pod, "Warning", PREEMPTING, "Preempting", PREEMPTED)
         _log.info("Pod preempted by its node", pod=pod.key, node=self._node)
 
     async def _write(self, pod: Pod, patch: Doc | None) -> Pod:
-        """Patch the status, if there is anything to patch. The patch carries the uid: a namesake is not touched.
-
-        A pod that has no room for it gets a shorter one, now and from now on. Raises RequestEntityTooLarge when the
-        shortest does not fit either.
+        """Patch the status, if there is anything to patch; a pod that has no room for it gets shorter patches from now
+        on.
         """
         if patch is None:
             return pod
@@ -310,7 +301,6 @@ class PodWorker:
             await self._client.delete(Pod, pod.key, uid=pod.uid, grace_s=0)
 
     async def _unmount_pod(self, uid: str) -> None:
-        """Unmount whatever is mounted for a pod, and unstage what nobody needs any more."""
         records = self._mounter.of_pod(uid)
         undone = await asyncio.gather(*map(self._mounter.unpublish, records), return_exceptions=True)
         for failure in undone:

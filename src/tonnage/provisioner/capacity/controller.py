@@ -4,21 +4,10 @@
                                   ├──► work items ──► GetCapacity ──► make, change, or leave as it is
     StorageClasses ───────────────┘        ▲   │
        poll interval, refresh(), ──────────┘   └──► no longer wanted, or a second object: delete
-       objects touched by others,
-       volumes rebuilt elsewhere
+       objects touched by others
 
-    capacities = CapacityController(client, driver, informers, driver_name="pools.tonnage.dev",
-                                    settings=CapacitySettings(namespace="kube-system"), clock=clock)
-    informers.start()
-    await capacities.run()                      # until cancelled; waits for its informers by itself
-    capacities.refresh_volume(made)             # after a volume was made, deleted or expanded
-    capacities.refresh("pools")                 # after a failure that may have changed something, or without a volume
-
-A worker reconciles one work item at a time, from state alone: what is ours is found again by labels, topology and
-class, so that it may be killed anywhere. A driver that fails keeps its objects as they are and is asked again after a
-growing pause. What work items and objects are stands in `objects`, how objects are written in `writer`, what segments
-are in `topology_segments`. Mirrors external-provisioner's pkg/capacity; other than there, what others did to an object
-is put right after a second and not at the next poll, and after waiting for its turn to write the driver is asked anew.
+What is ours is found again by labels, topology and class. A driver that fails keeps its objects as they are. Mirrors
+external-provisioner's pkg/capacity, but what others did to an object is put right after a second.
 """
 
 from __future__ import annotations
@@ -94,11 +83,7 @@ class CapacityController:
         registry: CollectorRegistry | None = None,
         queues: WorkQueueMetrics | None = None,
     ) -> None:
-        """Ask for informers, which whoever owns them starts. Nothing is sent yet.
-
-        `fixed_segment` is node-deployment mode: `Segment.of(accessible_topology.segments)` of NodeGetInfo; without it
-        segments are found from CSINodes and Nodes. `owner` is what `owner.find_owner` found.
-        """
+        """Ask for informers, which whoever owns them starts. `fixed_segment` is node-deployment mode."""
         self.driver_name = driver_name
         self.settings = settings
         self._driver = driver
@@ -160,19 +145,14 @@ class CapacityController:
         await self._work.queue.wait_idle()
 
     def refresh(self, storage_class: str, segment: Segment | None = None) -> None:
-        """Ask the driver anew, at once: about every class in that segment, or about that class everywhere.
-
-        Classes may share pools, so that a volume of one takes room from the others; where it was made, all are asked. A
-        segment that no node is in says nothing: then the class is meant, and those that say that they share its pools.
+        """Ask the driver anew, at once: about every class in that segment, or about that class and those that share its
+        pools.
         """
         for key in self._keys_about(storage_class, segment):
             self._work.add(key)
 
     def refresh_volume(self, volume: PersistentVolume) -> None:
-        """The same for where a volume is, or was: its node affinity names the segments; without, its class is meant.
-
-        Whoever asks from now on is told of what the volume took: so the next figures say that they include its claim.
-        """
+        """The same for where a volume is, or was; the next figures say that they include its claim."""
         for segment in segments_of_volume(volume) or (None,):
             for key in self._keys_about(volume.spec.storage_class_name, segment):
                 if self.settings.with_pools and volume.spec.claim_ref is not None:
@@ -196,9 +176,7 @@ class CapacityController:
         return Counts(goal=len(self._wanted), current=current, obsolete=obsolete)
 
     def ages(self) -> Ages:
-        """How long ago the driver last told the figures of each object that shall exist; one that it never told is as
-        old as the wish for it.
-        """
+        """How long ago the driver last told the figures of each wanted object; without any, since when it is wanted."""
         now_s = self._clock.monotonic()
         told = [self._confirmed_s.get(key, self._wanted_since_s.get(key, now_s)) for key in self._wanted]
         return Ages(tuple(now_s - each for each in told), self.settings.poll_interval_s)
@@ -241,10 +219,8 @@ class CapacityController:
             self._work.add(key)
 
     def _on_volume(self, old: PersistentVolume, new: PersistentVolume) -> None:
-        """A driver that has rebuilt a volume elsewhere says so by its node affinity (KEP-5925).
-
-        It took room there, which the scheduler keeps back until the figures show it, and left some behind, at a place
-        that is not named any more.
+        """A driver that has rebuilt a volume elsewhere says so by its node affinity (KEP-5925): room went there and
+        came back here.
         """
         is_ours = new.spec.csi is not None and new.spec.csi.driver == self.driver_name
         places = segments_of_volume(new)
@@ -287,8 +263,7 @@ class CapacityController:
             self._work.add(key)
 
     def _note_known_volumes(self, new: Set[Key]) -> None:
-        """Figures of objects that are new to us will include the volumes that exist: those that were made lately are
-        said so, for the provisioner that made them may have been killed before it could."""
+        """Say that the first figures of new objects include the volumes that were made lately."""
         newest_at = self._included.newest_at  # the server's clock, as the times of volumes are; ours may be wrong
         for volume in self._volumes if new and self.settings.with_pools else ():
             owner, places = volume.spec.claim_ref, segments_of_volume(volume)

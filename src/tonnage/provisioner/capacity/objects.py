@@ -1,31 +1,12 @@
-"""What a capacity object says: a class and a segment, what the driver reports for them, and how both are written.
+"""What a capacity object says: a class and a segment, what the driver reports for them, and how both are written. Pure.
 
-    WorkItem           a class and a topology segment: what GetCapacity is asked; never changes in an object
-    ReportedCapacity   free bytes, largest volume, free bytes of each pool (KEP-5925): written when it changes
+With pools, `capacity` is their sum. Pools stand in `availableCapacities`, or, on a server that drops that field, in the
+annotation `tonnage.dev/available-capacities`. With the gate CSIStorageCapacityV2 off, no object gets a list of pools,
+and one that has a list keeps it, kept true (KEP-5925).
 
-With pools, `capacity` is their sum, so that whoever knows nothing of pools still reads something true. Pools stand in
-`availableCapacities`, or, on a server that drops that field, in the annotation `tonnage.dev/available-capacities`. They
-are never in neither: `patch_for` takes the annotation away only from an object that has the field.
-
-With the gate CSIStorageCapacityV2 off, no object gets a list of pools, and one that has a list keeps it where it is: a
-rollback preserves what is stored (KEP-5925). It is kept true as well, because some scheduler may still read it; only a
-driver that has stopped telling pools takes it away.
-
-An unchanged report is not written, as upstream's is not: to the scheduler a write means that the driver was asked after
-the last volume was made. Pools in another order are the same pools. Which volumes a report includes is said beside it
-(`tonnage.dev/included-claims`), so that a scheduler need not guess when it may stop keeping their room back; a volume
-that is new is therefore always written. Pure; `controller` does what is said here.
-
-Which volumes were made lately: what the next figures of a driver are known to include.
-
-A scheduler keeps a volume's room back until the figures show it, and cannot see from a figure whether they do: it may
-have been measured before the volume was made, or written before the claim was seen bound. The provisioner knows. It
-notes each volume when the driver has made it, before it asks the driver for new figures, and says so with them
-(`tonnage.dev/included-claims`). What is older than any scheduler would wait for is not worth a word.
-
-An object names so many claims and no more. Where that is too few, it also says until when volumes are included
-(`tonnage.dev/included-until`): a PersistentVolume is created after its volume was made, and servers stamp them in
-order. So when the driver is asked, every volume was made whose object was created before the newest that is known.
+An unchanged report is not written. Beside it stands which volumes it includes (`tonnage.dev/included-claims`), so that
+a scheduler knows when to stop keeping their room back; where an object cannot name all claims, it also says until when
+volumes are included (`tonnage.dev/included-until`), by the creation time of their PersistentVolumes.
 """
 
 from __future__ import annotations
@@ -85,8 +66,9 @@ class IncludedClaims:
         """When the newest PersistentVolume was created."""
 
     def created(self, at: datetime | None) -> Iterable[Key]:
-        """A PersistentVolume was created at this time, by the server's clock. Tells for which work items a new report
-        says more than the last: they have more claims than are named."""
+        """A PersistentVolume was created; the work items whose next report says more for it, having more claims than
+        are named.
+        """
         if at is None or (self.newest_at is not None and at <= self.newest_at):
             return ()
         self.newest_at = at.replace(microsecond=0)  # as it is going to be written
@@ -148,7 +130,6 @@ class WorkItem:
 class ReportedCapacity:
     """What the driver said, in bytes. `maximum_bytes` None: not said; no `pools`: it does not tell them apart.
 
-    `included` are the volumes that had been made when the driver was asked, as far as they are new.
     Pools that are not to be added (`adds_pools`, the gate) are told to objects that list pools already.
     """
 
@@ -205,10 +186,7 @@ def capacity_request(item: WorkItem, storage_class: StorageClass) -> csi.GetCapa
 def read_response(
     item: WorkItem, response: csi.GetCapacityResponse, *, with_pools: bool, included: Included = NOTHING
 ) -> ReportedCapacity:
-    """What a response says; without the gate its capacity is what it says to those who do not know of pools.
-
-    Raises InvalidCapacity.
-    """
+    """What a response says; without the gate its capacity is what it says to those who do not know of pools."""
     pools = tuple(response.available_capacities)
     if len(pools) > _MOST_POOLS and min(pools) >= 0:
         pools = tuple(sorted(pools, reverse=True)[:_MOST_POOLS])
@@ -234,10 +212,7 @@ def selector_of(labels: Mapping[str, str]) -> str:
 
 
 def manager_on(node: str) -> str:
-    """Who manages what the provisioner on one node publishes (`--node-deployment`), short enough for a label.
-
-    Mirrors upstream's getNameWithMaxLength, so that either program takes over the objects of the other.
-    """
+    """Who manages what the provisioner on one node publishes, at most a label long. Mirrors getNameWithMaxLength."""
     name = f"{MANAGER}-{node}"
     if len(name) <= _MAX_LABEL:
         return name

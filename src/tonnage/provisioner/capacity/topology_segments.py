@@ -1,12 +1,7 @@
-"""Topology segments: the label values by which a driver tells apart where its volumes can be reached.
+"""Topology segments: the label values by which a driver tells apart where its volumes can be reached. Pure.
 
-    central      for every node with the driver: CSINode names the label keys, the Node has their values; nodes with
-                 equal values are one segment
-    on the node  the one segment that the driver told in NodeGetInfo
-    no topology  the driver names no keys: one empty segment, which is everywhere
-
-A node of which a label is missing counts only once kubelet has set it. Everything here is pure; `controller` hands
-in the objects. Mirrors external-provisioner's pkg/capacity/topology.
+A CSINode names the label keys of a driver, the Node has their values; nodes with equal values are one segment. A driver
+without keys has one empty segment, which is everywhere. Mirrors external-provisioner's pkg/capacity/topology.
 """
 
 from __future__ import annotations
@@ -70,10 +65,8 @@ def find_segments(
 
 
 def segments_of_volume(volume: PersistentVolume) -> tuple[Segment, ...]:
-    """Where a volume can be reached from, as far as its node affinity is made of segments; empty when it is not.
-
-    A provisioner writes one term for each segment, of `key In [value]` alone. What other hands wrote is passed over:
-    whoever asks has to fall back on the class.
+    """Where a volume can be reached from, as far as its node affinity is made of segments (`key In [value]`); else
+    empty.
     """
     required = volume.spec.node_affinity.required
     if required is None:

@@ -1,23 +1,9 @@
 """Writes capacity objects, no more often than allowed, and finds out where the server keeps pools.
 
-A server that knows nothing of KEP-5925 drops `availableCapacities` without a word. So the answer to a write is compared
-with what was sent:
+A server that knows nothing of KEP-5925 drops `availableCapacities`. So the answer to a write is compared with what was
+sent; if the field was dropped, pools go into an annotation, and the field is offered again after ten minutes.
 
-             offered, and kept                         offered, and dropped
-    ┌───────┐                ┌────────────────────┐                ┌────────────────────────────┐
-    │ field │◄───────────────┤ offer the field    ├───────────────►│ annotation, for 10 minutes │
-    └───────┘                └────────▲───────────┘                └──────────────┬─────────────┘
-                                      └───────────────────────────────────────────┘
-                                         the server may have been upgraded meanwhile
-
-An offer that is dropped from an object which is otherwise right changes nothing, not even its resourceVersion.
-
-The capacity objects that are ours, by their work item, including those just written.
-
-An informer is a moment behind: of an object that was made or changed it tells later. `note` takes in what the server
-answered to our own write, so that nothing is made twice and nothing is changed on top of an old state. What the
-informer has not shown yet is `is_confirmed` False: it may have been deleted by somebody before anyone was told, and is
-fetched before it is relied on.
+`PublishedCapacities` also holds what the informer does not show yet; such an object is fetched before it is relied on.
 """
 
 from __future__ import annotations
@@ -145,10 +131,7 @@ class CapacityWriter:
     async def write(
         self, item: WorkItem, found: CSIStorageCapacity | None, reported: ReportedCapacity
     ) -> CSIStorageCapacity:
-        """Make the object, or change it if that is still needed; as the server has it then.
-
-        Raises ApiError, Conflict among them when somebody changed the object since it was looked at.
-        """
+        """Make the object, or change it if that is still needed; as the server has it then. Raises ApiError."""
         had_field = found is not None and bool(found.available_capacities)
         offers_field = bool(reported.pools) and reported.adds_pools and not had_field and not self.is_dropped
         if found is None:

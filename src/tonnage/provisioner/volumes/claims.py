@@ -1,21 +1,10 @@
-"""A finalizer keeps a claim while a volume may be in the making for it, so that no volume is left that nobody finds.
+"""Which claims are ours to make volumes for, and the finalizers that hold claims while volumes are made or cloned.
 
     protected ──► CreateVolume ──► PersistentVolume written ──► finalizer off, with the binding
                        └──► refused, and the claim is being deleted ──► finalizer off
 
-A volume's name comes from its claim. Were the claim gone when a provisioner comes back from a kill, nobody would know
-that there is something to ask for: upstream's provisioner leaves a volume behind then. Ours puts a finalizer on the
-claim before the first CreateVolume. A claim that is being deleted without it was never asked for, and is not from then.
-
-Our binder takes it off in the write that binds the claim to the volume that was made for it. Under another binder, or
-when the binding takes longer than `BINDER_S`, the provisioner does.
-
-Both patches name one element of the list, so that nobody else's finalizers and changes are in the way.
-
-The finalizer of claims that were cloned, taken off once nobody copies them any more.
-
-Mirrors external-provisioner's CloningProtectionController. It looks at claims that are being deleted only: the others
-may be cloned again.
+Without the finalizer a claim that goes while the provisioner is down leaves a volume that nobody finds, as upstream's
+does. Our binder takes it off with the binding; under another binder the provisioner does, after `BINDER_S`.
 """
 
 from __future__ import annotations
@@ -51,10 +40,7 @@ class ClaimProtection:
         self._client = client
 
     async def protect(self, claim: PersistentVolumeClaim) -> None:
-        """See to it that the claim stays. Raises NotFound, Conflict or Invalid when it goes or is another's by now.
-
-        Without the right to do so it is left as it is, which is as safe as upstream's.
-        """
+        """See to it that the claim stays, if that is allowed. Raises NotFound, Conflict or Invalid when it goes."""
         if not is_protected(claim):
             try:
                 await self._patch(claim, {"finalizers": [FINALIZER]})
@@ -127,23 +113,21 @@ def provisioner_of(claim: PersistentVolumeClaim) -> str:
 
 
 def is_for(claim: PersistentVolumeClaim, driver: str) -> bool:
-    """Whether the claim wants a volume of this driver. A claim that names a volume, bound or not, wants none.
-
-    Being deleted is no reason to leave it: an earlier try may have made a volume that only another try can find.
+    """Whether the claim wants a volume of this driver, also one that is being deleted: a volume may have been made for
+    it.
     """
     return not claim.spec.volume_name and provisioner_of(claim) == driver
 
 
 def is_due(claim: PersistentVolumeClaim, storage_class: StorageClass) -> bool:
-    """Whether its time has come: a class that waits for a consumer needs the node that was selected for it.
-
-    The binder asks for a provisioner only then; but the choice may have been taken back since.
-    """
+    """Whether its time has come: a class that waits for a consumer needs the node that was selected for it."""
     return bool(claim.selected_node) or not storage_class.waits_for_consumer
 
 
 class RefusedClaims:
-    """Writes the annotation, once for each refusal, and removes it."""
+    """Writes a refusal that room does not cure on the claim, so that a scheduler keeps no room back for it; and removes
+    it.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client

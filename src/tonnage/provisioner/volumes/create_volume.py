@@ -1,7 +1,13 @@
-"""From a claim and its class to a CreateVolumeRequest, and from the answer to a PersistentVolume. No I/O.
+"""From a claim and its class to CreateVolume, and from the answer to a PersistentVolume.
 
-The volume's name is made of the claim's uid, so that a second try, by whomever and whenever, asks for the same volume,
-and finds the first one's work.
+The volume's name is made of the claim's uid, so that a second try finds the first one's work. What a failure means:
+
+      asked ──► no clear answer ─► in doubt: the very same is asked again, whatever becomes of claim, class or node
+        ├─────► made ────────────► the PersistentVolume is written; if a server refuses that for good, it is deleted
+        ├─────► not made ────────► asked anew from the claim as it is then, after a pause
+        └─────► no room ─────────► with a selected node: the choice of that node is taken back (reschedule)
+
+Mirrors external-provisioner's checkError. A volume that is no use (too small, or no copy) is deleted again.
 """
 
 from __future__ import annotations
@@ -220,7 +226,7 @@ class ProvisioningState(StrEnum):
 class NotProvisioned(TonnageError):
     """An attempt that ended before the driver was asked, or after an answer that is no use; `state` is what is known.
 
-    `is_ours` False: somebody else is expected to make the volume, and nothing is to be told about it.
+    `is_ours` False: somebody else is expected to make the volume.
     """
 
     def __init__(self, message: str, state: ProvisioningState, *, is_ours: bool = True) -> None:
@@ -242,10 +248,7 @@ def is_infeasible(failure: TonnageError) -> bool:
 
 
 def is_refused_for_good(failure: TonnageError) -> bool:
-    """Whether a server refuses a PersistentVolume for what is in it, so that it would refuse it again.
-
-    Kubernetes' server hands on as an internal error that an object is too large for etcd, or for the way there.
-    """
+    """Whether a server refuses a PersistentVolume for what is in it, so that it would refuse it again."""
     if isinstance(failure, InternalError):
         return any(words in failure.message for words in ("request is too large", "message larger than max"))
     return isinstance(failure, BadRequest | Invalid | RequestEntityTooLarge)
@@ -295,9 +298,8 @@ class VolumeCreator:
         raise NotProvisioned(why, ProvisioningState.FINISHED)
 
     async def discard(self, asked: Prepared, volume_id: str) -> None:
-        """Delete a volume that was made for this request and is no use. Raises NotProvisioned when it is still there.
-
-        One that is another PersistentVolume's as well is left to that.
+        """Delete a useless volume, unless another PersistentVolume names it. Raises NotProvisioned when it is still
+        there.
         """
         ours = self._driver_info.name, volume_id
         others = (each.spec.csi for each in self._volumes if each.name != asked.name)

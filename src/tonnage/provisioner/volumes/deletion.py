@@ -2,10 +2,7 @@
 
     Released, policy Delete ──► nobody has it attached ──► DeleteVolume ──► the object is deleted ──► finalizer off
 
-The finalizer is there so that an object deleted by hand does not leave its volume behind: it is put on bound volumes
-and taken off last. Every step may be repeated, and is, after a failure or a kill. `is_responsible`, `finalizers_for`
-and `is_to_be_deleted` decide and are pure; they mirror the library's isProvisionerForVolume, handleProtectionFinalizer
-and shouldDelete.
+Decisions mirror the library's isProvisionerForVolume, handleProtectionFinalizer and shouldDelete.
 """
 
 from __future__ import annotations
@@ -190,6 +187,5 @@ class DeletionController:
             return {}
 
     async def _set_finalizers(self, volume: PersistentVolume, finalizers: tuple[str, ...]) -> None:
-        """Raises Conflict when the volume has changed since."""
         metadata = {"resourceVersion": volume.metadata.resource_version, "finalizers": list(finalizers)}
         await self._client.patch(PersistentVolume, volume.name, {"metadata": metadata})

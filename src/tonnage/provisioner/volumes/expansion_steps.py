@@ -3,14 +3,12 @@
     request > status.capacity
         │ allocatedResources = request, ControllerResizeInProgress, condition Resizing
         ▼
-    ControllerExpandVolume ──► PV capacity ──┬─ the node has to do its part: NodeResizePending, condition
-        │                                    │  FileSystemResizePending; the node ends it, by status.capacity
+    ControllerExpandVolume ──► PV capacity ──┬─ the node has to do its part: NodeResizePending
         │ refused                            └─ nothing left to do: status.capacity, conditions off
         ▼
     condition ControllerResizeError; what can never work is ControllerResizeInfeasible, and is tried rarely
 
-A size that the driver was asked for without a clear answer (`allocatedResources`) is pursued before another one. After
-a clear refusal a smaller request counts at once. Mirrors external-resizer's expandAndRecover and resize_status.
+A size in doubt is pursued before another one. Mirrors external-resizer's expandAndRecover and resize_status.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ def size_to_reach(
 ) -> Quantity | None:
     """The size to ask the driver for now; None when it is the node's turn, or nothing is to be done.
 
-    `by_controller`: the driver expands by controller calls at all. `was_refused`: its last answer was a clear no.
+    `by_controller`: the driver expands by controller calls. `was_refused`: its last answer was a clear no.
     """
     asked = claim.requested
     if asked is None or not wants_more(claim):
@@ -88,8 +86,9 @@ def size_to_reach(
 
 
 def is_final(code: Code) -> bool:
-    """Whether nothing of it is under way. "No room" is a clear answer, where upstream's resizer doubts it: in doubt, a
-    claim that asked for too much could not be made to ask for less."""
+    """Whether nothing of it is under way. Unlike upstream, "no room" is a clear answer: the claim may then ask for
+    less.
+    """
     return not is_in_doubt(code)
 
 

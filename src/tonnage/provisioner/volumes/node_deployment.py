@@ -1,9 +1,7 @@
 """Node-deployment mode: which of the provisioners, one on each node, makes a claim's volume.
 
-A claim that was sent to a node belongs to the provisioner there. A claim of immediate binding was sent nowhere: the
-provisioners that have room compete for it. Each waits a random part of `base_delay_s`, so that they do not all come at
-once; the first to write its node into selected-node has it, the others see that and leave it. Who lost or had no room
-waits longer the next time. Nothing sleeps here: `decide` answers how long to wait, and is asked again then.
+A claim that was sent to a node belongs to the provisioner there. For others (immediate binding) those that have room
+compete: the first to write its node into selected-node has it; who lost waits longer the next time.
 """
 
 from __future__ import annotations
@@ -49,10 +47,7 @@ class _Attempt:
 
 
 def delay_s(tries: int, deployment: NodeDeployment, rng: random.Random) -> float:
-    """How long to wait before try number `tries` (from 0): doubled each time, less a random part of the first delay.
-
-    Mirrors external-provisioner's rate limiter with jitter.
-    """
+    """How long to wait before try number `tries` (from 0): doubled each time, less a random part of the first delay."""
     plain_s = exponential_s(deployment.base_delay_s, tries, max_s=deployment.max_delay_s)
     return max(plain_s - deployment.base_delay_s * rng.random(), 0.0)
 

@@ -1,12 +1,6 @@
-"""A class's parameters: what the driver gets, and what is for us alone.
+"""A class's parameters: what the driver gets, and what is for us alone (`csi.storage.k8s.io/…`).
 
-Keys that begin with `csi.storage.k8s.io/` are ours: the file system, and which Secrets go with which call. Secrets are
-named by templates, filled in from the claim and its volume:
-
-    csi.storage.k8s.io/provisioner-secret-name: ${pvc.name}-key
-    csi.storage.k8s.io/provisioner-secret-namespace: ${pvc.namespace}
-
-A template for a namespace knows `pv.name` and `pvc.namespace` only, which people who write claims cannot choose.
+Secrets are named by templates such as `${pvc.name}-key`; one for a namespace knows `pv.name` and `pvc.namespace` only.
 Mirrors external-provisioner's getSecretReference and removePrefixedParameters, words included.
 """
 
@@ -96,9 +90,8 @@ def fstype_of(parameters: Mapping[str, str], default: str) -> str:
 def secret_reference(
     kind: SecretKind, parameters: Mapping[str, str], volume_name: str, claim: PersistentVolumeClaim
 ) -> SecretReference | None:
-    """The Secret for a kind of call, else the class's default one, else None. Raises InvalidParameters.
-
-    The Secret is not looked for: it need not exist yet.
+    """The Secret for a kind of call, else the class's default one, else None; it need not exist. Raises
+    InvalidParameters.
     """
     try:
         templates = _templates(kind, parameters)

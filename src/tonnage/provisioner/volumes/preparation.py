@@ -1,8 +1,7 @@
 """Everything that has to be looked up before CreateVolume can be called: source, places, attributes, secrets.
 
-Nothing is changed here but the finalizer of a claim that is to be cloned. What fails is raised as NotProvisioned, with
-what is known then (`provisioning_state`): a mistake in the claim or its class is final until somebody corrects it, a
-thing that is not there yet changes nothing.
+What fails is raised as NotProvisioned: a mistake in the claim or its class is final until somebody corrects it, a thing
+that is not there yet changes nothing. A claim that is to be cloned gets a finalizer.
 """
 
 from __future__ import annotations
@@ -324,7 +323,6 @@ class Preparation:
         return True
 
     async def _attributes(self, name: str) -> Mapping[str, str]:
-        """The parameters of a VolumeAttributesClass. Raises NotProvisioned."""
         try:
             found = await self._client.get(VolumeAttributesClass, name)
         except (ApiError, Unreadable) as exc:

@@ -1,15 +1,8 @@
 """Making volumes: every claim that is ours gets one, once, whatever fails in between.
 
-Work is named by the claim's uid, not its name: a claim that was deleted and made again is another one. What an attempt
-may leave behind, and what follows from it, is drawn in `provisioning_state`. Two things are remembered, both for the
-sake of volumes that nobody else would find again:
-
-- `_in_doubt`: requests without a clear answer. They are repeated word for word, even when their claim is gone;
-- `_unsaved`: volumes that were made and whose PersistentVolume the server has not taken yet. One that it refuses for
-  good (422) is deleted again, and asked for anew after the longest pause.
-
-Killed at any point, a new run finds the claim as it was and asks for a volume of the same name: a claim that is deleted
-meanwhile waits for that (`claim_protection`).
+Work is named by the claim's uid. Two things are remembered, for volumes that nobody else would find again: `_in_doubt`,
+requests without a clear answer, repeated word for word even when their claim is gone; and `_unsaved`, volumes whose
+PersistentVolume the server has not taken yet. Killed at any point, a new run asks for a volume of the same name.
 """
 
 from __future__ import annotations
@@ -280,10 +273,7 @@ class ProvisionController:
         return BINDER_S if claim.uid in self._keys else None
 
     async def _discarded(self, asked: Prepared, volume: PersistentVolume) -> bool:
-        """Whether a volume that cannot be written is gone; one of its name that was written after all is kept.
-
-        Nobody has used it: without a PersistentVolume nobody could.
-        """
+        """Whether a volume that cannot be written is gone; one whose PersistentVolume was written after all is kept."""
         claim = asked.claim
         try:
             await self._client.get_doc(PersistentVolume, volume.name)
@@ -359,9 +349,8 @@ class ProvisionController:
         return state_of(failure.code, may_reschedule=bool(node) and self._has_topology)
 
     def _waits_for_node(self, claim: PersistentVolumeClaim) -> bool:
-        """Whether the node of a claim is gone, and one that was killed before us may have made the volume there.
-
-        On another node it would not be found. A node that is back soon has it; one that stays away is given up.
+        """Whether the node of a claim is gone for a short time only, and a run before us may have made the volume
+        there.
         """
         if not is_protected(claim) or claim.uid in self._refused:
             return False

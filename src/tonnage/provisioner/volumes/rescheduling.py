@@ -1,20 +1,8 @@
-"""Removing the choice of a node that has no room, and events on pods when that does not help them.
+"""Taking back the choice of a node that has no room, and events on pods when that does not help them.
 
-Removing the selected-node annotation is how a provisioner asks the scheduler for another node. `Refusals` remembers
-which nodes had no room for which claim. A pod is told (`stuck_message`) when a claim of it is refused, when another of
-its claims is made after that (volumes of one pod are made at the same time, and either may be first), and again as long
-as nobody has found another node.
-
-A pod that cannot get all its volumes in one place, and what to tell people about it.
-
-A pod's claims are made one by one. When the first is made on a node and the second finds no room there, taking back the
-choice of that node does not help: the first volume holds the pod to it. The scheduler then says only that no node fits;
-nobody says which claim is the reason, nor that waiting will not help. That is said here, in an event on the pod.
-
-    stuck_pod(pod, claim, …)   whether it is so, and which claims keep the pod where there is no room
-    stuck_message(…)           the sentence
-
-Both are pure.
+Removing the selected-node annotation asks the scheduler for another node. A pod whose first volume is made on a node
+that has no room for the second is stuck; an event on it says which claims hold it there, and is repeated while it is
+so.
 """
 
 from __future__ import annotations
@@ -55,9 +43,7 @@ def stuck_pod(
 ) -> StuckPod | None:
     """What holds the pod to nodes that have no room for `refused`; None when it can go elsewhere.
 
-    `volume_of` is a claim's volume, also one that is made and not bound yet. `full_nodes` are those where the driver
-    had no room for this claim. A pod without other volumes, or with volumes
-    that can be reached from a node that was not tried, is not stuck: the scheduler will find out.
+    `volume_of` also knows volumes that are made and not bound yet. `full_nodes` had no room for this claim.
     """
     if pod.is_terminal or pod.metadata.is_terminating or pod.spec.node_name:
         return None
@@ -148,9 +134,8 @@ class Rescheduling:
         self._made: dict[str, PersistentVolume] = {}  # by the uid of their claim, until the cache shows them
 
     async def remove_selected_node(self, claim: PersistentVolumeClaim, node: str) -> str:
-        """Remove the choice of this node, if it still stands; the resourceVersion of the claim that had it, or empty.
-
-        Raises Conflict when the claim is being changed by somebody else.
+        """Remove the choice of this node, if it still stands; the claim's resourceVersion then, or empty. Raises
+        Conflict.
         """
         try:
             current = await self._client.get(PersistentVolumeClaim, claim.key)
@@ -192,9 +177,8 @@ class Rescheduling:
         return _REMIND_S
 
     async def send_events(self, claim: PersistentVolumeClaim) -> None:
-        """Tell the pods of a claim that was refused, or made, which of their claims hold them back, if any do.
-
-        Trouble here is logged only: what it is about has been done already.
+        """Tell the pods of a claim that was refused, or made, which of their claims hold them back. Failures are only
+        logged.
         """
         if (about := self._refusals.get(claim.uid)) is not None:
             about.told_at_s = self._clock.monotonic()

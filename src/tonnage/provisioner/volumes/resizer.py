@@ -1,4 +1,15 @@
-"""Expanding volumes, external-resizer's work: claims that ask for more get it, step by step (`expansion_steps`)."""
+"""external-resizer's work: claims that ask for more, or for another VolumeAttributesClass, have their volumes changed.
+
+    spec.volumeAttributesClassName != status.currentVolumeAttributesClassName
+        │ modifyVolumeStatus InProgress, condition ModifyingVolume (Pending while the class is not there)
+        ▼
+    ControllerModifyVolume ──► PV spec.volumeAttributesClassName, claim's current class, status and conditions off
+        │ refused
+        ▼
+    condition ModifyVolumeError; what can never work is Infeasible, and is tried rarely
+
+Expansion's steps stand in `expansion_steps`.
+"""
 
 from __future__ import annotations
 
@@ -184,10 +195,7 @@ class ExpansionController:
         return None
 
     async def _ask(self, volume: PersistentVolume, size: Quantity) -> tuple[Quantity, bool]:
-        """The size it has then, and whether the node has work left.
-
-        Raises CsiError, SecretUnavailable or InvalidClaim.
-        """
+        """The new size, and whether the node has work left. Raises CsiError, SecretUnavailable or InvalidClaim."""
         source, spec = volume.spec.csi, volume.spec
         if source is None or self._driver_info.expands_on_nodes_only:
             return size, True
@@ -328,7 +336,6 @@ class ModificationController:
         return None
 
     async def _ask(self, volume: PersistentVolume, wanted: VolumeAttributesClass) -> None:
-        """Raises CsiError or SecretUnavailable."""
         source, said = volume.spec.csi, volume.metadata.annotations
         assert source is not None
         secret = None

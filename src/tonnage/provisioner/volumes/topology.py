@@ -1,15 +1,9 @@
 """Where a volume may be: from nodes and classes to what CreateVolume is told, and from its answer to node affinity.
 
-A *term* is a set of labels, in the order of keys, all of which hold: one place. What is asked of a driver is a list of
-places that are allowed (`requisite`) and the same list with the wanted one first (`preferred`):
-
-- with a selected node, the places of all nodes that have the same keys, the selected node's first; with `strict` the
-  selected node's alone;
-- without one (immediate binding), all places, starting at one that the claim's name decides, so that the claims of a
-  StatefulSet go round; without `immediate` nothing is asked.
-
-A class with allowed topologies names the places itself. Mirrors GenerateAccessibilityRequirements of
-external-provisioner and its neighbours, words included; no I/O.
+A *term* is a set of labels that all hold: one place. The driver gets the places that are allowed (`requisite`) and the
+same list with the wanted one first (`preferred`): the selected node's, or, with immediate binding, one that the claim's
+name decides. Mirrors GenerateAccessibilityRequirements of external-provisioner and its neighbours, words included; no
+I/O.
 """
 
 from __future__ import annotations
@@ -103,7 +97,7 @@ def flattened(allowed: Iterable[TopologySelectorTerm]) -> list[Term]:
 def spread(claim_name: str) -> int:
     """A number by which the claims of a StatefulSet go round the places, and those of one of its pods stay together.
 
-    `data-web-2` is the FNV-1 hash of "web", plus 2; any other name its own hash. Mirrors getPVCNameHashAndIndexOffset.
+    `data-web-2` is the FNV-1 hash of "web", plus 2. Mirrors getPVCNameHashAndIndexOffset.
     """
     base, dash, last = claim_name.rpartition("-")
     if dash and last.isascii() and last.isdigit() and int(last) < _UINT32:
@@ -114,8 +108,7 @@ def spread(claim_name: str) -> int:
 def node_affinity_of(places: Sequence[csi.Topology]) -> VolumeNodeAffinity:
     """The nodes from which a volume can be reached that is accessible from these places; no place named: everywhere.
 
-    Mirrors GenerateVolumeNodeAffinity; other than there, places without segments name none: servers refuse a selector
-    that has no term.
+    Unlike GenerateVolumeNodeAffinity, places without segments are left out: servers refuse a selector without terms.
     """
     terms = tuple(
         NodeSelectorTerm(
