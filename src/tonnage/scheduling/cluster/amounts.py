@@ -66,35 +66,22 @@ def requests_of(pod: Pod) -> Amounts:
     return _counted(_total(pod, _NOTHING, pod_level=True))
 
 
-def is_outspoken(pod: Pod) -> bool:
-    """Every container says how much CPU and memory it wants, and the pod as a whole nothing: nothing is assumed."""
-    spec = pod.spec
-    if spec.resources is not None:
-        return False
-    containers = (*spec.containers, *spec.init_containers) if spec.init_containers else spec.containers
-    for container in containers:
-        requests = container.resources.requests
-        if CPU not in requests or MEMORY not in requests:
-            return False
-    return not pod.status.container_statuses and not pod.status.init_container_statuses
-
-
 def scored_amounts_of(pod: Pod) -> Amounts:
     """What a newcomer asks for as NodeResourcesFit scores it: assumptions made, pod-level resources left out."""
     return _counted(_total(pod, ASSUMED, pod_level=False))
 
 
-def scored_requests_of(pod: Pod, *, pod_level: bool) -> tuple[int, int]:
-    """CPU and memory as scores see them. Of an incoming pod upstream leaves pod-level resources out, of others not.
+def scored_usage_of(pod: Pod) -> tuple[int, int]:
+    """CPU and memory of a resident as scores see them. Unlike for newcomers, pod-level resources count.
 
     A pod that sets pod-level resources is assumed to need something only of what neither it nor any container names
     (getNonMissingContainerRequests).
     """
     assumed = ASSUMED
-    if pod_level and _pod_level_requests(pod):
+    if _pod_level_requests(pod):
         named = _total(pod, _NOTHING, pod_level=True)
         assumed = {name: quantity for name, quantity in ASSUMED.items() if name not in named}
-    total = _total(pod, assumed, pod_level=pod_level)
+    total = _total(pod, assumed, pod_level=True)
     return total.get(CPU, _ZERO).milli_value(), total.get(MEMORY, _ZERO).value()
 
 

@@ -4,76 +4,34 @@
 that means). `node_constraints` is what it asks of a node as such: a name, labels, taints it tolerates. `signature` is
 that and how much of the node it takes. Pods with equal signatures get equal masks and scores on equal rows; pods with
 equal node constraints share what does not depend on how full a node is.
-
-Pods of one workload come one after another and ask for the same; what was derived for the first serves the others:
-
-    web-0 ── derived ──► requests, ports, images, signature …
-    web-1 ── asks for the same as web-0 ──► has them
-
-Pods are alike when all that the shared attributes are derived from is equal; names, labels, volumes and how containers
-mount them may differ, as they do in a StatefulSet. Comparing costs a third of deriving. One pod is kept to compare
-with, the last that was unlike the one before it. Pods that are bound come in between those that wait, and are alike but
-for their node: they have what does not tell of it, and do not take the place of one that waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from collections.abc import Hashable, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tonnage.objects.core_v1 import Container, Pod, Volume
+from tonnage.objects.core_v1 import Pod, Volume
 from tonnage.objects.node_selectors import NodeSelector
-from tonnage.scheduling.cluster.amounts import (
-    CPU,
-    MEMORY,
-    Amounts,
-    is_outspoken,
-    requests_of,
-    scored_amounts_of,
-    scored_requests_of,
-)
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY, Amounts, requests_of, scored_amounts_of, scored_usage_of
 from tonnage.scheduling.cluster.images_and_ports import HostPort, canonical, host_ports_of
 
+if TYPE_CHECKING:
+    from functools import cached_property as derived
+else:
 
-def are_alike(one: Pod, other: Pod) -> bool:
-    """Whether two pods ask for the same, and nothing is known yet of what a node holds for either.
+    class derived:
+        """functools.cached_property without its lock, which makes each read three times as dear."""
 
-    The nodes they are on may differ.
-    """
-    mine, theirs = one.spec, other.spec
-    return (
-        _all_alike(mine.containers, theirs.containers)
-        and mine.node_selector == theirs.node_selector
-        and mine.affinity == theirs.affinity
-        and mine.tolerations == theirs.tolerations
-        and mine.overhead == theirs.overhead
-        and mine.resources == theirs.resources
-        and _all_alike(mine.init_containers, theirs.init_containers)
-        and not _is_held(one)
-        and not _is_held(other)
-    )
+        def __init__(self, derive: Any) -> None:
+            self._derive = derive
 
-
-def _all_alike(mine: tuple[Container, ...], theirs: tuple[Container, ...]) -> bool:
-    if len(mine) != len(theirs):
-        return False
-    for one, other in zip(mine, theirs, strict=True) if mine else ():
-        if one.resources != other.resources or one.image != other.image or one.ports != other.ports:
-            return False
-        if one.restart_policy != other.restart_policy:
-            return False
-    return True
-
-
-def _is_held(pod: Pod) -> bool:
-    """A node has said what it holds for the pod, which may be more than the pod asks for (`amounts.py`)."""
-    status = pod.status
-    return bool(status.container_statuses or status.init_container_statuses or status.resources is not None)
-
-
-T = TypeVar("T")
+        def __get__(self, owner: Any, kind: type) -> Any:
+            found = owner.__dict__[self._derive.__name__] = self._derive(owner)
+            return found
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=str)
@@ -84,64 +42,26 @@ def fingerprint(record: msgspec.Struct | None) -> bytes:
     return _ENCODER.encode(record)
 
 
-class derived(Generic[T]):  # lower case, because it is used as a decorator, like property
-    """An attribute that is worked out when it is first read: functools.cached_property without its lock.
-
-    A new pod has half a dozen of these read within one decision; the lock made each three times as dear.
-    """
-
-    def __init__(self, derive: Callable[[Any], T]) -> None:
-        self._derive = derive
-        self._name = derive.__name__
-        self.__doc__ = derive.__doc__
-
-    @overload
-    def __get__(self, owner: None, kind: type) -> derived[T]: ...
-
-    @overload
-    def __get__(self, owner: object, kind: type) -> T: ...
-
-    def __get__(self, owner: object | None, kind: type) -> derived[T] | T:
-        if owner is None:
-            return self
-        found = owner.__dict__[self._name] = self._derive(owner)
-        return found
-
-
-class shared(derived[T]):
-    """One that pods which ask for the same have in common (`are_alike`): derived for the first of them."""
-
-    def __get__(self, owner: Any, kind: type) -> Any:
-        if owner is None:
-            return self
-        if owner.is_compared:
-            return super().__get__(owner, kind)
-        owner.compare()
-        return owner.__dict__[self._name] if self._name in owner.__dict__ else super().__get__(owner, kind)
+_IN_TREE = attrgetter(
+    "aws_elastic_block_store",
+    "azure_disk",
+    "azure_file",
+    "cinder",
+    "gce_persistent_disk",
+    "iscsi",
+    "portworx_volume",
+    "rbd",
+    "vsphere_volume",
+)
 
 
 def is_disk(volume: Volume) -> bool:
-    """Whether a volume is a disk of an in-tree plugin, which its pod names itself. At most one source is set."""
-    if volume.persistent_volume_claim is not None:
-        return False
-    return (
-        volume.aws_elastic_block_store is not None
-        or volume.azure_disk is not None
-        or volume.azure_file is not None
-        or volume.cinder is not None
-        or volume.gce_persistent_disk is not None
-        or volume.iscsi is not None
-        or volume.portworx_volume is not None
-        or volume.rbd is not None
-        or volume.vsphere_volume is not None
-    )
+    """True for a disk of an in-tree plugin, which the pod names itself and not through a claim."""
+    return any(source is not None for source in _IN_TREE(volume))
 
 
 class PodInfo:
     """One pod, with what filters and scores ask of it over and over."""
-
-    _latest: ClassVar[PodInfo | None] = None
-    """The pod that others are compared with."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -150,60 +70,32 @@ class PodInfo:
         self.namespace: str = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
         self.priority: int = pod.spec.priority
-        self.is_compared = False
-
-    def compare(self) -> None:
-        """Take over what was derived for the pod before, if this one asks for the same."""
-        self.is_compared = True
-        known, node_name = PodInfo._latest, self.pod.spec.node_name
-        if known is not None and are_alike(self.pod, known.pod):
-            self.__dict__.update(known.shared_facts)
-            if node_name != known.pod.spec.node_name:
-                for name in TELLING_NODES:
-                    del self.__dict__[name]
-        elif known is None or not node_name or known.pod.spec.node_name:
-            PodInfo._latest = self
-
-    @derived
-    def shared_facts(self) -> Mapping[str, Any]:
-        """All that pods which ask for the same have in common, for them to take over."""
-        return {name: getattr(self, name) for name in SHARED}
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
 
-    @shared
+    @derived
     def requests(self) -> Amounts:
         return requests_of(self.pod)
 
-    @shared
+    @derived
     def ordered_requests(self) -> tuple[tuple[str, int], ...]:
         """The same, by name."""
         return tuple(sorted(self.requests.items()))
 
-    @shared
+    @derived
     def scored_amounts(self) -> Amounts:
         """What it asks for as NodeResourcesFit scores a newcomer."""
-        return self.requests if self.is_outspoken else scored_amounts_of(self.pod)
-
-    @shared
-    def is_outspoken(self) -> bool:
-        """Scores and filters see the same amounts of it."""
-        return is_outspoken(self.pod)
+        return scored_amounts_of(self.pod)
 
     @derived
-    def scored_requests(self) -> tuple[int, int]:
-        """(CPU, memory) of this pod as a scored newcomer."""
-        return scored_requests_of(self.pod, pod_level=False)
-
-    @shared
     def scored_usage(self) -> tuple[int, int]:
         """(CPU, memory) of this pod as a resident, for other pods' scores."""
-        if self.is_outspoken:
-            return self.requests[CPU], self.requests[MEMORY]
-        return scored_requests_of(self.pod, pod_level=True)
+        if self.pod.spec.resources is None:
+            return self.scored_amounts[CPU], self.scored_amounts[MEMORY]
+        return scored_usage_of(self.pod)
 
-    @shared
+    @derived
     def host_ports(self) -> tuple[HostPort, ...]:
         """Ports it takes on its node."""
         return host_ports_of(self.pod)
@@ -233,15 +125,12 @@ class PodInfo:
         return tuple(dict.fromkeys([f"{self.namespace}/{name}" for name in self.pod.claim_names()]))
 
     @derived
-    def all_containers(self) -> tuple[Container, ...]:
-        return (*self.pod.spec.init_containers, *self.pod.spec.containers)
-
-    @shared
     def images(self) -> tuple[str, ...]:
         """The images its containers run, by their canonical names; one run twice is there twice."""
-        return tuple(canonical(container.image) for container in self.all_containers)
+        spec = self.pod.spec
+        return tuple([canonical(each.image) for each in (*spec.init_containers, *spec.containers)])
 
-    @shared
+    @derived
     def required_nodes(self) -> NodeSelector | None:
         """The required node affinity terms it names itself; None when it names none."""
         return self.pod.spec.affinity.node_affinity.required
@@ -250,7 +139,7 @@ class PodInfo:
     def is_terminating(self) -> bool:
         return self.pod.metadata.deletion_timestamp is not None
 
-    @shared
+    @derived
     def node_constraints(self) -> Hashable:
         """Equal for pods that ask the same of a node as such, whatever they take of it."""
         spec = self.pod.spec
@@ -261,13 +150,13 @@ class PodInfo:
             spec.tolerations,
         )
 
-    @shared
+    @derived
     def signature(self) -> Hashable:
         """Equal for pods that row-local plugins cannot tell apart."""
         return (
             self.node_constraints,
             self.ordered_requests,
-            self.ordered_requests if self.is_outspoken else tuple(sorted(self.scored_amounts.items())),
+            tuple(sorted(self.scored_amounts.items())),
             self.host_ports,
         )
 
@@ -286,9 +175,3 @@ class PodInfo:
         if spec.node_name != theirs.spec.node_name:
             spec = msgspec.structs.replace(spec, node_name=theirs.spec.node_name)
         return spec == theirs.spec and mine.metadata.owner_references == theirs.metadata.owner_references
-
-
-SHARED = tuple(name for name, each in vars(PodInfo).items() if isinstance(each, shared))
-"""The names of what pods that ask for the same have in common."""
-TELLING_NODES = ("node_constraints", "signature")
-"""Those among them that tell the node a pod is on."""

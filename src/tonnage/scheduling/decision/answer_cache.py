@@ -18,15 +18,12 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from tonnage.scheduling.cluster.cluster import Cluster
-from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, few_rows, grown
-from tonnage.scheduling.decision.best_rows import BestRows
+from tonnage.scheduling.cluster.columns import Ints, Mask, Rows, grown
 from tonnage.scheduling.decision.diagnosis import NOBODY, Diagnosis, FilterResults
 from tonnage.scheduling.framework import Cycle, FilterPlugin, Plugin, ScorePlugin
 
 REMEMBERED = 128
 """Kinds of pods whose masks and scores are kept; a workload has few kinds of pods at a time."""
-_FEW_ROWS = 4
-"""So many rows are judged and scored one by one, in plain numbers: arrays take as long for one as for a hundred."""
 UNFIT = -(1 << 62)
 """The total of a row that did not pass: less than any sum of scores, and still so when scores are added to it."""
 
@@ -80,8 +77,6 @@ class RowAnswers:
         self.raw: dict[str, Ints] = {}
         self.total: Ints = np.full(cluster.capacity, UNFIT, dtype=np.int64)
         """The weighted sum of all scores that need no normalising; `UNFIT` where the row does not pass."""
-        self.best = BestRows(UNFIT)
-        """Where the highest totals are."""
 
     def grow(self, capacity: int) -> None:
         self.results.grow(capacity)
@@ -178,18 +173,10 @@ class AnswerCache:
     def _judge_rows(self, cycle: Cycle, answer: RowAnswers, rows: Rows) -> None:
         """Ask the plugins that look at more than the node about rows that hold their node_answer's results."""
         cluster = cycle.cluster
-        is_known = answer.judged_at >= 0
-        if is_known and (few := few_rows(rows, _FEW_ROWS)):  # the row that took the pod before, and hardly any others
-            for row in few:
-                _judge(cycle, answer.results, answer.judged_by, slice(row, row + 1))
-                does_pass = answer.results.first.item(row) == NOBODY and cluster.exists.item(row)
-                answer.count += does_pass - answer.passes.item(row)
-                answer.passes[row] = does_pass
-        else:
-            _judge(cycle, answer.results, answer.judged_by, rows)
-            passes = (answer.results.first[rows] == NOBODY) & cluster.exists[rows]
-            answer.count += int(np.count_nonzero(passes)) - int(np.count_nonzero(answer.passes[rows]))
-            answer.passes[rows] = passes
+        _judge(cycle, answer.results, answer.judged_by, rows)
+        passes = (answer.results.first[rows] == NOBODY) & cluster.exists[rows]
+        answer.count += int(np.count_nonzero(passes)) - int(np.count_nonzero(answer.passes[rows]))
+        answer.passes[rows] = passes
         answer.judged_at = cluster.changes.tick
 
     # -- scores -------------------------------------------------------------------------------------------------------
@@ -199,11 +186,9 @@ class AnswerCache:
         cluster = cycle.cluster
         self._score_node_answer(cycle, answer.node_answer)
         scored_by = self._row_scores.by(cycle.skip_score, cycle.unshared)
-        is_known = answer.scored_by == scored_by
-        if not is_known:
+        if answer.scored_by != scored_by:
             answer.scored_by, answer.raw = None, {}  # until all of them have answered: one that raises is asked again
             answer.total.fill(UNFIT)
-            answer.best.forget()
             rows: Rows = cluster.all_rows
             if answer.count < cluster.size // 2:
                 rows = np.flatnonzero(answer.passes[: cluster.size])
@@ -211,32 +196,11 @@ class AnswerCache:
             rows = cluster.changes.since(answer.scored_at, cluster.size)
         else:
             return
-        if is_known and (few := few_rows(rows, _FEW_ROWS)):
-            for row in few:
-                before = answer.total.item(row)
-                total_at = answer.total[row] = self._total_at(cycle, answer, row)
-                answer.best.changed(row, before, total_at)
-        else:
-            total = _scored(cycle, scored_by, answer.raw, rows)
-            if answer.node_answer.total is not None:
-                total = total + answer.node_answer.total[rows]
-            answer.total[rows] = np.where(answer.passes[rows], total, UNFIT)
-            answer.best.forget()
+        total = _scored(cycle, scored_by, answer.raw, rows)
+        if answer.node_answer.total is not None:
+            total = total + answer.node_answer.total[rows]
+        answer.total[rows] = np.where(answer.passes[rows], total, UNFIT)
         answer.scored_by, answer.scored_at = scored_by, cluster.changes.tick
-
-    def _total_at(self, cycle: Cycle, answer: RowAnswers, row: int) -> int:
-        """What one row's total is now."""
-        if not answer.passes.item(row):
-            return UNFIT
-        total = 0 if answer.node_answer.total is None else answer.node_answer.total.item(row)
-        for plugin, weight in answer.scored_by or ():
-            scores = cycle.run("Score", plugin, plugin.score, cycle, slice(row, row + 1))
-            score = 0 if scores is None else scores.item(0)
-            if not plugin.normalizes:
-                total += weight * score
-            else:
-                _keep_raw(cycle, answer.raw, plugin.name, slice(row, row + 1), score)
-        return total
 
     def _score_node_answer(self, cycle: Cycle, node_answer: NodeOnlyAnswer) -> None:
         cluster = cycle.cluster

@@ -14,7 +14,9 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +26,6 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ints, Mask, Rows
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.answer_cache import UNFIT, AnswerCache, RowAnswers
-from tonnage.scheduling.decision.best_rows import Preference, Prefers
 from tonnage.scheduling.decision.diagnosis import NARROWED, NOBODY, Diagnosis
 from tonnage.scheduling.decision.nominated_room import SumsFilter, judge_by_sums, not_yet_counted
 from tonnage.scheduling.framework import (
@@ -43,6 +44,26 @@ from tonnage.scheduling.framework import (
 )
 
 _log = logs.logger("tonnage.scheduler")
+
+
+class Prefers(Enum):
+    """What a plugin's preference among rows decides, beside their scores."""
+
+    NOTHING = "nothing: all rows are alike to it"
+    AMONG_EQUALS = "among equals: which of the rows with the best total is taken"
+    BEFORE_SCORES = "before scores: a row that it prefers is taken, whatever the totals are"
+
+
+class Preference(Protocol):
+    """Somebody who tells rows apart beside their scores: VolumeBinding, by how surely the volumes fit."""
+
+    def prefers(self, cycle: Cycle) -> Prefers:
+        """What `preference` decides: nothing for this pod, between rows with the same best total, or before totals."""
+        ...
+
+    def preference(self, cycle: Cycle, rows: npt.NDArray[np.intp]) -> Ints | None:
+        """How good each row is beside its score: 0 is as good as it gets, less is worse. None: they are all alike."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +359,7 @@ class Decider:
                 if scores is not None:
                     parts.append((plugin, weight, scores))
         if not parts and found == answer.count:
-            return self._drawn(cycle, answer.best.of(total), cluster.all_rows, total)
+            return self._drawn(cycle, (total == total.max()).nonzero()[0], cluster.all_rows, total)
         total = total[rows]
         for plugin, weight, scores in parts:
             total = total + weight * (plugin.normalize(cycle, scores) if plugin.normalizes else scores)

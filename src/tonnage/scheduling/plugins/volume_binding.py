@@ -31,7 +31,7 @@ from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, only_row
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import PoolFit, Reservation, StorageCapacityArgs, VolumeBindingArgs
 from tonnage.scheduling.configuration.plugin_args_rules import shape_of
-from tonnage.scheduling.decision.best_rows import Prefers
+from tonnage.scheduling.decision.scheduling_cycle import Prefers
 from tonnage.scheduling.events import NODE_ADD, ClusterEvent
 from tonnage.scheduling.framework import (
     SKIP,

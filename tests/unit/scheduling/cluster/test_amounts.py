@@ -11,7 +11,7 @@ from tonnage.scheduling.cluster.amounts import (
     is_extended,
     requests_of,
     scored_amounts_of,
-    scored_requests_of,
+    scored_usage_of,
 )
 from tonnage.testing.builders import pod
 
@@ -167,7 +167,7 @@ def test_pod_level_requests_are_resized_as_well():
 def test_scores_assume_something_for_each_container_that_does_not_say():
     found = asking(container(cpu="1"), container("b", memory="50Mi"), container("c", cpu="0", memory="0"))
     # cpu: 1 + 0.1 + 0; memory: 200 + 50 + 0.
-    assert scored_requests_of(found, pod_level=False) == (1100, 250 * MI)
+    assert scored_usage_of(found) == (1100, 250 * MI)
     assert scored_amounts_of(found) == {"cpu": 1100, "memory": 250 * MI}
     assert requests_of(found) == {"cpu": 1000, "memory": 50 * MI}
 
@@ -177,14 +177,13 @@ def test_pod_level_requests_count_in_scores_for_residents_but_not_for_newcomers(
         container(cpu="1", memory="50Mi", **HUGE_PAGES),
         resources={"requests": {"cpu": "3", "hugepages-2Mi": "8Mi"}},
     )
-    assert scored_requests_of(found, pod_level=True) == (3000, 50 * MI)
-    assert scored_requests_of(found, pod_level=False) == (1000, 50 * MI)
-    assert scored_amounts_of(found)["hugepages-2Mi"] == 2 * MI
+    assert scored_usage_of(found) == (3000, 50 * MI)
+    assert scored_amounts_of(found) == {"cpu": 1000, "memory": 50 * MI, "hugepages-2Mi": 2 * MI}
 
 
 def test_with_pod_level_requests_only_what_nobody_names_is_assumed():
     names_memory = asking(container(memory="50Mi"), container("silent"), resources={"requests": {"cpu": "1"}})
     names_none = asking(container(), container("silent"), resources={"requests": {"cpu": "1"}})
     # One container names memory: nothing is assumed for the other. No container does: 200Mi for each of two.
-    assert scored_requests_of(names_memory, pod_level=True) == (1000, 50 * MI)
-    assert scored_requests_of(names_none, pod_level=True) == (1000, 400 * MI)
+    assert scored_usage_of(names_memory) == (1000, 50 * MI)
+    assert scored_usage_of(names_none) == (1000, 400 * MI)
