@@ -108,17 +108,17 @@ def foretold(outcome: DrainOutcome | Doc) -> tuple[Entry, ...]:
 
 def possible_outcomes(drained: DrainScene, node: str) -> set[tuple[Entry, ...]]:
     """What comes of every order of the evictions, each with several lots."""
-    pods = [each.key for each in Rehearsal(drained).events.pods_on(node)]
+    pods = [each.key for each in Rehearsal(drained).world.pods_on(node)]
     found = set()
     for order in islice(permutations(pods), MOST_ORDERS):
         for lot in range(LOTS):
             rehearsal = Rehearsal(replace(drained, seed=lot))
-            listed, ranks = rehearsal.events.pods_on, {key: rank for rank, key in enumerate(order)}
+            listed, ranks = rehearsal.world.pods_on, {key: rank for rank, key in enumerate(order)}
 
             def in_order(name: str, listed: Any = listed, ranks: dict[str, int] = ranks) -> list[Pod]:
                 return sorted(listed(name), key=lambda pod: ranks.get(pod.key, 0))
 
-            rehearsal.events.pods_on = in_order  # type: ignore[method-assign]
+            rehearsal.world.pods_on = in_order  # type: ignore[method-assign,assignment]
             found.add(foretold(rehearsal.drain_together((node,))))
     return found
 

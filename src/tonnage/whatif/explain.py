@@ -6,7 +6,6 @@ input gives the same answer.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -20,13 +19,10 @@ from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.configuration.plugin_catalogue import ExtensionPoint
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.scheduler_memory import SchedulerMemory
-from tonnage.whatif.sources import ClusterState
+from tonnage.whatif.sources import ClusterState, engine_over
 
-SEED: Final = 0
 _GUESSES: Final = 3
 
 
@@ -45,9 +41,7 @@ def explain_pod(
     `memory` is what a live scheduler of that cluster knows besides; where it is configured otherwise, that is noted.
     """
     objects = list(objects)
-    settings = EngineSettings(takes_any_pod=True, implies_namespaces=True)
-    engine = Engine([profile], clock=clock, rng=random.Random(SEED), foreign=foreign, settings=settings)
-    engine.load(objects)
+    engine = engine_over(objects, [profile], clock=clock, foreign=foreign)
     if pod.spec.node_name:
         engine.delete(pod)
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))

@@ -67,7 +67,7 @@ def malformed(origin: Origin, struct: Struct, doc: Doc) -> BrokenManifest:
         except InvalidQuantity as exc:
             return BrokenManifest(origin, exc.message, field=path)
     name, remedy = _expected(kind, value)
-    return BrokenManifest(origin, f"{path}={_shown(value)} is not {name}; {remedy}", field=path)
+    return BrokenManifest(origin, f"{path}={shown_value(value)} is not {name}; {remedy}", field=path)
 
 
 def unknown_fields(origin: Origin, struct: Struct, paths: list[str]) -> BrokenManifest:
@@ -161,8 +161,12 @@ def _expected(kind: Type, value: Any) -> tuple[str, str]:
     return name, remedy
 
 
-def _shown(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
+def shown_value(value: Any) -> str:
+    """A value of a file as JSON, cut where it is long."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError):
+        text = str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 

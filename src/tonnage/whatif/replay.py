@@ -4,25 +4,18 @@
                                                          ▲         fail_binding: that attempt is undone
     advance ──► clock ──► tick ──────────────────────────┘         restart: a new engine, objects are kept
 
-The engine is the one that the live scheduler runs. What a scheduler would write on its way to a binding (claims with
-their node, volumes with their claim) is assumed in memory and not written to the objects: what the cluster then shows
-is for whoever holds the script to say. A pod that is applied with a node is bound, and no longer assumed.
-
-`ReplayObjects` plays the API server: objects by kind and name, each with a uid, a time of creation and a version. What
-the scheduler remembers hangs on these three: a pod made again under its old name is another pod (its uid differs),
-a refreshed capacity object is a newer one (its resourceVersion differs), and an update that changes nothing leaves the
-version alone, as it does on a server. Values that an object brings along stand. Uids are made from the name, so that
-the same replay gives the same ones.
+What a scheduler would write on its way to a binding is assumed in memory and not written to the objects: what the
+cluster then shows is for whoever holds the script to say.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -33,20 +26,29 @@ from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.engine.attempt import Attempt, Placement
-from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 from tonnage.whatif.creation import stable_uid
 from tonnage.whatif.scheduler_memory import SchedulerMemory
-from tonnage.whatif.sources import clock_of
+from tonnage.whatif.sources import clock_of, engine_over
 
+T = TypeVar("T", bound=Object)
 Place = tuple[str, Key]
 """(kind, namespace/name)."""
 
 
+def renewed(found: T, metadata: Mapping[str, Any] | None = None, **changes: Any) -> T:
+    """The object with these changes, also of its metadata, for `ReplayObjects` to give it a new version."""
+    replace = msgspec.structs.replace
+    return replace(found, metadata=replace(found.metadata, resource_version="", **(metadata or {})), **changes)
+
+
 class ReplayObjects:
-    """Objects as a server would keep them. `clock` tells when they are created."""
+    """Objects as a server would keep them, by kind and name, each with a uid, a time of creation and a version.
+
+    An object made again under its name has another uid, a changed one another version; an update that changes nothing
+    leaves it alone. Values that an object brings along stand. Uids are made from names, the same at every run.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -135,9 +137,8 @@ class _OnItsWay(NamedTuple):
 class Replay:
     """One cluster and one scheduler, moved by steps.
 
-    `profiles` are the scheduler's; with `takes_any_pod`, pods that ask for another scheduler are placed by the first of
-    them. Ties are broken by `seed`, alike at every run. Time starts at `starts_at`, else at the last instant that the
-    objects tell of, or else at a fixed one. `memory` is what a live scheduler of that cluster knows besides.
+    Time starts at `starts_at`, else at the last instant that the objects tell of, or else at a fixed one. `memory` is
+    what a live scheduler of that cluster knows besides.
     """
 
     def __init__(
@@ -147,7 +148,6 @@ class Replay:
         *,
         foreign: ForeignPlugins | None = None,
         takes_any_pod: bool = False,
-        seed: int = 0,
         starts_at: datetime | None = None,
         memory: SchedulerMemory | None = None,
     ) -> None:
@@ -156,23 +156,15 @@ class Replay:
         self.objects = ReplayObjects(self.clock)
         self.objects.load(found)
         self.profiles = profiles
-        self._foreign = foreign
-        self._takes_any_pod = takes_any_pod
-        self._seed = seed
+        self._fresh_engine = partial(
+            engine_over, self.objects, profiles, clock=self.clock, foreign=foreign, takes_any_pod=takes_any_pod
+        )
         self._start()
         if memory is not None:
             memory.laid_into(self.engine, found)
 
     def _start(self) -> None:
-        """A scheduler as it is after its start: it knows the objects and nothing else."""
-        self.engine = Engine(
-            self.profiles,
-            clock=self.clock,
-            rng=random.Random(self._seed),
-            foreign=self._foreign,
-            settings=EngineSettings(takes_any_pod=self._takes_any_pod, implies_namespaces=True),
-        )
-        self.engine.load(self.objects)
+        self.engine = self._fresh_engine()
         self._on_their_way: dict[str, _OnItsWay] = {}
 
     def pod(self, key: Key) -> Pod:

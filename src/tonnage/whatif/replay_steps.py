@@ -20,16 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from tonnage.documents.object_metadata import NameGenerator
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.meta import Key, Object
 from tonnage.whatif.creation import Creation
-from tonnage.whatif.manifest_errors import GivenText, Origin, documents_of
+from tonnage.whatif.manifest_errors import GivenText, Origin, documents_of, shown_value
 from tonnage.whatif.manifests import READ, objects_at
-
-_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +125,7 @@ class _Reader:
             raise self._broken("there is no step in it", hint='write steps such as "- schedule: default/web"')
         if not isinstance(found[0], list):
             raise self._broken(
-                f"expected a list of steps, found {_shown(found[0])}",
+                f"expected a list of steps, found {shown_value(found[0])}",
                 hint='write a dash before each step, such as "- schedule: default/web"',
             )
         steps = []
@@ -141,7 +137,7 @@ class _Reader:
         kinds = ", ".join(self._readers)
         if not isinstance(value, dict) or not value:
             hint = 'write its kind, a colon and a value, such as "schedule: default/web"'
-            raise self._broken(f"{_shown(value)} is not a step", hint=hint)
+            raise self._broken(f"{shown_value(value)} is not a step", hint=hint)
         for name in value:
             if name not in self._readers:
                 guess = did_you_mean(name, self._readers)
@@ -160,26 +156,28 @@ class _Reader:
     def _pod_key(self, field: str, value: Any) -> Key:
         namespace, _, name = value.rpartition("/") if isinstance(value, str) else ("", "", "")
         if not name or "/" in namespace or value.startswith("/"):
-            raise self._broken(f"{field}={_shown(value)} is not a pod's name", field=field, hint="write namespace/name")
+            raise self._broken(
+                f"{field}={shown_value(value)} is not a pod's name", field=field, hint="write namespace/name"
+            )
         return f"{namespace or 'default'}/{name}"
 
     def _advance(self, value: Any) -> Advance:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if not is_number or value < 0:
             hint = "write a number such as 30, without a unit; time does not go back"
-            raise self._broken(f"advance={_shown(value)} is not a number of seconds", field="advance", hint=hint)
+            raise self._broken(f"advance={shown_value(value)} is not a number of seconds", field="advance", hint=hint)
         return Advance(float(value))
 
     def _restart(self, value: Any) -> Restart:
         if value is not True:
             hint = "write restart: true, or leave the step out"
-            raise self._broken(f"restart={_shown(value)} is not true", field="restart", hint=hint)
+            raise self._broken(f"restart={shown_value(value)} is not true", field="restart", hint=hint)
         return Restart()
 
     def _items(self, field: str, value: Any) -> Iterator[tuple[str, Any]]:
         """Each item of a list with its place, such as `apply[0]`."""
         if not isinstance(value, list) or not value:
-            problem = f"{field}={_shown(value)} is not a list of objects"
+            problem = f"{field}={shown_value(value)} is not a list of objects"
             raise self._broken(problem, field=field, hint="write a dash before each of them")
         return ((f"{field}[{idx}]", item) for idx, item in enumerate(value))
 
@@ -201,13 +199,13 @@ class _Reader:
         names = ("kind", "namespace", "name")
         if not isinstance(value, dict):
             hint = "write {kind: Pod, namespace: default, name: web}"
-            raise self._broken(f"{place}={_shown(value)} does not name an object", field=place, hint=hint)
+            raise self._broken(f"{place}={shown_value(value)} does not name an object", field=place, hint=hint)
         for name, said in value.items():
             if name not in names:
                 hint = did_you_mean(name, names) or "an object is named by kind, namespace and name"
                 raise self._broken(f'{place}: unknown field "{name}"', field=f"{place}.{name}", hint=hint)
             if not isinstance(said, str):
-                problem = f"{place}.{name}={_shown(said)} is not text"
+                problem = f"{place}.{name}={shown_value(said)} is not text"
                 raise self._broken(problem, field=f"{place}.{name}", hint='write text such as "a"')
         for name in ("kind", "name"):
             if not value.get(name):
@@ -228,8 +226,3 @@ class _Reader:
             problem = f'{place}.namespace="{namespace}": a {kind} is in no namespace'
             raise self._broken(problem, field=f"{place}.namespace", hint="leave it out")
         return StepTarget(kind, "", name)
-
-
-def _shown(value: Any) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,13 +1,13 @@
 """Where a what-if question gets its cluster from: manifests, what a live API server lists, or one laid over the other.
 
-Nothing is written. All give the same: the objects that decisions read (`scheduling/engine/event_handlers.py`), the
-workloads that make pods, and what a person should know about them before believing an answer.
+All give a `ClusterState`; `engine_over` starts the scheduler's engine on its objects. Nothing is written.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import random
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,7 +23,11 @@ from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError
 from tonnage.objects.codec import ObjectList
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
+from tonnage.scheduling.configuration.profile import ResolvedProfile
+from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.event_handlers import READ_KINDS, ReadKind
+from tonnage.scheduling.engine.settings import EngineSettings
+from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif import manifests
 from tonnage.whatif.creation import Creation
 from tonnage.whatif.manifest_errors import Origin, Source
@@ -280,3 +284,22 @@ def _times_in(value: Any) -> Iterator[datetime]:
     elif isinstance(value, tuple):
         for each in value:
             yield from _times_in(each)
+
+
+def engine_over(
+    objects: Iterable[Object],
+    profiles: Sequence[ResolvedProfile],
+    *,
+    clock: Clock,
+    seed: int = 0,
+    foreign: ForeignPlugins | None = None,
+    takes_any_pod: bool = True,
+) -> Engine:
+    """The live scheduler's engine as it is after its start: it knows the objects and nothing else.
+
+    Ties are broken by `seed`; with `takes_any_pod` the first profile places pods that ask for another scheduler.
+    """
+    settings = EngineSettings(takes_any_pod=takes_any_pod, implies_namespaces=True)
+    engine = Engine(profiles, clock=clock, rng=random.Random(seed), foreign=foreign, settings=settings)
+    engine.load(objects)
+    return engine

@@ -12,10 +12,9 @@ from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, driver, pod_with, storage_class, volume
-from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.world import World
-from tonnage.whatif.simulate.world_state import WorldSettings
+from tonnage.whatif.simulate.world_state import Watcher, WorldSettings
 
 OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "set", "controller": True}
 RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -24,7 +23,7 @@ RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"
 def world_of(*objects: Any) -> World:
     profiles = default_configuration(gates=Gates()).profiles
     typed: list[Object] = [codec.decode_doc(each) if isinstance(each, dict) else each for each in objects]
-    return World(typed, profiles, Measures(), settings=WorldSettings(takes_any_pod=True))
+    return World(typed, profiles, Watcher(), settings=WorldSettings(takes_any_pod=True))
 
 
 def stateful_set(policy: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import msgspec
 from tonnage.behaviour.workloads.stateful_set_plan import is_member
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import Job
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod, is_out_of_use
 from tonnage.objects.core_v1.pod import PodCondition
 from tonnage.objects.meta import Object, OwnerReference
 from tonnage.objects.selectors import InvalidSelector, selects
@@ -132,7 +132,7 @@ class Places:
 
 
 def places_of(world: World, events: NodeEvents, nodes: Sequence[str]) -> Places:
-    out_of_use = [each.name for each in world.nodes() if is_out_of_use(each) and each.name not in nodes]
+    out_of_use = [each.name for each in world.all(Node) if is_out_of_use(each) and each.name not in nodes]
     homes = {volume.name: name for name in (*out_of_use, *nodes) for volume in events.volumes_on(name)}
     order = {name: number for number, name in enumerate(nodes)}
     found = []

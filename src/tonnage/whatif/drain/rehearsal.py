@@ -15,10 +15,8 @@ from typing import Any, Final
 from tonnage.behaviour.workloads.disruption_plan import guards
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.small_groups import PodDisruptionBudget
-from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import Attempt
-from tonnage.scheduling.framework import Status
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.drain.outcome import BlockingBudget, DrainOutcome, LostPod, Move, Stuck, VolumeMove
 from tonnage.whatif.drain.places import Places, PodPlace, as_in_a_cluster, left_behind, places_of, workload_of
@@ -26,11 +24,11 @@ from tonnage.whatif.simulate.controllers import is_managed
 from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.node_events import NodeEvents, stays
 from tonnage.whatif.simulate.world import World
-from tonnage.whatif.simulate.world_state import WorldSettings
+from tonnage.whatif.simulate.world_state import Watcher, WorldSettings
 from tonnage.whatif.sources import ClusterState
 
 
-class Lineages:
+class Lineages(Watcher):
     """Watches a world, and knows who went, who came instead, and which nodes were as good as the chosen one."""
 
     def __init__(self) -> None:
@@ -51,15 +49,9 @@ class Lineages:
         others = (each.name for each in open_to if each.total == best and each.name != chosen)
         self._equally_good[attempt.pod.uid] = tuple(sorted(others))
 
-    def running(self, pod: Pod, since_s: float) -> None:
-        pass
-
     def gone(self, pod: Pod, why: str) -> None:
         self._gone.add(pod.uid)
         self.gone_count += 1
-
-    def failed(self, pod: PodInfo, node: str, status: Status) -> None:
-        pass
 
     def replaced(self, old: Pod, new: Pod) -> None:
         self._next[old.uid] = new.uid

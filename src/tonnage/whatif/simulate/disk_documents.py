@@ -5,9 +5,8 @@ Reports draw their capacity maps from it (`html/capacity_map.py`), scripts may r
     {"objects": [key], "where": text, "classes": [name], "totalBytes": int, "freeBytes": [int],
      "volumes": [{"volume", "claim", "pool": int or null, "bytes", "promised": bool}]}
 
-`freeBytes` is what is free in each pool as far as volumes go; what is promised is to come out of it. Where a promise
-goes is the driver's choice: the pool told here is one way in which all that is promised fits, or null when there is
-none.
+`freeBytes` is what is free in each pool as far as volumes go; what is promised is to come out of it. The pool of a
+promise is the driver's choice: told is one way in which all that is promised fits, or null when there is none.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from tonnage.clock import VirtualClock
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
 from tonnage.scheduling.volumes.packing import SearchBudget
@@ -44,11 +43,7 @@ def disks_of_objects(
     """The same for a cluster as its objects tell of it."""
     known = _Known(objects)
     storage = StorageModel(known, Agenda(VirtualClock()), StorageSettings(), random.Random(0))
-    for each in known.by_key.values():
-        storage.know(each)
-    for each in known.by_key.values():
-        if isinstance(each, PersistentVolume):
-            storage.adopt(each, storage.home_node(each), each.size.value())
+    storage.open(known.by_key.values())
     return disk_documents(storage, held, most)
 
 
@@ -57,7 +52,7 @@ def _promised(storage: StorageModel, held: HeldCapacity) -> dict[Disk, dict[Key,
     found: dict[Disk, dict[Key, int]] = {}
     for view in held.modes.values():
         for hold in view.holds():
-            disk = storage.disks.of(hold.capacity)
+            disk = storage.disks.by_object.get(hold.capacity)
             if disk is None:
                 continue
             for key, size_bytes in _sizes(storage, hold.claims, hold.bytes).items():
@@ -71,12 +66,8 @@ def _sizes(storage: StorageModel, keys: Sequence[Key], held_bytes: int) -> dict[
     """What each claim of a hold asks for; a hold knows their sum."""
     if len(keys) == 1:
         return {keys[0]: held_bytes}
-    claims = {key: storage.objects.get(PersistentVolumeClaim, key) for key in keys}
-    return {
-        key: claim.requested.value()
-        for key, claim in claims.items()
-        if claim is not None and claim.requested is not None
-    }
+    claims = (storage.objects.get(PersistentVolumeClaim, key) for key in keys)
+    return {claim.key: claim.requested.value() for claim in claims if claim is not None and claim.requested is not None}
 
 
 def _document(storage: StorageModel, disk: Disk, promised: Mapping[Key, int]) -> dict[str, Any]:
@@ -122,11 +113,7 @@ def _shared_out(pools: Sequence[int], promised: Mapping[Key, int]) -> list[tuple
 
 
 class _Known:
-    """Objects that stay as they are, for a storage model that nothing is asked of.
-
-    The model writes when a claim is decided on or a clock moves, and here neither happens: a write would be a mistake
-    of ours, and is not to pass unseen.
-    """
+    """Objects that stay as they are: a storage model whose clock stands still does not write."""
 
     def __init__(self, objects: Iterable[Object]) -> None:
         self.by_key: dict[tuple[str, Key], Object] = {(type(each).__name__, each.key): each for each in objects}
@@ -135,13 +122,10 @@ class _Known:
         found = self.by_key.get((kind.__name__, key))
         return found if isinstance(found, kind) else None
 
-    def nodes(self) -> list[Node]:
-        return self.all(Node)
-
     def all(self, kind: type[T]) -> list[T]:
         return [each for each in self.by_key.values() if isinstance(each, kind)]
 
-    def put(self, new: Object) -> Object:
+    def put(self, new: T) -> T:
         raise NotImplementedError("nothing is written")
 
     def remove(self, kind: type[Object], key: Key) -> None:

@@ -1,9 +1,8 @@
-"""What disks really hold: pools with free bytes, and the volumes in them. Figures about them may be late, or lie.
+"""What disks really hold, pools with free bytes and volumes in them, and the objects that tell of it, late or wrongly.
 
-The disks of a simulation are read off the capacity objects that it starts with: each object is one set of pools, but
-objects of classes of one capacity group for the same topology share theirs. An object that tells a sum and a maximum
-has as many pools of the maximum as the sum has room for, and one of what is left. Where a volume stands that was there
-before is not known; when it goes, its bytes come back to the pool that has the most room.
+Disks are read off the capacity objects at the start: each object is one set of pools, but objects of one capacity group
+for the same topology share theirs. Where a volume stands that was there before is not known; when it goes, its bytes
+come back to the pool that has the most room.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -39,6 +38,7 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import listed_pools, volume_limit
+from tonnage.whatif.replay import renewed
 
 PickPolicy = Literal["most-free", "best-fit", "first-fit", "random"]
 PICK_POLICIES: Final[tuple[PickPolicy, ...]] = ("most-free", "best-fit", "first-fit", "random")
@@ -106,7 +106,12 @@ class Disk:
         roomy = [number for number, free in enumerate(self.pools) if free >= size_bytes]
         if not roomy:
             return False
-        number = _picked(policy, roomy, self.pools, rng)
+        if policy == "random":
+            number = rng.choice(roomy)
+        elif policy == "first-fit":
+            number = roomy[0]
+        else:
+            number = (max if policy == "most-free" else min)(roomy, key=lambda each: self.pools[each])
         self.pools[number] -= size_bytes
         self.volumes[volume] = (number, size_bytes)
         return True
@@ -135,16 +140,6 @@ class Disk:
         """A volume that was there at the start: its bytes are not free, and not among the figures."""
         self.volumes[volume] = (-1, size_bytes)
         self.total_bytes += size_bytes
-
-
-def _picked(policy: PickPolicy, roomy: list[int], pools: list[int], rng: random.Random) -> int:
-    if policy == "random":
-        return rng.choice(roomy)
-    if policy == "first-fit":
-        return roomy[0]
-    if policy == "most-free":
-        return max(roomy, key=lambda number: pools[number])
-    return min(roomy, key=lambda number: pools[number])
 
 
 class Disks:
@@ -177,9 +172,6 @@ class Disks:
         disk.objects.append(capacity.key)
         self.by_object[capacity.key] = disk
         return disk
-
-    def of(self, key: Key) -> Disk | None:
-        return self.by_object.get(key)
 
 
 def pools_of_sum(capacity: CSIStorageCapacity) -> list[int]:
@@ -216,10 +208,10 @@ def figures(
     if INCLUDED_CLAIMS in annotations:
         named = dict.fromkeys((*annotations[INCLUDED_CLAIMS].split(","), *disk.claims.values()))
         annotations = {**annotations, INCLUDED_CLAIMS: ",".join(filter(None, named))}
-    metadata = msgspec.structs.replace(capacity.metadata, annotations=annotations, resource_version="")
-    if metadata.managed_fields and now is not None:
-        metadata = msgspec.structs.replace(metadata, managed_fields=(ManagedFieldsEntry(time=now),))
-    return msgspec.structs.replace(capacity, metadata=metadata, **changes)
+    metadata: dict[str, Any] = {"annotations": annotations}
+    if capacity.metadata.managed_fields and now is not None:
+        metadata["managed_fields"] = (ManagedFieldsEntry(time=now),)
+    return renewed(capacity, metadata, **changes)
 
 
 def affinity_of(topology: LabelSelector | None) -> VolumeNodeAffinity:
@@ -227,27 +219,24 @@ def affinity_of(topology: LabelSelector | None) -> VolumeNodeAffinity:
     if topology is None:
         return VolumeNodeAffinity()
     labels = [Requirement(key=key, operator="In", values=(value,)) for key, value in topology.match_labels.items()]
-    terms = (*labels, *topology.match_expressions)
-    if not terms:
-        return VolumeNodeAffinity()
-    term = NodeSelectorTerm(match_expressions=terms)
-    return VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,)))
+    rules = (*labels, *topology.match_expressions)
+    required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=rules),)) if rules else None
+    return VolumeNodeAffinity(required=required)
+
+
+def reference_to(claim: PersistentVolumeClaim) -> ObjectReference:
+    return ObjectReference(
+        api_version="v1", kind="PersistentVolumeClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid
+    )
 
 
 def made_volume(
     name: str, claim: PersistentVolumeClaim, driver: str, size_bytes: int, affinity: VolumeNodeAffinity, reclaim: str
 ) -> PersistentVolume:
-    owner = ObjectReference(
-        api_version="v1",
-        kind="PersistentVolumeClaim",
-        namespace=claim.namespace,
-        name=claim.name,
-        uid=claim.uid,
-    )
     spec = PersistentVolumeSpec(
         capacity={"storage": Quantity.from_int(size_bytes)},
         access_modes=claim.spec.access_modes,
-        claim_ref=owner,
+        claim_ref=reference_to(claim),
         storage_class_name=claim.class_name or "",
         volume_mode=claim.spec.volume_mode,
         node_affinity=affinity,
@@ -263,6 +252,5 @@ def bound_claim(claim: PersistentVolumeClaim, volume_name: str) -> PersistentVol
     """A claim as it is when its binding is complete."""
     replace = msgspec.structs.replace
     annotations = {**claim.metadata.annotations, BIND_COMPLETED: "yes"}
-    metadata = replace(claim.metadata, annotations=annotations, resource_version="")
     spec, status = replace(claim.spec, volume_name=volume_name), replace(claim.status, phase="Bound")
-    return replace(claim, metadata=metadata, spec=spec, status=status)
+    return renewed(claim, {"annotations": annotations}, spec=spec, status=status)

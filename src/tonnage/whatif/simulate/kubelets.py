@@ -1,17 +1,16 @@
 """Nodes: pods are admitted, their volumes brought, then they run. Without a slot for a volume they fail (KEP-4876).
 
-    bound ──► admitted, or Failed (OutOfcpu, NodeAffinity, …) by the rules of `scheduling.cluster.kubelet_admission`
+    bound ──► admitted, or Failed (OutOfcpu, NodeAffinity, …): `behaviour/nodes/kubelet_admission.py`
       └──► each volume: a slot? ──attach──► all there ──start latency──► Running
-                             └─ none, and the driver's limit is kept up to date: CSINode is corrected, the pod Failed
-                                with VolumeAttachmentLimitExceeded, and its controller makes another
-                             └─ none, and it is not: the pod waits for a slot
+                             └─ none, and the CSIDriver asks for updates: CSINode is corrected, the pod Failed
+                             └─ none, and it does not: the pod waits for a slot
 
-What a driver really takes may differ from what its CSINode says (`attachSlots`); where the CSIDriver asks for updates,
-the CSINode is also corrected once a period.
+What a driver really takes may differ from what its CSINode says (`attachSlots`).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
@@ -23,8 +22,10 @@ from tonnage.objects.core_v1 import VOLUME_ATTACHMENT_LIMIT_EXCEEDED, Node, Pers
 from tonnage.objects.core_v1.pod import PodCondition, PodStatus
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, VolumeAttachment, VolumeNodeResources
 from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.whatif.replay import renewed
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.rebuilds import Rebuilds
+from tonnage.whatif.simulate.storage_model import driver_of
 from tonnage.whatif.simulate.world_state import WorldState
 
 Slot = tuple[str, str]
@@ -49,8 +50,7 @@ class Kubelets:
         """By node and volume, the VolumeAttachments that there were at the start; none is made here."""
         self._waiting: dict[Slot, list[tuple[Pod, str]]] = {}
         """Pods that wait for a slot for a volume."""
-        self._admitted: dict[str, AdmittedPods] = {}
-        """By node."""
+        self._admitted: defaultdict[str, AdmittedPods] = defaultdict(AdmittedPods)
         self.rejected = 0
         """How many pods were failed by their nodes before they ran."""
 
@@ -74,13 +74,13 @@ class Kubelets:
         for volume in self._volumes(pod):
             self._take_slot(pod, volume)
         if pod.status.phase == "Running":
-            self._admitted_on(pod.spec.node_name).admit(pod)
+            self._admitted[pod.spec.node_name].admit(pod)
         else:
             self._world.agenda.after(0.0, lambda: self.pod_came(pod))
 
     def pod_came(self, pod: Pod) -> None:
         """A pod was bound: bring its volumes, then start it."""
-        if not self._is_there(pod):
+        if self._world.now(pod) is None:
             return
         node = self._world.get(Node, pod.spec.node_name)
         if node is None:
@@ -98,7 +98,7 @@ class Kubelets:
     def pod_gone(self, pod: Pod) -> None:
         """Its share of the node and its slots are free, its volumes detached, and who waits for a slot looks again."""
         self._missing.pop(pod.uid, None)
-        self._admitted_on(pod.spec.node_name).release(pod.uid)
+        self._admitted[pod.spec.node_name].release(pod.uid)
         for slot, volume in self._used.pop(pod.uid, ()):
             users = self._attached[slot][volume]
             users.discard(pod.uid)
@@ -110,9 +110,6 @@ class Kubelets:
             for waiting, name in self._waiting.pop(slot, ()):
                 self._world.agenda.after(0.0, lambda pod=waiting, name=name: self._attach_again(pod, name))  # type: ignore[misc]
 
-    def _admitted_on(self, node_name: str) -> AdmittedPods:
-        return self._admitted.setdefault(node_name, AdmittedPods())
-
     def _admit(self, pod: Pod, node: Node) -> bool:
         """Whether the node takes the pod. For a critical one others go; a rejected one is failed."""
 
@@ -120,7 +117,7 @@ class Kubelets:
         def active() -> dict[str, Pod]:
             return {other.uid: other for other in self._world.pods_on(node.name) if not other.is_terminal}
 
-        admitted = self._admitted_on(node.name)
+        admitted = self._admitted[node.name]
         verdict = admitted.judge(pod, node, lambda uid: uid in active())
         if isinstance(verdict, KubeletPreemption):
             for victim in verdict.victims:
@@ -135,38 +132,31 @@ class Kubelets:
         if now is None:
             return
         self.rejected += 1
-        replace = msgspec.structs.replace
         status = PodStatus(phase="Failed", reason=reason, message=f"{REJECTED}{message}")
-        failed = self._world.put(replace(now, metadata=replace(now.metadata, resource_version=""), status=status))
-        if isinstance(failed, Pod):
-            self.pod_gone(failed)  # what it held on the node is free; the pod itself stays to be looked at
-            self._controllers.pod_rejected(failed)
+        failed = self._world.put(renewed(now, status=status))
+        self.pod_gone(failed)  # what it held on the node is free; the pod itself stays to be looked at
+        self._controllers.pod_rejected(failed)
 
     def _volumes(self, pod: Pod) -> Iterator[PersistentVolume]:
         for key in PodInfo(pod).claim_keys:
             if (volume := self._world.volume_of(key)) is not None:
                 yield volume
 
-    def _is_there(self, pod: Pod) -> bool:
-        found = self._world.get(Pod, pod.key)
-        return found is not None and found.uid == pod.uid
-
     def _start(self, pod: Pod) -> None:
         self._world.agenda.after(self._world.settings.start_latency_s, lambda: self._runs(pod))
 
     def _runs(self, pod: Pod) -> None:
-        now = self._world.get(Pod, pod.key)
-        if now is None or now.uid != pod.uid or now.status.phase == "Running" or now.metadata.is_terminating:
+        now = self._world.now(pod)
+        if now is None or now.status.phase == "Running" or now.metadata.is_terminating:
             return
         self._missing.pop(pod.uid, None)
-        replace, at = msgspec.structs.replace, self._world.clock.now()
+        at = self._world.clock.now()
         ready = PodCondition(type="Ready", status="True", last_transition_time=at)
         conditions = (*(each for each in now.status.conditions if each.type != "Ready"), ready)
-        status = replace(now.status, phase="Running", conditions=conditions, start_time=at)
-        running = self._world.put(replace(now, metadata=replace(now.metadata, resource_version=""), status=status))
-        if isinstance(running, Pod):
-            self._world.watcher.running(running, self._world.born_s.get(pod.uid, 0.0))
-            self._controllers.pod_runs(running)
+        status = msgspec.structs.replace(now.status, phase="Running", conditions=conditions, start_time=at)
+        running = self._world.put(renewed(now, status=status))
+        self._world.watcher.running(running, self._world.born_s.get(pod.uid, 0.0))
+        self._controllers.go_on(running)
 
     # -- volumes ------------------------------------------------------------------------------------------------------
 
@@ -175,14 +165,14 @@ class Kubelets:
         if node is None:
             return
         if not self._take_slot(pod, volume):
-            latency_s = self._storage.attach_latency_s(_driver(volume))
+            latency_s = self._storage.settings.of(driver_of(volume)).attach_latency_s
             self._world.agenda.after(latency_s, lambda: self._no_slot(pod, volume))
             return
         self._rebuilds.attach(pod, node, volume, lambda: self._volume_came(pod))
 
     def _attach_again(self, pod: Pod, volume_name: str) -> None:
         volume = self._world.get(PersistentVolume, volume_name)
-        if volume is not None and self._is_there(pod):
+        if volume is not None and self._world.now(pod) is not None:
             self._attach(pod, volume)
 
     def _volume_came(self, pod: Pod) -> None:
@@ -195,7 +185,7 @@ class Kubelets:
 
     def _take_slot(self, pod: Pod, volume: PersistentVolume) -> bool:
         """Whether the node has a slot for the volume; it is taken then."""
-        driver = _driver(volume)
+        driver = driver_of(volume)
         slot = (pod.spec.node_name, driver)
         taken = self._attached.setdefault(slot, {})
         known, limit = self._world.get(CSIDriver, driver), self._slots(*slot)
@@ -210,7 +200,7 @@ class Kubelets:
 
     def _slots(self, node: str, driver: str) -> int | None:
         """How many volumes of a driver a node really takes; None for any number."""
-        true = self._storage.attach_slots(driver)
+        true = self._storage.settings.of(driver).attach_slots
         if true is not None:
             return true
         found = self._world.get(CSINode, node)
@@ -219,9 +209,9 @@ class Kubelets:
 
     def _no_slot(self, pod: Pod, volume: PersistentVolume) -> None:
         """The driver answered ResourceExhausted."""
-        if not self._is_there(pod):
+        if self._world.now(pod) is None:
             return
-        slot = (pod.spec.node_name, _driver(volume))
+        slot = (pod.spec.node_name, driver_of(volume))
         if not self._period_s(slot[1]):
             self._waiting.setdefault(slot, []).append((pod, volume.name))
             return
@@ -243,16 +233,10 @@ class Kubelets:
 
     def _correct(self, node: str, driver: str) -> None:
         """Write what the driver really takes into its CSINode entry."""
-        found, true = self._world.get(CSINode, node), self._storage.attach_slots(driver)
+        found, true = self._world.get(CSINode, node), self._storage.settings.of(driver).attach_slots
         entry = found.driver(driver) if found is not None else None
         if found is None or entry is None or true is None or entry.allocatable.count == true:
             return
-        replace = msgspec.structs.replace
-        corrected = replace(entry, allocatable=VolumeNodeResources(count=true))
+        corrected = msgspec.structs.replace(entry, allocatable=VolumeNodeResources(count=true))
         drivers = (*(each for each in found.spec.drivers if each.name != driver), corrected)
-        metadata = replace(found.metadata, resource_version="")
-        self._world.put(replace(found, metadata=metadata, spec=replace(found.spec, drivers=drivers)))
-
-
-def _driver(volume: PersistentVolume) -> str:
-    return volume.spec.csi.driver if volume.spec.csi is not None else ""
+        self._world.put(renewed(found, spec=msgspec.structs.replace(found.spec, drivers=drivers)))

@@ -1,7 +1,6 @@
 """What a run comes to: who was placed, who waits, which volumes were refused, how long pods took, how full disks were.
 
-Everything is derived from what the world tells (`world.Watcher`) and from samples; nothing here depends on the
-machine's clock, so the same seed gives the same bytes.
+Everything is derived from what the world tells its `Watcher` and from samples: the same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from tonnage.whatif.simulate.disk_documents import disk_documents
 from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.node_events import NodeEvents
 from tonnage.whatif.simulate.world import World
+from tonnage.whatif.simulate.world_state import Watcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,8 @@ class Sample:
         return self.used_bytes / self.total_bytes if self.total_bytes else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingGroup:
-    """Pods that wait for the same reason."""
-
-    reason: str
-    pods: tuple[str, ...]
-
-
 @dataclass(slots=True)
-class Measures:
+class Measures(Watcher):
     """The watcher of one run."""
 
     decisions: list[AttemptMade] = field(default_factory=list)
@@ -74,27 +66,18 @@ class Measures:
     """The run was cut short: it tells of what happened until then."""
     on_running: Callable[[Pod], None] = lambda pod: None
     node_events: NodeEvents | None = None
-    _world: World | None = None
+    world: World = field(init=False)
     _running: int = 0
     _finished: int = 0
     """Pods that had a node, and whose life is over or was ended on purpose."""
     _decided: set[str] = field(default_factory=set)
     """Uids of pods that were sent to a node."""
 
-    @property
-    def world(self) -> World:
-        if self._world is None:
-            raise RuntimeError("nothing was run")
-        return self._world
-
     def begin(self, world: World) -> None:
         """What runs at the start does, and who waits then has arrived."""
-        self._world = world
+        self.world = world
         self._running = sum(pod.status.phase == "Running" for pod in world.pods())
         self.arrived = sum(not pod.spec.node_name and not pod.is_terminal for pod in world.pods())
-
-    def end(self, *, is_partial: bool) -> None:
-        self.is_partial = is_partial
 
     # -- what the world tells -----------------------------------------------------------------------------------------
 
@@ -124,9 +107,7 @@ class Measures:
 
     @property
     def _now_s(self) -> float:
-        return self._world.agenda.now_s if self._world is not None else 0.0
-
-    # -- samples ------------------------------------------------------------------------------------------------------
+        return self.world.agenda.now_s
 
     def sample(self) -> None:
         """Note how the cluster is now; of two samples at one instant the later counts."""
@@ -146,8 +127,6 @@ class Measures:
             self.samples.pop()
         self.samples.append(taken)
 
-    # -- what it comes to ---------------------------------------------------------------------------------------------
-
     @property
     def refused_volumes(self) -> int:
         """Volumes that were not made, and not rebuilt, where the scheduler had sent their pod."""
@@ -164,19 +143,13 @@ class Measures:
         """Pods that have no node now."""
         return [pod for pod in self.world.pods() if not pod.spec.node_name and not pod.is_terminal]
 
-    @property
-    def rejected(self) -> int:
-        """Pods that a node failed before they ran: for want of an attach slot, of room, or by its labels."""
-        return self.world.kubelets.rejected
-
-    def waiting_groups(self) -> list[WaitingGroup]:
-        """Who waits, by reason; the most pods first."""
+    def waiting_groups(self) -> list[tuple[str, list[str]]]:
+        """(reason, pods) of who waits, the most pods first."""
         groups: dict[str, list[str]] = {}
         why = self.world.scheduler.why
-        for pod in self.waiting_pods():
+        for pod in sorted(self.waiting_pods(), key=lambda pod: pod.key):
             groups.setdefault(why.get(pod.uid, "on its way, or not tried yet"), []).append(pod.key)
-        found = [WaitingGroup(reason, tuple(sorted(pods))) for reason, pods in groups.items()]
-        return sorted(found, key=lambda group: (-len(group.pods), group.reason))
+        return sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
@@ -223,8 +196,11 @@ def run_document(measured: Measures) -> dict[str, Any]:
             {"at": round(each.at_s, 3), "pod": each.pod, "node": each.node or None} for each in measured.decisions
         ],
         "failedBindings": len(measured.failures),
-        "rejectedPods": measured.rejected,
-        "waitingPods": [_group(each) for each in measured.waiting_groups()],
+        "rejectedPods": world.kubelets.rejected,
+        "waitingPods": [
+            {"reason": reason, "count": len(pods), "pods": pods[:SHOWN_PODS]}
+            for reason, pods in measured.waiting_groups()
+        ],
         "lost": [{"pod": pod, "why": why} for pod, why in measured.lost],
         "blockedEvictions": [{"pod": pod, "why": why} for pod, why in sorted(refused.items())],
         "rebuilds": [
@@ -246,7 +222,3 @@ def run_document(measured: Measures) -> dict[str, Any]:
         ],
         "disks": disk_documents(world.storage, world.engine.held),
     }
-
-
-def _group(group: WaitingGroup) -> dict[str, Any]:
-    return {"reason": group.reason, "count": len(group.pods), "pods": list(group.pods[:SHOWN_PODS])}

@@ -1,8 +1,7 @@
 """What befalls nodes: cordoned, drained, failed, out of service, gone, back again, and new ones that join.
 
-A drain cordons, then evicts pod after pod as `kubectl drain` does: pods of DaemonSets stay, an eviction that a budget
-refuses is tried again, and what nobody manages goes for good. Whoever goes is followed by its successor. Volumes of a
-node that is out of use may be rebuilt elsewhere, if their driver does that; others stay behind (KEP-5925).
+A drain cordons, then evicts pod after pod as `kubectl drain` does. Volumes of a node that is out of use may be rebuilt
+elsewhere, if their driver does that (KEP-5925).
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from tonnage.objects.meta import Object
 from tonnage.objects.node_selectors import NO_EXECUTE, NO_SCHEDULE, OUT_OF_SERVICE, UNREACHABLE, Taint
 from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import CSINode
+from tonnage.whatif.replay import renewed
 from tonnage.whatif.simulate.controllers import is_daemon, is_mirror
 from tonnage.whatif.simulate.world import World
 
@@ -45,29 +45,25 @@ def eviction_refusal(
     try:
         judge_eviction(doc, counted, {}, now=rfc3339(now))
     except ApiError as exc:
-        told = ", ".join(cause.message for cause in exc.causes)
-        return told or exc.message
+        return ", ".join(cause.message for cause in exc.causes) or exc.message
     return ""
 
 
 _EVICT_AGAIN_S: Final = 5.0
 """How soon kubectl tries an eviction again that a budget refused."""
 
-MayGo = Callable[[Pod], bool]
-"""Whether no budget forbids that a pod is evicted now."""
-
 
 class NodeEvents:
-    """Things that happen to the nodes of a world. `may_go` is asked before each eviction; else budgets are."""
+    """Things that happen to the nodes of a world."""
 
-    def __init__(self, world: World, *, may_go: MayGo | None = None) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._may_go = may_go or self._budgets_allow
         self._draining: set[str] = set()
         self.refused: dict[str, str] = {}
         """Pods that a budget still keeps on a node that is drained, each with why."""
 
-    def _budgets_allow(self, pod: Pod) -> bool:
+    def _may_go(self, pod: Pod) -> bool:
+        """Whether no budget forbids that a pod is evicted now."""
         world = self._world
         why = eviction_refusal(pod, world.all(PodDisruptionBudget), world.pods, world.find, world.clock.now())
         self.refused.pop(pod.key, None)
@@ -101,7 +97,7 @@ class NodeEvents:
         """The node is not heard of any more: tainted at once, its pods deleted when they no longer tolerate that."""
         taints = (Taint(key=UNREACHABLE, effect=NO_SCHEDULE), Taint(key=UNREACHABLE, effect=NO_EXECUTE))
         self._change(name, taints=taints)
-        for pod in self.pods_on(name):
+        for pod in self._world.pods_on(name):
             stays_s = stay_s(taints[1:], pod.spec.tolerations)
             if not math.isinf(stays_s):
                 self._world.agenda.after(stays_s, lambda pod=pod: self._leave(pod, name))  # type: ignore[misc]
@@ -112,7 +108,7 @@ class NodeEvents:
         self._change(name, taints=(taint,))
         self._world.rebuilds.set_free(name, self.volumes_on(name))
         self._finish(name, "its node is out of service")
-        for pod in self.pods_on(name):
+        for pod in self._world.pods_on(name):
             if not math.isinf(stay_s((taint,), pod.spec.tolerations)) and not pod.is_terminal:
                 self._world.controllers.replace(pod, "its node is out of service")
 
@@ -130,7 +126,7 @@ class NodeEvents:
         self._world.remove(CSINode, name)
         self._world.rebuilds.set_free(name, volumes)
         self._finish(name, "its node is gone")
-        for pod in self.pods_on(name):
+        for pod in self._world.pods_on(name):
             self._world.controllers.replace(pod, "its node is gone")
 
     def join(self, objects: Iterable[Object]) -> None:
@@ -145,7 +141,7 @@ class NodeEvents:
         if name not in self._draining:
             return
         refused = False
-        for pod in self.pods_on(name):
+        for pod in self._world.pods_on(name):
             if stays(pod):
                 continue
             if self._may_go(pod):
@@ -160,21 +156,19 @@ class NodeEvents:
 
         Its controller makes another, except for a StatefulSet: two pods of one identity must not be.
         """
-        node, now = self._node(name), self._world.get(Pod, pod.key)
-        if now is None or now.uid != pod.uid or now.metadata.is_terminating:
+        node, now = self._node(name), self._world.now(pod)
+        if now is None or now.metadata.is_terminating:
             return
         if node is not None and all(each.key != UNREACHABLE for each in node.spec.taints):
             return
-        replace = msgspec.structs.replace
-        metadata = replace(now.metadata, deletion_timestamp=self._world.clock.now(), resource_version="")
-        self._world.put(replace(now, metadata=metadata))
+        self._world.put(renewed(now, {"deletion_timestamp": self._world.clock.now()}))
         controller = now.metadata.controller
         if controller is not None and controller.kind not in ("StatefulSet", "DaemonSet"):
             self._world.controllers.another(now)
 
     def _finish(self, name: str, why: str) -> None:
         """Pods on their way out are gone: only a pod of a StatefulSet has waited for that to come back."""
-        for pod in self.pods_on(name):
+        for pod in self._world.pods_on(name):
             if not pod.metadata.is_terminating:
                 continue
             controller = pod.metadata.controller
@@ -182,9 +176,6 @@ class NodeEvents:
                 self._world.controllers.replace(pod, why)
             else:
                 self._world.controllers.end(pod, why)
-
-    def pods_on(self, name: str) -> list[Pod]:
-        return self._world.pods_on(name)
 
     def volumes_on(self, name: str) -> list[PersistentVolume]:
         """The volumes that can be used on this node alone, or that stand on its disk."""
@@ -214,8 +205,7 @@ class NodeEvents:
             unschedulable=node.spec.unschedulable if unschedulable is None else unschedulable,
             taints=(*kept, *added),
         )
-        metadata = msgspec.structs.replace(node.metadata, resource_version="")
-        self._world.put(msgspec.structs.replace(node, metadata=metadata, spec=spec))
+        self._world.put(renewed(node, spec=spec))
 
 
 def stays(pod: Pod) -> bool:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, Pod
-from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, PersistentVolumeSpec, VolumeNodeAffinity
+from tonnage.objects.core_v1.persistent_volume import VOLUME_HOME, VolumeNodeAffinity
+from tonnage.whatif.replay import renewed
 from tonnage.whatif.simulate.disks import Disk
-from tonnage.whatif.simulate.storage_model import StorageModel
+from tonnage.whatif.simulate.storage_model import StorageModel, driver_of
 
 Done = Callable[[], None]
 
@@ -48,8 +49,7 @@ class Rebuilds:
         """A node is out of use: its volumes whose driver rebuilds may be rebuilt anywhere (KEP-5925)."""
         for volume in volumes:
             if self.model.rebuilds(volume) and volume.spec.node_affinity.required is not None:
-                spec = msgspec.structs.replace(volume.spec, node_affinity=VolumeNodeAffinity())
-                self.model.objects.put(_renewed(volume, spec, home=node_name))
+                self._move_to(volume, VolumeNodeAffinity(), home=node_name)
 
     def confine(self, volume: PersistentVolume) -> None:
         """A volume's home takes pods again: it is confined to it, as before, unless it is on its way elsewhere."""
@@ -57,13 +57,12 @@ class Rebuilds:
         if disk is None or volume.name in self._moves or not self.model.rebuilds(volume):
             return
         if volume.spec.node_affinity.required is None:
-            spec = msgspec.structs.replace(volume.spec, node_affinity=self.model.affinity(disk))
-            self.model.objects.put(_renewed(volume, spec))
+            self._move_to(volume, self.model.affinity(disk))
 
     def attach(self, pod: Pod, node: Node, volume: PersistentVolume, done: Done) -> None:
         """Bring a volume to a pod's node; `done` is called when it is there, however long that takes."""
         model = self.model
-        settings = model.settings_of(volume)
+        settings = model.settings.of(driver_of(volume))
         disk, here = model.home.get(volume.name), model.disks_for(volume.class_name, node)
         if disk is None or disk in here or not here or not model.rebuilds(volume):
             self._stop(volume.name)
@@ -75,7 +74,7 @@ class Rebuilds:
             return
         self._stop(volume.name)
         _, size_bytes = disk.volumes[volume.name]
-        move = next((made for each in here if (made := self._begun(each, volume.name, size_bytes, node, volume))), None)
+        move = next((made for each in here if (made := self._begun(each, volume, size_bytes, node))), None)
         if move is None:
             model.counts.refused_rebuilds += 1
             for each in here:
@@ -87,11 +86,11 @@ class Rebuilds:
         begun = move
         model.agenda.after(takes_s, lambda: self._arrived(volume.name, begun, size_bytes))
 
-    def _begun(self, target: Disk, name: str, size_bytes: int, node: Node, volume: PersistentVolume) -> _Move | None:
-        move = _Move(target, node.name)
-        if not target.take(move.room(name), size_bytes, self.model.pick_for(volume), self.model.rng):
+    def _begun(self, target: Disk, volume: PersistentVolume, size_bytes: int, node: Node) -> _Move | None:
+        move, pick = _Move(target, node.name), self.model.pick_of(volume.class_name, driver_of(volume))
+        if not target.take(move.room(volume.name), size_bytes, pick, self.model.rng):
             return None
-        self._moves[name] = move
+        self._moves[volume.name] = move
         return move
 
     def _stop(self, name: str) -> None:
@@ -110,11 +109,8 @@ class Rebuilds:
 
     def _again(self, pod: Pod, node_name: str, name: str, done: Done) -> None:
         objects = self.model.objects
-        node, known, volume = (
-            objects.get(Node, node_name),
-            objects.get(Pod, pod.key),
-            objects.get(PersistentVolume, name),
-        )
+        node, known = objects.get(Node, node_name), objects.get(Pod, pod.key)
+        volume = objects.get(PersistentVolume, name)
         if known is not None and known.uid == pod.uid and node is not None and volume is not None:
             self.attach(pod, node, volume, done)
 
@@ -132,15 +128,13 @@ class Rebuilds:
         model.counts.rebuilt.append((model.agenda.now_s, name, model.where(source), move.node, size_bytes))
         model.changed(source, has_room=True)
         model.changed(target)
-        spec = msgspec.structs.replace(volume.spec, node_affinity=model.affinity(target))
-        model.objects.put(_renewed(volume, spec))
+        self._move_to(volume, model.affinity(target))
         for done in move.waiting:
             done()
 
-
-def _renewed(volume: PersistentVolume, spec: PersistentVolumeSpec, *, home: str = "") -> PersistentVolume:
-    """The volume as its driver writes it; `home` is told of one that may move."""
-    others = {key: value for key, value in volume.metadata.annotations.items() if key != VOLUME_HOME}
-    annotations = {**others, VOLUME_HOME: home} if home else others
-    metadata = msgspec.structs.replace(volume.metadata, resource_version="", annotations=annotations)
-    return msgspec.structs.replace(volume, metadata=metadata, spec=spec)
+    def _move_to(self, volume: PersistentVolume, affinity: VolumeNodeAffinity, *, home: str = "") -> None:
+        """Write where a volume can be used, as its driver does; `home` is told of one that may move."""
+        others = {key: value for key, value in volume.metadata.annotations.items() if key != VOLUME_HOME}
+        annotations = {**others, VOLUME_HOME: home} if home else others
+        spec = msgspec.structs.replace(volume.spec, node_affinity=affinity)
+        self.model.objects.put(renewed(volume, {"annotations": annotations}, spec=spec))

@@ -3,7 +3,7 @@
     apiVersion: tonnage.dev/v1alpha1
     kind: Scenario
     duration: 2h                                  else until nothing more is going to happen
-    storage: {pick: random, refreshDelay: 30s}    see `storage_settings`; `drivers` by name where one differs
+    storage: {pick: random, refreshDelay: 30s}    see `DriverSettings`; `drivers` by name where one differs
     events:
     - {at: 0s, arrive: StatefulSet/shop/db}       its pods and claims, as its controller makes them
     - {from: 0s, until: 1h, rate: 12/min, arrive: Deployment/shop/web, lifetime: {mean: 10m}}
@@ -11,29 +11,29 @@
     - {at: 40m, uncordon: node-3}
     - {at: 50m, join: {like: node-1, names: [node-9]}}
 
-Every other event: `apply`, `delete` (objects, as in a replay), `cordon`, `fail`, `outOfService`, `recover`, `remove`
-(nodes), and `arrivals`, a list of `{at, workload, lifetime}` that somebody recorded. Whatever is wrong is told with the
-file, the field, the value and what to write instead, before anything is run.
+Every other event: `apply`, `delete` (objects), `cordon`, `fail`, `outOfService`, `recover`, `remove` (nodes), and
+`arrivals`, a list of `{at, workload, lifetime}` that somebody recorded.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, TypeVar
 
 from tonnage.durations import parse_duration
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.document import Doc
 from tonnage.objects.names import dns_subdomain
 from tonnage.quantity import InvalidQuantity, Quantity
-from tonnage.whatif.manifest_errors import GivenText, documents_of
+from tonnage.whatif.manifest_errors import GivenText, documents_of, shown_value
 from tonnage.whatif.simulate.disks import PICK_POLICIES, DriverSettings, StorageSettings
 
+T = TypeVar("T")
+D = TypeVar("D")
 API_VERSION: Final = "tonnage.dev/v1alpha1"
 KIND: Final = "Scenario"
 NODE_EVENTS: Final = {
@@ -72,7 +72,7 @@ class Arrive:
     rate_per_s: float | None = None
     lifetime: Lifetime = Lifetime()
     field: str = "arrive"
-    """Where it stands in the file, for what is found wrong with it later; the same below."""
+    """Where it stands in the file; the same below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,6 @@ LONGEST_S: Final = 8760 * 3600.0
 MOST_FACTOR: Final = 1000
 _RATE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)/(s|min|h)")
 _PER_S: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_SHOWN: Final = 60
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -155,17 +154,27 @@ def scenario_of(given: GivenText) -> Scenario:
 
 
 class _Reader:
+    """Reads the scenario of one file. Each method takes the field that a value stands in, for what is wrong with it."""
+
     def __init__(self, file: str) -> None:
         self._file = file
+        self._driver_fields: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+            "pick": ("pick", self._pick),
+            "overstates": ("overstates", self._factor),
+            "attachSlots": ("attach_slots", self._count),
+            "rebuildRate": ("rebuild_bytes_per_s", self._bytes),
+            "createLatency": ("create_latency_s", self._span),
+            "attachLatency": ("attach_latency_s", self._span),
+            "deleteLatency": ("delete_latency_s", self._span),
+            "refreshDelay": ("refresh_delay_s", self._span),
+        }
 
     def scenario(self, doc: Any) -> Scenario:
         found = self._map("", doc, ("apiVersion", "kind", "metadata", "duration", "storage", "events"))
         for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
             if found.get(name) != wanted:
-                raise self._broken(name, f"is {_shown(found.get(name))}", f"write {name}: {wanted}")
-        events = found.get("events", [])
-        if not isinstance(events, list):
-            raise self._broken("events", f"is {_shown(events)}, not a list", "write a dash before each event")
+                raise self._broken(name, f"is {shown_value(found.get(name))}", f"write {name}: {wanted}")
+        events = self._list("events", found.get("events", []), "write a dash before each event")
         read = [each for at, event in enumerate(events) for each in self._event(f"events[{at}]", event)]
         duration_s = self._span("duration", found["duration"]) if "duration" in found else None
         return Scenario(self._file, tuple(read), self._storage(found.get("storage", {})), duration_s)
@@ -187,139 +196,131 @@ class _Reader:
         if what == "arrive":
             return [self._arrive(place, found)]
         self._only(place, found, ("at", what))
-        if "at" not in found:
-            raise self._broken(f"{place}.at", "is not set", "write when, such as at: 10m")
-        at_s, field, said_ = self._span(f"{place}.at", found["at"]), f"{place}.{what}", found[what]
+        self._need(place, found, "at", "write when, such as at: 10m")
+        at_s, field, objects = self._span(f"{place}.at", found["at"]), f"{place}.{what}", found[what]
         if what in NODE_EVENTS:
-            names = said_ if isinstance(said_, list) else [said_]
+            names = objects if isinstance(objects, list) else [objects]
             if not names:
                 raise self._broken(field, "names no node", f"write {what}: node-1, or a list of nodes")
             return [NodeEvent(at_s, what, self._text(field, each), field) for each in names]
         if what == "join":
-            return [self._join(at_s, field, said_)]
-        if not isinstance(said_, list) or not said_:
-            raise self._broken(field, f"is {_shown(said_)}, not a list of objects", "write a dash before each of them")
-        if what == "apply":
-            for at, each in enumerate(said_):
-                if not isinstance(each, dict):
-                    raise self._broken(f"{field}[{at}]", f"is {_shown(each)}, not an object", "write it as a manifest")
-            return [Apply(at_s, tuple(said_), field)]
-        return [Delete(at_s, tuple(self._reference(f"{field}[{at}]", each) for at, each in enumerate(said_)))]
+            return [self._join(at_s, field, objects)]
+        if not isinstance(objects, list) or not objects:
+            told = f"is {shown_value(objects)}, not a list of objects"
+            raise self._broken(field, told, "write a dash before each of them")
+        if what == "delete":
+            return [Delete(at_s, tuple(self._reference(f"{field}[{at}]", each) for at, each in enumerate(objects)))]
+        for at, each in enumerate(objects):
+            if not isinstance(each, dict):
+                told = f"is {shown_value(each)}, not an object"
+                raise self._broken(f"{field}[{at}]", told, "write it as a manifest")
+        return [Apply(at_s, tuple(objects), field)]
 
     def _arrive(self, place: str, found: dict[str, Any]) -> Arrive:
         workload = self._text(f"{place}.arrive", found["arrive"])
-        lifetime = self._lifetime(f"{place}.lifetime", found["lifetime"]) if "lifetime" in found else Lifetime()
+        lifetime = self._given(place, found, "lifetime", self._lifetime, Lifetime())
         if "rate" not in found:
             self._only(place, found, ("arrive", "at", "replicas", "every", "lifetime"))
             return Arrive(
                 workload,
                 self._span(f"{place}.at", found.get("at", "0s")),
-                self._count(f"{place}.replicas", found["replicas"]) if "replicas" in found else None,
-                self._span(f"{place}.every", found["every"]) if "every" in found else 0.0,
+                self._given(place, found, "replicas", self._count, None),
+                self._given(place, found, "every", self._span, 0.0),
                 lifetime=lifetime,
                 field=f"{place}.arrive",
             )
         self._only(place, found, ("arrive", "from", "until", "rate", "lifetime"))
-        if "until" not in found:
-            raise self._broken(f"{place}.until", "is not set", "a rate has an end; write until: 1h")
+        self._need(place, found, "until", "a rate has an end; write until: 1h")
         from_s = self._span(f"{place}.from", found.get("from", "0s"))
         until_s = self._span(f"{place}.until", found["until"])
         if until_s < from_s:
-            raise self._broken(f"{place}.until", f"is {_shown(found['until'])}, before from", "write a later time")
-        text = found["rate"]
+            told = f"is {shown_value(found['until'])}, before from"
+            raise self._broken(f"{place}.until", told, "write a later time")
+        text, field = found["rate"], f"{place}.rate"
         parts = _RATE.fullmatch(text) if isinstance(text, str) else None
         if parts is None or not float(parts[1]):
-            raise self._broken(f"{place}.rate", f"is {_shown(text)}", "write pods for a span: 12/min, 0.5/s or 30/h")
+            raise self._broken(field, f"is {shown_value(text)}", "write pods for a span: 12/min, 0.5/s or 30/h")
         rate = float(parts[1]) / _PER_S[parts[2]]
         most = (until_s - from_s) * rate
         if most > MOST_ARRIVALS:
             hint = f"at most {MOST_ARRIVALS:,} are simulated; write a lower rate or an earlier end"
-            raise self._broken(f"{place}.rate", f"is {_shown(text)}, which are about {most:,.0f} pods", hint)
+            raise self._broken(field, f"is {shown_value(text)}, which are about {most:,.0f} pods", hint)
         return Arrive(workload, from_s, until_s=until_s, rate_per_s=rate, lifetime=lifetime, field=f"{place}.arrive")
 
     def _recorded(self, place: str, value: Any) -> list[Event]:
-        if not isinstance(value, list):
-            raise self._broken(place, f"is {_shown(value)}, not a list", "write a dash before each arrival")
         read: list[Event] = []
-        for number, each in enumerate(value):
+        for number, each in enumerate(self._list(place, value, "write a dash before each arrival")):
             at = f"{place}[{number}]"
             found = self._map(at, each, ("at", "workload", "lifetime"))
             for name in ("at", "workload"):
-                if name not in found:
-                    raise self._broken(f"{at}.{name}", "is not set", "an arrival has a time and a workload")
-            lifetime = self._lifetime(f"{at}.lifetime", found["lifetime"]) if "lifetime" in found else Lifetime()
+                self._need(at, found, name, "an arrival has a time and a workload")
+            lifetime = self._given(at, found, "lifetime", self._lifetime, Lifetime())
             workload, at_s = self._text(f"{at}.workload", found["workload"]), self._span(f"{at}.at", found["at"])
             read.append(Arrive(workload, at_s, 1, lifetime=lifetime, field=f"{at}.workload"))
         return read
 
     def _join(self, at_s: float, place: str, value: Any) -> Join:
         found = self._map(place, value, ("like", "names", "count"))
-        if "like" not in found:
-            raise self._broken(f"{place}.like", "is not set", "write like: NODE, a node that is there")
+        self._need(place, found, "like", "write like: NODE, a node that is there")
         like = self._text(f"{place}.like", found["like"])
         if ("names" in found) == ("count" in found):
             raise self._broken(place, "needs names or a count", "write names: [node-9], or count: 1")
         if "count" in found:
             count = self._count(f"{place}.count", found["count"])
             return Join(at_s, like, tuple(f"{like}-joined-{number}" for number in range(1, count + 1)), place)
-        names = found["names"]
+        field, names = f"{place}.names", found["names"]
         if not isinstance(names, list) or not names:
-            raise self._broken(f"{place}.names", f"is {_shown(names)}, not a list of names", "write names: [node-9]")
-        read = tuple(self._text(f"{place}.names[{at}]", each) for at, each in enumerate(names))
+            raise self._broken(field, f"is {shown_value(names)}, not a list of names", "write names: [node-9]")
+        read = tuple(self._text(f"{field}[{at}]", each) for at, each in enumerate(names))
         for number, each in enumerate(read):
             if problems := dns_subdomain(each):
-                raise self._broken(f"{place}.names[{number}]", f"is {_shown(each)}: {problems[0]}")
+                raise self._broken(f"{field}[{number}]", f"is {shown_value(each)}: {problems[0]}")
         if len(set(read)) < len(read):
-            raise self._broken(f"{place}.names", "names a node twice", "write each name once")
+            raise self._broken(field, "names a node twice", "write each name once")
         return Join(at_s, like, read, place)
 
     def _reference(self, place: str, value: Any) -> tuple[str, str, str]:
         found = self._map(place, value, ("kind", "namespace", "name"))
-        for each in ("kind", "name"):
-            if each not in found:
-                raise self._broken(f"{place}.{each}", "is not set", "write {kind: Pod, namespace: shop, name: db-0}")
+        for name in ("kind", "name"):
+            self._need(place, found, name, "write {kind: Pod, namespace: shop, name: db-0}")
         kind, name = (self._text(f"{place}.{each}", found[each]) for each in ("kind", "name"))
-        return kind, self._text(f"{place}.namespace", found["namespace"]) if "namespace" in found else "", name
+        return kind, self._given(place, found, "namespace", self._text, ""), name
 
     # -- storage ------------------------------------------------------------------------------------------------------
 
     def _storage(self, value: Any) -> StorageSettings:
-        found = self._map("storage", value, (*_DRIVER_FIELDS, "drivers"))
-        own = {name: said for name, said in found.items() if name != "drivers"}
-        rest = self._driver("storage", own, DriverSettings())
-        drivers = found.get("drivers", {})
+        found = self._map("storage", value, (*self._driver_fields, "drivers"))
+        drivers = found.pop("drivers", {})
+        rest = self._driver("storage", found, DriverSettings())
         if not isinstance(drivers, dict):
-            raise self._broken("storage.drivers", f"is {_shown(drivers)}", "write NAME: {pick: random} for each driver")
+            told = f"is {shown_value(drivers)}"
+            raise self._broken("storage.drivers", told, "write NAME: {pick: random} for each driver")
         return StorageSettings(
             rest, {name: self._driver(f"storage.drivers.{name}", said, rest) for name, said in drivers.items()}
         )
 
     def _driver(self, place: str, value: Any, before: DriverSettings) -> DriverSettings:
-        found = self._map(place, value, _DRIVER_FIELDS)
-        changes: dict[str, Any] = {}
-        for name, said in found.items():
-            at = f"{place}.{name}"
-            if name == "pick":
-                if not isinstance(said, str) or said not in PICK_POLICIES:
-                    raise self._broken(at, f"is {_shown(said)}", f"a driver picks by {', '.join(PICK_POLICIES)}")
-                changes["pick"] = said
-            elif name == "overstates":
-                if not isinstance(said, int | float) or isinstance(said, bool) or not 0 < said <= MOST_FACTOR:
-                    raise self._broken(at, f"is {_shown(said)}", "write a factor, such as 1.2")
-                changes["overstates"] = float(said)
-            elif name == "attachSlots":
-                changes["attach_slots"] = self._count(at, said)
-            elif name == "rebuildRate":
-                changes["rebuild_bytes_per_s"] = self._bytes(at, said)
-            else:
-                changes[_DRIVER_SPANS[name]] = self._span(at, said)
+        changes = {}
+        for name, said in self._map(place, value, tuple(self._driver_fields)).items():
+            attribute, read = self._driver_fields[name]
+            changes[attribute] = read(f"{place}.{name}", said)
         return dataclasses.replace(before, **changes)
+
+    def _pick(self, field: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in PICK_POLICIES:
+            raise self._broken(field, f"is {shown_value(value)}", f"a driver picks by {', '.join(PICK_POLICIES)}")
+        return value
+
+    def _factor(self, field: str, value: Any) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= MOST_FACTOR:
+            raise self._broken(field, f"is {shown_value(value)}", "write a factor, such as 1.2")
+        return float(value)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
     def _map(self, place: str, value: Any, fields: tuple[str, ...]) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise self._broken(place or "the scenario", f"is {_shown(value)}, not a map", "write field: value")
+            raise self._broken(place or "the scenario", f"is {shown_value(value)}, not a map", "write field: value")
         for name in value:
             if name not in fields:
                 at = f"{place}.{name}" if place else str(name)
@@ -331,66 +332,60 @@ class _Reader:
             raise self._broken(at, "has no value", "write one, or leave the field out")
         return dict(value)
 
+    def _list(self, field: str, value: Any, hint: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise self._broken(field, f"is {shown_value(value)}, not a list", hint)
+        return value
+
     def _only(self, place: str, found: dict[str, Any], fields: tuple[str, ...]) -> None:
         for name in found:
             if name not in fields:
                 raise self._broken(f"{place}.{name}", "means nothing here", f"beside it stand {', '.join(fields)}")
+
+    def _need(self, place: str, found: dict[str, Any], name: str, hint: str) -> None:
+        if name not in found:
+            raise self._broken(f"{place}.{name}", "is not set", hint)
+
+    def _given(self, place: str, found: dict[str, Any], name: str, read: Callable[[str, Any], T], default: D) -> T | D:
+        return read(f"{place}.{name}", found[name]) if name in found else default
 
     def _span(self, field: str, value: Any) -> float:
         found = parse_duration(value) if isinstance(value, str) else None
         if value == 0 and not isinstance(value, bool):
             found = 0.0
         if found is None or found < 0:
-            raise self._broken(field, f"is {_shown(value)}, not a span of time", "write 30s, 5m or 1h30m")
+            raise self._broken(field, f"is {shown_value(value)}, not a span of time", "write 30s, 5m or 1h30m")
         if found > LONGEST_S:
-            raise self._broken(field, f"is {_shown(value)}", "at most 8760h (a year) are simulated")
+            raise self._broken(field, f"is {shown_value(value)}", "at most 8760h (a year) are simulated")
         return found
 
     def _count(self, field: str, value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise self._broken(field, f"is {_shown(value)}, not a count", "write a whole number")
+            raise self._broken(field, f"is {shown_value(value)}, not a count", "write a whole number")
         if value > MOST_ARRIVALS:
-            raise self._broken(field, f"is {_shown(value)}", f"write at most {MOST_ARRIVALS:,}")
+            raise self._broken(field, f"is {shown_value(value)}", f"write at most {MOST_ARRIVALS:,}")
         return value
 
     def _bytes(self, field: str, value: Any) -> float:
         try:
             found = Quantity.of(value, field=field).value()
         except InvalidQuantity as exc:
-            raise self._broken(field, f"is {_shown(value)}", "write bytes a second, such as 200Mi") from exc
+            raise self._broken(field, f"is {shown_value(value)}", "write bytes a second, such as 200Mi") from exc
         if found <= 0:
-            raise self._broken(field, f"is {_shown(value)}", "write more than nothing, such as 200Mi")
+            raise self._broken(field, f"is {shown_value(value)}", "write more than nothing, such as 200Mi")
         return float(found)
 
     def _text(self, field: str, value: Any) -> str:
         if not isinstance(value, str) or not value:
-            raise self._broken(field, f"is {_shown(value)}, not a name", "write a name")
+            raise self._broken(field, f"is {shown_value(value)}, not a name", "write a name")
         return value
 
     def _lifetime(self, field: str, value: Any) -> Lifetime:
         if isinstance(value, dict):
             found = self._map(field, value, ("mean",))
-            if "mean" not in found:
-                raise self._broken(f"{field}.mean", "is not set", "write lifetime: 10m, or lifetime: {mean: 10m}")
+            self._need(field, found, "mean", "write lifetime: 10m, or lifetime: {mean: 10m}")
             return Lifetime(mean_s=self._span(f"{field}.mean", found["mean"]))
         return Lifetime(exactly_s=self._span(field, value))
 
     def _broken(self, field: str, problem: str, hint: str | None = None) -> BrokenScenario:
         return BrokenScenario(self._file, field, problem, hint)
-
-
-_DRIVER_SPANS: Final = {
-    "createLatency": "create_latency_s",
-    "attachLatency": "attach_latency_s",
-    "deleteLatency": "delete_latency_s",
-    "refreshDelay": "refresh_delay_s",
-}
-_DRIVER_FIELDS: Final = ("pick", "overstates", "attachSlots", "rebuildRate", *_DRIVER_SPANS)
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = msgspec.json.encode(value).decode()
-    except (TypeError, ValueError, OverflowError):
-        text = str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

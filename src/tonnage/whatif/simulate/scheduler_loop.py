@@ -1,7 +1,9 @@
 """The scheduler's loop and its bindings on virtual time: pods are tried, bound, preempted and put back.
 
-The live scheduler does the same with tasks and a real API (`scheduler/loop.py`, `scheduler/binding_cycle.py`); both
-drive one engine, and the plugins' own PreBind and Bind.
+The live scheduler does the same with tasks and a real API (`scheduler/loop.py`, `scheduler/binding_cycle.py`). Both
+drive one engine and the plugins' own PreBind and Bind; here these coroutines run without an event loop. What a plugin
+writes is applied to the objects at once. While it waits, its binding stands still and is asked again when a claim of
+its pod or its node changes, or when its time is over.
 """
 
 from __future__ import annotations
@@ -34,12 +36,15 @@ from tonnage.scheduling.framework import Api, Code, Status
 from tonnage.scheduling.queue.queued_pod import QueuedPod, is_over, uid_of
 from tonnage.scheduling.volumes.bind_volumes import LOOK_EVERY_S
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.whatif.replay import renewed
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.kubelets import Kubelets
 from tonnage.whatif.simulate.world_state import WorldState
 
 T = TypeVar("T", bound=Object)
-DEADLINE_EXCEEDED = Status(Code.ERROR, ("context deadline exceeded",))
+DEADLINE_EXCEEDED: Final = Status(Code.ERROR, ("context deadline exceeded",))
+PREEMPTED_AFTER_S: Final = 1.0
+"""How long a victim of a preemption takes to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,45 +58,8 @@ class BindingWait:
         return (yield self)
 
 
-@dataclass(slots=True)
-class WorldApi:
-    """What bindings may do in a simulated cluster."""
-
-    put: Callable[[Object], Object]
-    bound: Callable[[PodInfo, str], None]
-    gone: Callable[[PodInfo], bool]
-
-    async def bind(self, pod: PodInfo, node_name: str) -> None:
-        self.bound(pod, node_name)
-
-    async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
-        return self.put(patched(current, patch))  # type: ignore[return-value]  # what is put is what comes back
-
-    async def settled(self, check: Callable[[], Status | None], timeout_s: float) -> Status:
-        found = check()
-        return found if found is not None else await BindingWait(check, timeout_s)
-
-    def is_gone(self, pod: PodInfo) -> bool:
-        return self.gone(pod)
-
-    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
-        """Events are for people who look at a cluster; nobody looks at this one."""
-
-
-def patched(current: T, patch: Mapping[str, Any]) -> T:
-    """An object with a patch merged into it: its next version, which the objects number."""
-    if set(patch) == {"metadata"} and set(patch["metadata"]) == {"annotations"}:  # nearly all of them, and quick
-        annotations = {**current.metadata.annotations, **patch["metadata"]["annotations"]}
-        kept = {key: value for key, value in annotations.items() if value is not None}
-        metadata = msgspec.structs.replace(current.metadata, annotations=kept, resource_version="")
-        return msgspec.structs.replace(current, metadata=metadata)
-    doc = merge_patch(codec.to_doc(current), dict(patch))
-    doc.get("metadata", {}).pop("resourceVersion", None)
-    return codec.convert(type(current), doc)
-
-
 class SimulatedBinding:
-    """One pod on its way to its node. `step` moves it on; `wait` is what it stands still for, None when it is over."""
+    """One pod on its way to its node. `wait` is what it stands still for, None when it is over."""
 
     def __init__(self, queued: QueuedPod, placement: Placement, api: Api) -> None:
         self.queued = queued
@@ -102,27 +70,16 @@ class SimulatedBinding:
         """Counts its waits, so that an alarm for an older one is known to be stale."""
         self._work: Coroutine[Any, Any, Status] = _bound(placement, api)
 
-    @property
-    def is_over(self) -> bool:
-        return self.wait is None
-
-    def start(self) -> None:
-        self._send(None)
-
     def look(self) -> bool:
         """Ask what it waits for; True when there is an answer, and it moved on."""
-        if self.wait is None:
+        answer = self.wait.check() if self.wait is not None else None
+        if answer is None:
             return False
-        found = self.wait.check()
-        if found is None:
-            return False
-        self._send(found)
+        self.send(answer)
         return True
 
-    def give_up(self) -> None:
-        self._send(DEADLINE_EXCEEDED)
-
-    def _send(self, answer: Status | None) -> None:
+    def send(self, answer: Status | None) -> None:
+        """Move it on with the answer to what it waits for; None starts it."""
         try:
             self.wait = self._work.send(answer)
             self.number += 1
@@ -162,12 +119,16 @@ async def _answer(work: Any) -> Status:
     return answer
 
 
-PREEMPTED_AFTER_S: Final = 1.0
-"""How long a victim of a preemption takes to go."""
+def patched(current: T, patch: Mapping[str, Any]) -> T:
+    if set(patch) == {"metadata"} and set(patch["metadata"]) == {"annotations"}:  # nearly all of them, and quick
+        annotations = {**current.metadata.annotations, **patch["metadata"]["annotations"]}
+        kept = {key: value for key, value in annotations.items() if value is not None}
+        return renewed(current, {"annotations": kept})
+    return renewed(codec.convert(type(current), merge_patch(codec.to_doc(current), dict(patch))))
 
 
 class SchedulerLoop:
-    """Works off the queue of a world's engine."""
+    """Works off the queue of a world's engine. To the plugins of its bindings it is the API."""
 
     def __init__(self, world: WorldState, engine: Engine, controllers: Controllers, kubelets: Kubelets) -> None:
         self._world = world
@@ -178,7 +139,6 @@ class SchedulerLoop:
         """How many there were; the number of the next."""
         self.why: dict[str, str] = {}
         """Why each pod that waits does, by uid, as its last attempt told."""
-        self._api = WorldApi(world.put, self._bound, self._is_gone)
         self._bindings: dict[str, SimulatedBinding] = {}
         """Those that stand still, by the uid of their pod."""
         self._waiting: dict[Key, set[str]] = {}
@@ -204,11 +164,11 @@ class SchedulerLoop:
         if attempt.placement is not None:
             self.why.pop(queued.uid, None)
             engine.done(queued.pod)
-            binding = SimulatedBinding(queued, attempt.placement, self._api)
+            binding = SimulatedBinding(queued, attempt.placement, self)
             if attempt.waits:
                 self._held_back(binding, attempt)
                 return
-            binding.start()
+            binding.send(None)
             self._moved_on(binding)
         elif attempt.stage is AttemptStage.DECIDE:
             self._not_placed(queued, attempt)
@@ -219,30 +179,28 @@ class SchedulerLoop:
     def _held_back(self, binding: SimulatedBinding, attempt: Attempt) -> None:
         """Permit plugins want the pod to wait. Nobody here allows it, and after their time it counts as rejected."""
         plugin, seconds = min(attempt.waits.items(), key=lambda item: item[1])
-        status = Status(Code.UNSCHEDULABLE, (f"rejected due to timeout after waiting {seconds:g}s",), plugin)
-
-        def rejected() -> None:
-            self._engine.withdraw(binding.placement)
-            self._came_back(binding.queued, status, binding.placement.node)
-
-        self._world.agenda.after(seconds, rejected)
+        binding.status = Status(Code.UNSCHEDULABLE, (f"rejected due to timeout after waiting {seconds:g}s",), plugin)
+        self._world.agenda.after(seconds, lambda: self._failed(binding))
 
     # -- pods that are not placed -------------------------------------------------------------------------------------
 
     def _not_placed(self, queued: QueuedPod, attempt: Attempt) -> None:
         diagnosis = attempt.decision.diagnosis if attempt.decision is not None else None
         self.why[queued.uid] = diagnosis.message() if diagnosis is not None else attempt.status.message
-        newest = self._newest(queued)
         if diagnosis is None:
-            self._engine.requeue(queued, newest)
+            self._requeue(queued)
             return
         self._count_budgets()
         outcome = self._engine.post_filter(attempt)
         plugins = diagnosis.rejecting_plugins()
         if outcome is None or outcome.plugin is None:
-            self._engine.requeue(queued, newest, plugins=plugins)
-            return
-        self._preempt(queued, outcome, plugins)
+            self._requeue(queued, plugins)
+        else:
+            self._preempt(queued, outcome, plugins)
+
+    def _requeue(self, queued: QueuedPod, plugins: Iterable[str] = (), nomination: str | None = None) -> bool:
+        newest = self._world.get(Pod, queued.info.key)
+        return self._engine.requeue(queued, newest, plugins=plugins, nomination=nomination)
 
     def _count_budgets(self) -> None:
         """Preemption reads the statuses of budgets, which their controller keeps true."""
@@ -259,8 +217,7 @@ class SchedulerLoop:
         victims = [each for each in found.victims if not each.is_terminating]
         if victims:
             engine.preemption_begins(plugin, queued.info)
-        nomination = found.nominated_node or None
-        if not engine.requeue(queued, self._newest(queued), plugins=plugins, nomination=nomination):
+        if not self._requeue(queued, plugins, found.nominated_node or None):
             engine.preemption_ends(plugin, queued.info)
             return
         engine.make_way(found.nominated_node, below=queued.info.priority)
@@ -272,25 +229,23 @@ class SchedulerLoop:
 
         self._world.agenda.after(PREEMPTED_AFTER_S if victims else 0.0, go)
 
+    def _failed(self, binding: SimulatedBinding) -> None:
+        self._engine.withdraw(binding.placement)
+        self._came_back(binding.queued, binding.status, binding.placement.node)
+
     def _came_back(self, queued: QueuedPod, status: Status, node: str) -> None:
         """A pod that had a node lost it again."""
         self.why[queued.uid] = f"{node} failed it: {status.message}" if node else status.message
         self._world.watcher.failed(queued.info, node, status)
         self._engine.failed_on(queued, node, status.message)
-        plugins = (status.plugin,) if status.is_rejection and status.plugin else ()
-        self._engine.requeue(queued, self._newest(queued), plugins=plugins)
-
-    def _newest(self, queued: QueuedPod) -> Pod | None:
-        return self._world.get(Pod, queued.info.key)
+        self._requeue(queued, (status.plugin,) if status.is_rejection and status.plugin else ())
 
     # -- bindings -----------------------------------------------------------------------------------------------------
 
     def look(self, about: Key) -> None:
         """A claim or a node changed: bindings that wait for it look again."""
         for uid in sorted(self._waiting.get(about, ())):
-            binding = self._bindings.get(uid)
-            if binding is not None and binding.look():
-                self._moved_on(binding)
+            self._look_at(uid)
 
     def look_at_figures(self, capacity: CSIStorageCapacity) -> None:
         """A capacity object says something new: bindings to nodes that it reaches may wait for that."""
@@ -302,7 +257,10 @@ class SchedulerLoop:
     def look_after(self, pod: Pod) -> None:
         """A pod is gone; so is what was kept for it."""
         self.why.pop(uid_of(pod), None)
-        binding = self._bindings.get(uid_of(pod))
+        self._look_at(uid_of(pod))
+
+    def _look_at(self, uid: str) -> None:
+        binding = self._bindings.get(uid)
         if binding is not None and binding.look():
             self._moved_on(binding)
 
@@ -328,27 +286,37 @@ class SchedulerLoop:
                     self._waiting.pop(key, None)
         if binding.status.is_success:
             self._engine.binding_finished(binding.placement)
-            return
-        self._engine.withdraw(binding.placement)
-        self._came_back(binding.queued, binding.status, binding.placement.node)
+        else:
+            self._failed(binding)
 
     def _overdue(self, uid: str, number: int) -> None:
         binding = self._bindings.get(uid)
         if binding is not None and binding.number == number:
-            binding.give_up()
+            binding.send(DEADLINE_EXCEEDED)
             self._moved_on(binding)
 
-    def _is_gone(self, pod: PodInfo) -> bool:
+    # -- what bindings may do (`Api`) ---------------------------------------------------------------------------------
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        """The binding is written: the pod has its node, and its volumes are brought there."""
+        found = self._world.get(Pod, pod.key)
+        if found is None or uid_of(found) != pod.uid:
+            raise NotFound(f'pods "{pod.key}" not found')
+        replace, status = msgspec.structs.replace, found.status
+        if status.nominated_node_name:
+            status = replace(status, nominated_node_name="")
+        now = self._world.put(renewed(found, spec=replace(found.spec, node_name=node_name), status=status))
+        self._world.agenda.after(0.0, lambda: self._kubelets.pod_came(now))
+
+    async def patch(self, current: T, patch: Mapping[str, Any]) -> T:
+        return self._world.put(patched(current, patch))
+
+    async def settled(self, check: Callable[[], Status | None], timeout_s: float) -> Status:
+        found = check()
+        return found if found is not None else await BindingWait(check, timeout_s)
+
+    def is_gone(self, pod: PodInfo) -> bool:
         return is_over(pod, self._world.get(Pod, pod.key))
 
-    def _bound(self, info: PodInfo, node_name: str) -> None:
-        """The binding is written: the pod has its node, and its volumes are brought there."""
-        pod = self._world.get(Pod, info.key)
-        if pod is None or uid_of(pod) != info.uid:
-            raise NotFound(f'pods "{info.key}" not found')
-        replace = msgspec.structs.replace
-        status = replace(pod.status, nominated_node_name="") if pod.status.nominated_node_name else pod.status
-        metadata, spec = replace(pod.metadata, resource_version=""), replace(pod.spec, node_name=node_name)
-        now = self._world.put(replace(pod, metadata=metadata, spec=spec, status=status))
-        if isinstance(now, Pod):
-            self._world.agenda.after(0.0, lambda: self._kubelets.pod_came(now))
+    def event(self, regarding: Object, reason: str, action: str, note: str) -> None:
+        """Events are for people who look at a cluster; nobody looks at this one."""

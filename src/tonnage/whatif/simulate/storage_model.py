@@ -6,8 +6,6 @@
 
 Everything it does to the cluster it does by writing objects, as the real parts do; the scheduler sees nothing else.
 `disks.py` has what is really there and what is told of it, `rebuilds.py` how volumes move.
-
-Nearly all node affinities name values of a label. `Reach` finds nodes by such a value first, and asks only those.
 """
 
 from __future__ import annotations
@@ -23,15 +21,16 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.node_selectors import NodeSelectorTerm
+from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.class_annotations import pool_policy_of
 from tonnage.scheduling.volumes.capacity.pools import rebuilds_volumes
+from tonnage.whatif.replay import renewed
 from tonnage.whatif.simulate.disks import (
     DEFAULT_PICK,
     PICK_POLICIES,
     Disk,
     Disks,
-    DriverSettings,
     PickPolicy,
     StorageSettings,
     affinity_of,
@@ -43,7 +42,7 @@ from tonnage.whatif.simulate.world_state import Agenda
 
 
 class Reach:
-    """The nodes of a moment, by their labels."""
+    """The nodes of a moment, by their labels: nearly all node affinities name values of one."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = list(nodes)
@@ -74,13 +73,11 @@ T = TypeVar("T", bound=Object)
 class ClusterObjects(Protocol):
     """The API server of the simulation, as the model writes to it."""
 
-    def put(self, new: Object) -> Object: ...
+    def put(self, new: T) -> T: ...
 
     def remove(self, kind: type[Object], key: Key) -> None: ...
 
     def get(self, kind: type[T], key: Key) -> T | None: ...
-
-    def nodes(self) -> list[Node]: ...
 
     def all(self, kind: type[T]) -> list[T]: ...
 
@@ -108,7 +105,7 @@ class StorageModel:
         self.counts = StorageCounts()
         self.home: dict[str, Disk] = {}
         """The disk of each volume that stands on one we know."""
-        self._settings = settings
+        self.settings = settings
         self.on_volume_gone: Callable[[str], None] = lambda name: None
         self.on_room: Callable[[Disk], None] = lambda disk: None
         """Told of a volume that was deleted, and of a disk with more room: by `rebuilds`, whose volumes move."""
@@ -129,6 +126,17 @@ class StorageModel:
         self._numbers = 0
 
     # -- what it knows ------------------------------------------------------------------------------------------------
+
+    def open(self, objects: Iterable[Object]) -> None:
+        """Learn what there is at the start; each volume stands on the disk of its node, if that is known."""
+        for each in objects:
+            self.know(each)
+        for volume in self.objects.all(PersistentVolume):
+            node = self.home_node(volume)
+            disk = next(iter(self.disks_for(volume.class_name, node)), None) if node is not None else None
+            if disk is not None:
+                disk.hold_before(volume.name, volume.size.value())
+                self.home[volume.name] = disk
 
     def know(self, found: Object) -> None:
         """An object came or changed that says what storage there is; others are not looked at."""
@@ -153,13 +161,6 @@ class StorageModel:
             disk = self.disks.by_object[found.key]
             disk.change_to(found)
             self.changed(disk, has_room=True)
-
-    def adopt(self, volume: PersistentVolume, node: Node | None, size_bytes: int) -> None:
-        """A volume that was there at the start stands on the disk of its node, if that is known."""
-        for disk in self.disks_for(volume.class_name, node) if node is not None else ():
-            disk.hold_before(volume.name, size_bytes)
-            self.home[volume.name] = disk
-            return
 
     def forget(self, capacity: CSIStorageCapacity) -> None:
         """A capacity object went, and with it what can be told of its disk."""
@@ -195,37 +196,26 @@ class StorageModel:
     def is_local(self, disk: Disk) -> bool:
         """Whether one node alone can use what is on a disk; a zone's storage is nobody's in particular."""
         if disk not in self._local:
-            told = self._told.get(disk.objects[0])
-            topology = told.node_topology if told is not None else None
-            reached = [each for each in self.objects.nodes() if topology and topology.matches(each.metadata.labels)]
+            topology, nodes = self._topology(disk), self.objects.all(Node)
+            reached = [each for each in nodes if topology and topology.matches(each.metadata.labels)]
             self._local[disk] = len(reached) == 1
         return self._local[disk]
 
-    def driver_of(self, class_name: str) -> str:
+    def _topology(self, disk: Disk) -> LabelSelector | None:
+        told = self._told.get(disk.objects[0])
+        return told.node_topology if told is not None else None
+
+    def _provisioner(self, class_name: str) -> str:
         found = self._classes.get(class_name)
         return found.provisioner if found is not None else ""
 
     def rebuilds(self, volume: PersistentVolume) -> bool:
         return volume.spec.csi is not None and rebuilds_volumes(self._drivers.get(volume.spec.csi.driver))
 
-    def settings_of(self, volume: PersistentVolume) -> DriverSettings:
-        return self._settings.of(volume.spec.csi.driver if volume.spec.csi is not None else "")
-
     def pick_of(self, class_name: str, driver: str) -> PickPolicy:
         """How a driver picks a pool for a volume of a class: as the scenario says, else as they are annotated."""
-        told = self._settings.of(driver).pick or pool_policy_of(
-            self._classes.get(class_name), self._drivers.get(driver)
-        )
+        told = self.settings.of(driver).pick or pool_policy_of(self._classes.get(class_name), self._drivers.get(driver))
         return next((each for each in PICK_POLICIES if each == told), DEFAULT_PICK)
-
-    def pick_for(self, volume: PersistentVolume) -> PickPolicy:
-        return self.pick_of(volume.class_name, volume.spec.csi.driver if volume.spec.csi is not None else "")
-
-    def attach_slots(self, driver: str) -> int | None:
-        return self._settings.of(driver).attach_slots
-
-    def attach_latency_s(self, driver: str) -> float:
-        return self._settings.of(driver).attach_latency_s
 
     def _counts_capacity(self, driver: str) -> bool:
         found = self._drivers.get(driver)
@@ -241,7 +231,7 @@ class StorageModel:
         asked_for = claim.selected_node
         if storage_class.waits_for_consumer and not asked_for:
             return
-        key, uid, settings = claim.key, claim.uid, self._settings.of(storage_class.provisioner)
+        key, uid, settings = claim.key, claim.uid, self.settings.of(storage_class.provisioner)
         self.agenda.after(settings.create_latency_s, lambda: self._make(key, uid, asked_for))
 
     def _make(self, key: Key, uid: str, node_name: str) -> None:
@@ -249,7 +239,7 @@ class StorageModel:
         if claim is None or claim.uid != uid or claim.selected_node != node_name or claim.spec.volume_name:
             return
         class_name = claim.class_name or ""
-        driver, size_bytes = self.driver_of(class_name), claim.requested.value() if claim.requested else 0
+        driver, size_bytes = self._provisioner(class_name), claim.requested.value() if claim.requested else 0
         node = self.objects.get(Node, node_name) if node_name else None
         disks = self.disks_for(class_name, node)
         if len(disks) > 1:
@@ -279,18 +269,15 @@ class StorageModel:
             self._refused[claim.key] = None
             return
         annotations = {key: value for key, value in claim.metadata.annotations.items() if key != SELECTED_NODE}
-        metadata = msgspec.structs.replace(claim.metadata, annotations=annotations, resource_version="")
-        self.objects.put(msgspec.structs.replace(claim, metadata=metadata))
+        self.objects.put(renewed(claim, {"annotations": annotations}))
 
     def affinity(self, disk: Disk) -> VolumeNodeAffinity:
         """Where a volume of this disk can be used: wherever one of its capacity objects reaches."""
-        told = self._told.get(disk.objects[0])
-        return affinity_of(told.node_topology if told is not None else None)
+        return affinity_of(self._topology(disk))
 
     def where(self, disk: Disk) -> str:
         """A disk's place in words: the values of its topology."""
-        told = self._told.get(disk.objects[0])
-        topology = told.node_topology if told is not None else None
+        topology = self._topology(disk)
         return ",".join(topology.match_labels.values()) if topology is not None else ""
 
     def classes_of(self, disk: Disk) -> list[str]:
@@ -322,7 +309,7 @@ class StorageModel:
     def reach(self) -> Reach:
         """Which volumes can be used on which nodes, now."""
         if self._reach is None:
-            self._reach = Reach(self.objects.nodes())
+            self._reach = Reach(self.objects.all(Node))
         return self._reach
 
     # -- going --------------------------------------------------------------------------------------------------------
@@ -334,11 +321,9 @@ class StorageModel:
         if volume is None:
             return
         if volume.spec.persistent_volume_reclaim_policy != "Delete":
-            replace = msgspec.structs.replace
-            metadata, status = replace(volume.metadata, resource_version=""), replace(volume.status, phase="Released")
-            self.objects.put(replace(volume, metadata=metadata, status=status))
+            self.objects.put(renewed(volume, status=msgspec.structs.replace(volume.status, phase="Released")))
             return
-        name, settings = volume.name, self.settings_of(volume)
+        name, settings = volume.name, self.settings.of(driver_of(volume))
         self.agenda.after(settings.delete_latency_s, lambda: self._delete(name))
 
     def _delete(self, name: str) -> None:
@@ -364,23 +349,27 @@ class StorageModel:
             if told is None or key in self._stale:
                 continue
             self._stale.add(key)
-            settings = self._settings.of(self.driver_of(told.storage_class_name))
+            settings = self.settings.of(self._provisioner(told.storage_class_name))
             self.agenda.after(settings.refresh_delay_s, lambda key=key: self._publish(key))  # type: ignore[misc]
 
     def publish_all(self) -> None:
         """At the start: a driver whose figures lie has done so before."""
         for key, told in tuple(self._told.items()):
-            if self._settings.of(self.driver_of(told.storage_class_name)).overstates != 1.0:
+            if self.settings.of(self._provisioner(told.storage_class_name)).overstates != 1.0:
                 self._publish(key)
 
     def _publish(self, key: Key) -> None:
         self._stale.discard(key)
-        told, disk = self._told.get(key), self.disks.of(key)
+        told, disk = self._told.get(key), self.disks.by_object.get(key)
         if told is not None and disk is not None:
-            overstates = self._settings.of(self.driver_of(told.storage_class_name)).overstates
+            overstates = self.settings.of(self._provisioner(told.storage_class_name)).overstates
             shown = figures(told, disk, overstates, self.agenda.clock.now())
             self._told[key] = shown  # before it is written: these are our own figures
             self.objects.put(shown)
+
+
+def driver_of(volume: PersistentVolume) -> str:
+    return volume.spec.csi.driver if volume.spec.csi is not None else ""
 
 
 def _tells_the_same(one: CSIStorageCapacity, other: CSIStorageCapacity) -> bool:

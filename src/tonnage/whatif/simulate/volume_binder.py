@@ -13,12 +13,12 @@ import msgspec
 
 from tonnage.behaviour.volumes.binding_plan import BOUND, Bind, ClaimInputs, claim_step
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
-from tonnage.objects.core_v1.volume import ObjectReference
 from tonnage.objects.meta import Key
 from tonnage.objects.requirements import InvalidSelector
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.volume_matching import AVAILABLE
-from tonnage.whatif.simulate.disks import bound_claim
+from tonnage.whatif.replay import renewed
+from tonnage.whatif.simulate.disks import bound_claim, reference_to
 from tonnage.whatif.simulate.scheduler_loop import SchedulerLoop
 from tonnage.whatif.simulate.world_state import WorldState
 
@@ -99,18 +99,11 @@ class VolumeBinder:
         if claim is None or volume is None or claim.is_bound or claim.spec.volume_name not in ("", volume_name):
             return
         replace = msgspec.structs.replace
-        owner = ObjectReference(
-            api_version="v1", kind="PersistentVolumeClaim", namespace=claim.namespace, name=claim.name, uid=claim.uid
-        )
-        spec, status = replace(volume.spec, claim_ref=owner), replace(volume.status, phase=BOUND)
-        self._world.put(
-            replace(volume, metadata=replace(volume.metadata, resource_version=""), spec=spec, status=status)
-        )
+        spec, status = replace(volume.spec, claim_ref=reference_to(claim)), replace(volume.status, phase=BOUND)
+        self._world.put(renewed(volume, spec=spec, status=status))
         self._world.put(bound_claim(claim, volume_name))
         self._unbound.pop(key, None)
 
 
 def _available(volume: PersistentVolume) -> PersistentVolume:
-    replace = msgspec.structs.replace
-    metadata, status = replace(volume.metadata, resource_version=""), replace(volume.status, phase=AVAILABLE)
-    return replace(volume, metadata=metadata, status=status)
+    return renewed(volume, status=msgspec.structs.replace(volume.status, phase=AVAILABLE))

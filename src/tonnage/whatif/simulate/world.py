@@ -5,12 +5,6 @@
                  └──────── next instant ◄── nothing left to do now
 
 At each instant everything that is due happens, then the queue is worked off, until nothing is left; then time goes on.
-Whoever has to do with an object hears of it when it came, changed or went (`world_state.py`). Who reads the
-run's course (`Watcher`) is told of every decision and of every pod that runs, waits or goes.
-
-    scheduler_loop.py  who is tried, bound, preempted           storage_model.py   volumes made, moved, told of
-    kubelets.py        volumes come to nodes, pods run          volume_binder.py   claims and volumes that are there
-    controllers.py     who comes after a pod that went          node_events.py     drains, failures, joins
 """
 
 from __future__ import annotations
@@ -23,8 +17,6 @@ from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClai
 from tonnage.objects.meta import Object
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.profile import ResolvedProfile
-from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.simulate.controllers import Controllers
 from tonnage.whatif.simulate.kubelets import Kubelets
@@ -33,6 +25,7 @@ from tonnage.whatif.simulate.scheduler_loop import SchedulerLoop
 from tonnage.whatif.simulate.storage_model import StorageModel
 from tonnage.whatif.simulate.volume_binder import VolumeBinder
 from tonnage.whatif.simulate.world_state import Watcher, WorldSettings, WorldState
+from tonnage.whatif.sources import engine_over
 
 TICK_S: Final = 1.0
 """How often a scheduler that has pods waiting looks at the clock."""
@@ -54,13 +47,9 @@ class World(WorldState):
     ) -> None:
         super().__init__(objects, settings or WorldSettings(), watcher, workloads)
         self.is_stopped = is_stopped
-        seed = self.settings.seed
-        self.engine = Engine(
-            profiles,
-            clock=self.clock,
-            rng=random.Random(seed),
-            foreign=foreign,
-            settings=EngineSettings(takes_any_pod=self.settings.takes_any_pod, implies_namespaces=True),
+        seed, any_pod = self.settings.seed, self.settings.takes_any_pod
+        self.engine = engine_over(
+            self.objects, profiles, clock=self.clock, seed=seed, foreign=foreign, takes_any_pod=any_pod
         )
         self.storage = StorageModel(self, self.agenda, self.settings.storage, random.Random(f"storage {seed}"))
         self.rebuilds = Rebuilds(self.storage)
@@ -72,16 +61,10 @@ class World(WorldState):
         self._open()
 
     def _open(self) -> None:
-        """Everybody learns what there is."""
-        for each in self.objects:
-            self.storage.know(each)
-        for volume in self.all(PersistentVolume):
-            self.storage.adopt(volume, self.storage.home_node(volume), volume.size.value())
-        self.engine.load(self.objects)
-        for pod in self.all(Pod):
-            self.born_s[pod.uid] = self.agenda.now_s
-            if pod.spec.node_name:
-                self._on_node.setdefault(pod.spec.node_name, {})[pod.key] = pod
+        """Let every part know what there is."""
+        self.storage.open(self.objects)
+        for pod in self.pods():
+            self._keep(pod, is_new=True)
         self.storage.publish_all()
         self.binder.open()
         self.kubelets.open()
@@ -98,16 +81,19 @@ class World(WorldState):
 
     # -- what came and went -------------------------------------------------------------------------------------------
 
+    def _keep(self, pod: Pod, *, is_new: bool) -> None:
+        if is_new:
+            self.born_s[pod.uid] = self.agenda.now_s
+        if pod.spec.node_name:
+            self._on_node.setdefault(pod.spec.node_name, {})[pod.key] = pod
+
     def _came(self, before: Object | None, now: Object) -> None:
         if before is None:
             self.engine.add(now)
         else:
             self.engine.update(before, now)
         if isinstance(now, Pod):
-            if before is None:
-                self.born_s[now.uid] = self.agenda.now_s
-            if now.spec.node_name:
-                self._on_node.setdefault(now.spec.node_name, {})[now.key] = now
+            self._keep(now, is_new=before is None)
             if before is None:
                 self.kubelets.adopt(now)
         elif isinstance(now, PersistentVolumeClaim):
@@ -177,18 +163,10 @@ class World(WorldState):
 
     def _next_s(self) -> float | None:
         """When something happens next; while pods wait or are on their way, the scheduler looks at the clock too."""
-        following = self.agenda.next_s
-        tick = self._tick_s()
-        if tick is None:
-            return following
-        return tick if following is None else min(following, tick)
-
-    def _tick_s(self) -> float | None:
-        """The next time that the scheduler's clock may change anything."""
-        pending = self.engine.queue.pending_pods()
-        if not any(pending.values()) and not len(self.engine.assumed):
-            return None
-        return self._ticked_s + TICK_S
+        times_s = [] if self.agenda.next_s is None else [self.agenda.next_s]
+        if any(self.engine.queue.pending_pods().values()) or len(self.engine.assumed):
+            times_s.append(self._ticked_s + TICK_S)
+        return min(times_s, default=None)
 
     def _go_to(self, when_s: float) -> None:
         self.agenda.go_to(when_s)

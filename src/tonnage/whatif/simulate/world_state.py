@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from tonnage.behaviour.workloads.disruption_plan import Sized
 from tonnage.clock import VirtualClock
-from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.engine.attempt import Attempt
@@ -76,8 +76,8 @@ class Agenda:
 T = TypeVar("T", bound=Object)
 
 
-class Watcher(Protocol):
-    """Who is told what happens. All is called on the spot."""
+class Watcher:
+    """Is told at once what happens in a world; here nothing follows from it."""
 
     def decided(self, number: int, attempt: Attempt) -> None: ...
 
@@ -117,38 +117,29 @@ class WorldState(ABC):
         self.agenda = Agenda(self.clock)
         self.objects = ReplayObjects(self.clock)
         self.objects.load(found)
-        self._workloads = {(type(each).__name__, each.key): each for each in workloads}
-        """What makes pods and is not looked at by decisions: budgets ask for the size of it."""
+        self.workloads = {(type(each).__name__, each.key): each for each in workloads}
+        """Workloads that decisions do not read, by kind and key; budgets ask for their sizes."""
         self.sizes: dict[tuple[str, Key], int] = {}
-        """How many pods are wanted of workloads whose pods came and went, whatever they said at the beginning."""
+        """How many pods a workload wants by now, whatever it said at the beginning."""
         self.watcher = watcher
         self.born_s: dict[str, float] = {}
         """When each pod came, by uid."""
         self._on_node: dict[str, dict[Key, Pod]] = {}
 
-    # -- what is there ------------------------------------------------------------------------------------------------
-
     def get(self, kind: type[T], key: Key) -> T | None:
         return cast("T | None", self.objects.get(kind.__name__, key))
 
     def find(self, kind: type[Object], key: Key) -> Object | None:
-        """The same, workloads that no decision looks at included, each as large as it is by now."""
+        """The same, `workloads` included, each of its present size."""
         place = (kind.__name__, key)
-        found, size = self.objects.get(*place) or self._workloads.get(place), self.sizes.get(place)
+        found, size = self.objects.get(*place) or self.workloads.get(place), self.sizes.get(place)
         if size is None or not isinstance(found, Sized):
             return found
         return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, replicas=size))
 
-    def workload(self, kind: str, key: Key) -> Object | None:
-        """A workload that no decision looks at, by its kind's name."""
-        return self._workloads.get((kind, key))
-
     def all(self, kind: type[T]) -> list[T]:
         """All objects of a kind, in the order they came."""
         return cast("list[T]", list(self.objects.of_kind(kind.__name__)))
-
-    def nodes(self) -> list[Node]:
-        return self.all(Node)
 
     def pods(self) -> list[Pod]:
         return self.all(Pod)
@@ -157,17 +148,20 @@ class WorldState(ABC):
         """The pods that are bound to a node, by name."""
         return sorted(self._on_node.get(node_name, {}).values(), key=lambda pod: pod.key)
 
+    def now(self, pod: Pod) -> Pod | None:
+        """This very pod as it is now; None when it is gone, also if another has its name."""
+        found = self.get(Pod, pod.key)
+        return found if found is not None and found.uid == pod.uid else None
+
     def volume_of(self, claim_key: Key) -> PersistentVolume | None:
         claim = self.get(PersistentVolumeClaim, claim_key)
         if claim is None or not claim.spec.volume_name:
             return None
         return self.get(PersistentVolume, claim.spec.volume_name)
 
-    # -- the API server -----------------------------------------------------------------------------------------------
-
-    def put(self, new: Object) -> Object:
-        """Create an object or replace the one of its name; everybody who has to do with it hears of it."""
-        before, now = self.objects.put(new)
+    def put(self, new: T) -> T:
+        """Create an object or replace the one of its name."""
+        before, now = cast("tuple[Object | None, T]", self.objects.put(new))
         if before is now:
             return now
         if before is not None and before.uid != now.uid:
@@ -183,12 +177,11 @@ class WorldState(ABC):
             self._gone(found)
 
     def evict(self, pod: Pod, why: str) -> None:
-        """A pod goes, for good; whoever makes another does so besides."""
-        found = self.get(Pod, pod.key)
-        if found is None or found.uid != pod.uid:
-            return
-        self.remove(Pod, pod.key)
-        self.watcher.gone(found, why)
+        """Delete this pod, and no namesake."""
+        found = self.now(pod)
+        if found is not None:
+            self.remove(Pod, pod.key)
+            self.watcher.gone(found, why)
 
     @abstractmethod
     def _came(self, before: Object | None, now: Object) -> None:

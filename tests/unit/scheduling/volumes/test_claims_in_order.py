@@ -6,7 +6,7 @@ publishes its figures a second later.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -25,6 +25,8 @@ from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.scheduler_loop import patched
 from tonnage.whatif.simulate.world import World
 from tonnage.whatif.simulate.world_state import WorldSettings
+
+T = TypeVar("T", bound=Object)
 
 
 class Play:
@@ -60,9 +62,9 @@ class Play:
 
         self.world.scheduler._came_back = failed  # type: ignore[method-assign,assignment]
         put = self.world.put
-        self.world.put = self.world.scheduler._api.put = lambda new: self._noted(put(new))  # type: ignore[method-assign]
+        self.world.put = lambda new: self._noted(put(new))  # type: ignore[method-assign]
 
-    def _noted(self, now: Object) -> Object:
+    def _noted(self, now: T) -> T:
         if isinstance(now, PersistentVolumeClaim):
             if now.selected_node and now.name not in [name for _, name in self.sent]:
                 self.sent.append((self.world.agenda.now_s, now.name))

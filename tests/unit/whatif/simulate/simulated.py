@@ -22,14 +22,14 @@ from tonnage.whatif.simulate.measures import Measures
 from tonnage.whatif.simulate.play import Player, Run
 from tonnage.whatif.simulate.scenario import read_scenario
 from tonnage.whatif.simulate.world import World
-from tonnage.whatif.simulate.world_state import WorldSettings
+from tonnage.whatif.simulate.world_state import Watcher, WorldSettings
 from tonnage.whatif.sources import from_files
 
 GI = 1 << 30
 DRIVER = "pools.tonnage.dev"
 
 
-class Seen:
+class Seen(Watcher):
     """What a run did."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from simulated import DRIVER, GI, cluster, played, player_of, stateful_set, workload
 
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSINode
 from tonnage.whatif.simulate.measures import Measures, run_document
 
@@ -143,7 +143,7 @@ def test_a_stateful_pod_leaves_a_node_that_a_person_declares_dead_and_its_volume
     moved = played(tmp_path, docs, {"duration": "50m", "events": events})
     assert nodes_of(moved) == {"shop/db-0": other}
     assert moved.world.storage.counts.bytes_rebuilt == 10 * GI
-    (node,) = [each for each in moved.world.nodes() if each.name == home]
+    (node,) = [each for each in moved.world.all(Node) if each.name == home]
     assert not node.is_out_of_service
 
 
@@ -179,12 +179,16 @@ def test_a_node_that_takes_fewer_volumes_than_it_says_fails_pods_and_is_correcte
     # Four pods, two nodes, two slots each: whoever was one too many was failed, and placed again by the truth.
     assert sorted(nodes_of(measured).values()) == ["node-1", "node-1", "node-2", "node-2"]
     counts = {each.name: each.spec.drivers[0].allocatable.count for each in measured.world.all(CSINode)}
-    if measured.rejected:
+    if measured.world.kubelets.rejected:
         assert 2 in counts.values()
     crowded = played(tmp_path, docs, {**scenario, "events": [{"arrive": "rs/shop/web", "replicas": 6}]})
-    assert crowded.rejected >= 1
+    assert crowded.world.kubelets.rejected >= 1
     document = run_document(crowded)
-    assert (document["placed"], document["waiting"], document["rejectedPods"]) == (4, 2, crowded.rejected)
+    assert (document["placed"], document["waiting"], document["rejectedPods"]) == (
+        4,
+        2,
+        crowded.world.kubelets.rejected,
+    )
     (group,) = document["waitingPods"]
     assert "node(s) exceed max volume count" in group["reason"]
 
@@ -194,7 +198,7 @@ def test_without_a_period_a_pod_without_a_slot_waits_on_its_node(tmp_path: Path)
     scenario = {"storage": {"attachSlots": 1}, "events": [{"arrive": "rs/shop/web", "lifetime": "2m"}]}
     measured = played(tmp_path, docs, {**scenario, "duration": "1m"})
     assert [pod.status.phase for pod in measured.world.pods()].count("Running") == 1
-    assert measured.rejected == 0
+    assert measured.world.kubelets.rejected == 0
     # The first one's life ends after two minutes; then the other has the slot.
     later = played(tmp_path, docs, {**scenario, "duration": "3m"})
     assert len(later.running_after_s) == 2
