@@ -173,11 +173,11 @@ INNER_ROWS: dict[str, Rows] = {
         ("doctor", "drain", "fit"),
     ),
     "cli": (
-        ("help", "completion", "options", "output", "forkserver"),
-        ("cluster_options", "flags", "apiserver", "demo", "fault", "shadow", "status", "version"),
-        ("running", "doctor", "drain_preview", "explain", "fit", "replay", "simulate"),
-        ("controllers", "dashboard", "driver", "node", "node_scaler", "provisioning", "scheduler"),
-        ("pools", "up"),
+        ("commands", "completion", "forkserver", "options", "output", "shells"),
+        ("about", "apiserver", "cluster_options", "demo", "fault", "flags"),
+        ("running", "explain", "questions", "simulate"),
+        ("controllers", "csi_driver", "dashboard", "node", "node_scaler", "pools", "provisioner", "scheduler", "up"),
+        ("driver_check",),
     ),
 }
 """Packages with rooms: their rows, the lowest first."""

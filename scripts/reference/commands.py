@@ -9,7 +9,7 @@ import click
 
 from reference import cell, code, table
 from tonnage.cli import cli
-from tonnage.cli.help.commands import EXAMPLES, GROUPS
+from tonnage.cli.commands import EXAMPLES, GROUPS
 
 HEAD = """\
 # Commands and flags
@@ -24,7 +24,9 @@ file, and `--context` and `--namespace` as kubectl does.
 def page() -> str:
     parts = [HEAD.rstrip()]
     for title, group in GROUPS.items():
-        rows: list[tuple[object, ...]] = [(f"[`tonnage {name}`](#tonnage-{name})", group[name].help) for name in group]
+        rows: list[tuple[object, ...]] = [
+            (f"[`tonnage {name}`](#tonnage-{name})", line) for name, line in group.items()
+        ]
         parts.append(f"**{title}**\n\n" + table(("command", ""), rows))
     parts += [_section(name) for group in GROUPS.values() for name in group]
     return "\n\n".join(parts)

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from support.driver_builders import as_blocks, controller, create, driver_at
-from tonnage.cli.driver.csi_driver_quarantine import csi_driver_quarantine
+from tonnage.cli.csi_driver import csi_driver_quarantine
 from tonnage.clock import VirtualClock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code

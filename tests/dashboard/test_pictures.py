@@ -18,7 +18,7 @@ from playwright.async_api import expect
 from watched_cluster import Watched, watched_cluster
 
 from tonnage.cli.cluster_options import ClusterQuestion
-from tonnage.cli.dashboard.top import following
+from tonnage.cli.dashboard import following
 from tonnage.faults import Fault, FaultFile
 from tonnage.gates import Gates
 from tonnage.stories.objects import stateful_set

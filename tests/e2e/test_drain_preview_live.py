@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from scene import Scene, whole_cluster
 
 from support.processes import Up
-from tonnage.cli.drain_preview import drain_preview
+from tonnage.cli.questions import drain_preview
 from tonnage.client.config import kubeconfig
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Pod

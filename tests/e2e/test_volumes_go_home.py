@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from scene import Scene, whole_cluster
 
 from support.processes import Up
-from tonnage.cli.drain_preview import drain_preview
+from tonnage.cli.questions import drain_preview
 from tonnage.objects.document import Doc
 from tonnage.stories.objects import claim, deployment, pod_spec, stateful_set
 

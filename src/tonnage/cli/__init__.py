@@ -18,18 +18,14 @@ from typing import Final, NoReturn
 import click
 
 from tonnage import __version__
-from tonnage.cli.completion import shells
-from tonnage.cli.help.commands import GROUPS
-from tonnage.cli.help.groups import HintedUsageError, LazyCommands
+from tonnage.cli import shells
+from tonnage.cli.commands import GROUPS, HintedUsageError, LazyCommands, module_of
 from tonnage.errors import TonnageError, closest
 from tonnage.printable import printable, printable_lines
 
-COMMANDS: Final = {
-    name: f"tonnage.cli.{entry.where}" for name, entry in sorted(chain(*(group.items() for group in GROUPS.values())))
-}
-"""Every command, and where it is. A command is loaded when it is asked for: the API server needs no scheduler in its
+COMMANDS: Final = {name: module_of(name) for name in sorted(chain(*GROUPS.values()))}
+"""Every command and its module, which is loaded when the command is asked for: the API server needs no scheduler in its
 memory, and a cluster of seven processes starts in a fraction of the time."""
-
 
 _GIVEN: Final = re.compile(r"^'(.*)' is not ", re.DOTALL)
 """How click tells of a value that is none of the few there are."""

@@ -7,7 +7,7 @@ import gc
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,11 +19,21 @@ from tonnage.apiserver.settings import (
     AuditSettings,
     authorization_mode,
 )
-from tonnage.cli.options import DURATION, feature_gates, logging_options, start_logging
-from tonnage.cli.output import echo, say
+from tonnage.cli.options import (
+    COUNTED,
+    FILE_PATH,
+    FOLDER_PATH,
+    PORT,
+    duration,
+    feature_gates,
+    from_flags,
+    logging_options,
+    setting,
+    start_logging,
+)
+from tonnage.cli.output import echo, say_all
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
-from tonnage.gates import Gates
 from tonnage.printable import printable
 from tonnage.serving.process_memory import memory_kept_level
 
@@ -40,105 +50,66 @@ def _mode(context: click.Context, parameter: click.Parameter, value: str) -> str
 
 
 @click.command()
-@click.option(
-    "--data-dir", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where everything is kept."
-)
-@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--secure-port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="0 takes a free one."
-)
+@click.option("--data-dir", type=FOLDER_PATH, required=True, help="Where everything is kept.")
+@setting("--bind", str, "127.0.0.1", "Address to listen on.")
+@setting("--secure-port", PORT, 6443, "0 takes a free one.", into="port")
 @click.option(
     "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     help='Bearer tokens that are let in: token,user,uid,"group1,group2" a line, or a bare token, which is an '
     "administrator's; without it the data folder keeps one of those.",
 )
 @click.option(
     "--client-ca-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     help="Authorities whose client certificates are believed: CN is the user, O its groups. Default: DIR/pki/ca.crt.",
 )
-@click.option(
+@setting(
     "--anonymous-auth",
-    type=click.BOOL,
+    click.BOOL,
+    False,
+    "Requests without credentials are system:anonymous's, instead of 401; health is open in any case.",
     is_flag=False,
     flag_value="true",
-    default=False,
-    show_default=True,
-    help="Requests without credentials are system:anonymous's, instead of 401; health is open in any case.",
 )
-@click.option(
-    "--service-account-issuer",
-    default=DEFAULT_ISSUER,
-    show_default=True,
-    help="Who the tokens of ServiceAccounts say they are from.",
-)
+@setting("--service-account-issuer", str, DEFAULT_ISSUER, "Who the tokens of ServiceAccounts say they are from.")
 @click.option(
     "--api-audiences",
     default="",
     metavar="A,B",
     help="Whom this server takes itself to be: for whom tokens must be. Default: the issuer.",
 )
-@click.option(
+@setting(
     "--authorization-mode",
-    "mode",
+    str,
+    RBAC_MODE,
+    "Who may do what: RBAC, or AlwaysAllow for everybody who is let in.",
     callback=_mode,
-    default=RBAC_MODE,
-    show_default=True,
     metavar="MODE",
-    help="Who may do what: RBAC, or AlwaysAllow for everybody who is let in.",
 )
-@click.option(
-    "--event-ttl", "event_ttl_s", type=DURATION, default="1h", show_default=True, help="How long events are kept."
-)
+@duration("--event-ttl", "1h", "How long events are kept.")
 @click.option(
     "--audit-log-path",
     metavar="FILE|-",
     help="Write a line for every request there: who, what, and the answer's code (audit.k8s.io/v1). Off by default.",
 )
-@click.option(
+@setting(
     "--audit-log-maxsize",
-    type=click.IntRange(min=0),
-    default=MAX_MEGABYTES,
-    show_default=True,
-    help="Megabytes after which that file is put aside and another begun; 0: never.",
+    COUNTED,
+    MAX_MEGABYTES,
+    "Megabytes after which that file is put aside and another begun; 0: never.",
 )
-@click.option(
-    "--audit-log-maxbackup",
-    type=click.IntRange(min=0),
-    default=MAX_BACKUPS,
-    show_default=True,
-    help="How many of those put aside are kept; 0: all.",
-)
+@setting("--audit-log-maxbackup", COUNTED, MAX_BACKUPS, "How many of those put aside are kept; 0: all.")
 @click.option("--check", is_flag=True, help="Verify the data folder, serve nothing; exit 1 if something is damaged.")
 @click.option(
     "--backup",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     metavar="FILE",
     help="Write a consistent copy of the stored objects to a new FILE, also while a server runs; serve nothing.",
 )
 @feature_gates
 @logging_options
-def apiserver(
-    data_dir: Path,
-    bind: str,
-    secure_port: int,
-    token_file: Path | None,
-    mode: str,
-    client_ca_file: Path | None,
-    anonymous_auth: bool,
-    service_account_issuer: str,
-    api_audiences: str,
-    event_ttl_s: float,
-    audit_log_path: str | None,
-    audit_log_maxsize: int,
-    audit_log_maxbackup: int,
-    check: bool,
-    backup: Path | None,
-    gates: Gates,
-    logging_format: str,
-    verbosity: int,
-) -> None:
+def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) -> None:
     """Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work on it.
 
     Writes DIR/kubeconfig (admin, mode 0600) and prints "ready https://…" once it serves. SIGTERM and Ctrl-C stop it
@@ -151,7 +122,7 @@ def apiserver(
     from tonnage.apiserver.stored_documents import stored_problem
     from tonnage.store import back_up, check_folder
 
-    start_logging(logging_format, verbosity)
+    start_logging(flags["logging_format"], flags["verbosity"])
     if check and backup is not None:
         raise click.UsageError("--check and --backup exclude each other: a backup is checked by itself")
     if backup is not None:
@@ -161,24 +132,16 @@ def apiserver(
         if not _tell(check_folder(data_dir / "store", stored_problem), "checked"):
             sys.exit(1)
         return
-    if not service_account_issuer:
+    if not flags["service_account_issuer"]:
         raise click.UsageError("--service-account-issuer is empty: name one, such as " + DEFAULT_ISSUER)
-    for warning in gates.warnings:
-        say("warning", warning)
-    audit = AuditSettings(audit_log_path, audit_log_maxsize << 20, audit_log_maxbackup) if audit_log_path else None
-    settings = ServerSettings(
+    say_all("warning", flags["gates"].warnings)
+    path, megabytes = flags["audit_log_path"], flags["audit_log_maxsize"]
+    settings = from_flags(
+        ServerSettings,
+        flags,
         data_dir=data_dir,
-        bind=bind,
-        port=secure_port,
-        token_file=token_file,
-        authorization_mode=mode,
-        client_ca_file=client_ca_file,
-        anonymous_auth=anonymous_auth,
-        service_account_issuer=service_account_issuer,
-        api_audiences=tuple(filter(None, (each.strip() for each in api_audiences.split(",")))),
-        gates=gates,
-        event_ttl_s=event_ttl_s,
-        audit=audit,
+        api_audiences=tuple(filter(None, (each.strip() for each in flags["api_audiences"].split(",")))),
+        audit=AuditSettings(path, megabytes << 20, flags["audit_log_maxbackup"]) if path else None,
     )
     asyncio.run(_run(settings))
 
@@ -200,21 +163,14 @@ async def _run(settings: ServerSettings) -> None:
         loop.add_signal_handler(number, told_to_stop.set)
     gc.disable()  # all that is loaded stays, and there is nothing to find in it
     async with memory_kept_level(SystemClock()), serve(settings) as server:
-        _spare_what_stays()
+        # Code, schemas and stored objects stay; what comes and goes with requests is freed by its counts.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+        gc.enable()
         echo(f"kubeconfig {server.kubeconfig}", err=True)
         echo(f"ready {server.url}")
         await told_to_stop.wait()
-
-
-def _spare_what_stays() -> None:
-    """Keep the garbage collector from walking through code, schemas and stored objects over and over.
-
-    What comes and goes with requests is freed by its counts; the rare circle can wait (`memory_kept_level`).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
-    gc.enable()
 
 
 def _tell(report: Report, done: str) -> bool:

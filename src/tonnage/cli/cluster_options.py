@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.completion.values import contexts, files, namespaces
-from tonnage.cli.options import feature_gates
-from tonnage.cli.output import say
+from tonnage.cli.completion import contexts, files, namespaces
+from tonnage.cli.options import EXISTING_FILE, FILE_PATH, F, Option, feature_gates, from_flags, options
+from tonnage.cli.output import say, say_all
 from tonnage.endpoints import ENDPOINTS_FILE_NAME, Endpoint, read_endpoints
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
@@ -32,29 +32,26 @@ if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration
     from tonnage.scheduling.plugins.registry import ForeignPlugins
     from tonnage.whatif.creation import Creation
+    from tonnage.whatif.html.page import HtmlPage
     from tonnage.whatif.sources import ClusterState
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass
 class ClusterQuestion:
     """Which cluster is meant, and how its scheduler is configured. What is to be said about either is said here."""
 
-    files: tuple[str, ...]
-    kubeconfig_file: Path | None
-    context: str
-    given_namespace: str
-    scheduler_endpoint: str | None
-    scheduler_ca_file: Path | None
-    scheduler_token_file: Path | None
-    config_file: Path | None
-    gates: Gates
-    warnings: list[str] = field(default_factory=list)
+    files: tuple[str, ...] = ()
+    kubeconfig_file: Path | None = None
+    context: str = ""
+    given_namespace: str = ""
+    scheduler_endpoint: str | None = None
+    scheduler_ca_file: Path | None = None
+    scheduler_token_file: Path | None = None
+    config_file: Path | None = None
+    gates: Gates = field(default_factory=Gates)
 
     def __post_init__(self) -> None:
-        for warning in self.gates.warnings:
-            say("warning", warning)
+        say_all("warning", self.gates.warnings)
 
     @property
     def is_live(self) -> bool:
@@ -94,8 +91,7 @@ class ClusterQuestion:
         from tonnage.scheduler.configuration_file import load_configuration
 
         found = load_configuration(self.config_file, self.gates, self.foreign)
-        for note in found.notes:
-            say("note", note)
+        say_all("note", found.notes)
         return found
 
     def state(self, *, user_agent: str, with_workloads: bool = False, without: Path | None = None) -> ClusterState:
@@ -121,7 +117,8 @@ class ClusterQuestion:
                 found = laid_over(found, self.files, self.creation, with_workloads=with_workloads, without=without)
             else:
                 self.creation.know(found.objects)
-        say_about(found)
+        say_all("warning", found.warnings)
+        say_all("note", found.notes)
         return found
 
     def scheduler(self) -> Endpoint | None:
@@ -198,14 +195,6 @@ class ClusterQuestion:
         return replace(self.connection.user, username="", password="", impersonation=Impersonation())
 
 
-def say_about(state: ClusterState) -> None:
-    """What is to be said about the cluster that a question is asked of."""
-    for warning in state.warnings:
-        say("warning", warning)
-    for note in state.notes:
-        say("note", note)
-
-
 _OPTIONS = (
     click.option(
         "-f",
@@ -219,7 +208,7 @@ _OPTIONS = (
     click.option(
         "--kubeconfig",
         "kubeconfig_file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE_PATH,
         help="Ask a live cluster; with -f too, the manifests are laid over it.",
     ),
     click.option(
@@ -246,29 +235,16 @@ _OPTIONS = (
     click.option(
         "--scheduler-ca",
         "scheduler_ca_file",
-        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        type=EXISTING_FILE,
         help="Whom to trust there: ca.crt of its --cert-dir.",
     ),
     click.option(
         "--scheduler-token-file",
-        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        type=EXISTING_FILE,
         help="Who asks there: a bearer token.  [default: the kubeconfig's user]",
     ),
-    click.option(
-        "--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="KubeSchedulerConfiguration."
-    ),
+    click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration."),
     feature_gates,
-)
-_NAMES = (
-    "files",
-    "kubeconfig_file",
-    "context",
-    "given_namespace",
-    "scheduler_endpoint",
-    "scheduler_ca_file",
-    "scheduler_token_file",
-    "config_file",
-    "gates",
 )
 
 
@@ -277,7 +253,6 @@ def cluster_options(command: F) -> F:
 
     A command that takes more files as arguments calls them `more_files`.
     """
-
     return _with_options(command, _OPTIONS)
 
 
@@ -286,15 +261,23 @@ def live_cluster_options(command: F) -> F:
     return _with_options(command, _OPTIONS[1:])
 
 
-def _with_options(command: F, options: Sequence[Callable[[Any], Any]]) -> F:
+def _with_options(command: F, shown: Sequence[Option]) -> F:
     @wraps(command)
     def asked(**given: Any) -> Any:
         given.setdefault("files", ())
-        said = {name: given.pop(name) for name in _NAMES}
-        said["files"] += given.pop("more_files", ())
-        return command(cluster=ClusterQuestion(**said), **given)
+        given["files"] += given.pop("more_files", ())
+        cluster = from_flags(ClusterQuestion, given)
+        return command(cluster=cluster, **{name: given[name] for name in given.keys() - vars(cluster).keys()})
 
-    wrapped: Any = asked
-    for option in reversed(options):
-        wrapped = option(wrapped)
-    return wrapped  # type: ignore[no-any-return]  # click's decorators keep what they decorate
+    return options(*shown)(asked)  # type: ignore[return-value]  # to click a command is its name and its options
+
+
+def html_page(name: str) -> Callable[[Any], HtmlPage]:
+    """How the answer of this name is drawn; loaded when it is."""
+
+    def draw(document: Any) -> HtmlPage:
+        from tonnage.whatif.html.pages import PAGES
+
+        return PAGES[name](document)
+
+    return draw

@@ -11,24 +11,22 @@ seeded, so that the same input gives the same answer.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
-from tonnage.cli.completion.values import files, pods, workloads
-from tonnage.cli.output import INTERRUPTED, progress, say, written, written_json
+from tonnage.cli.completion import files, pods, workloads
+from tonnage.cli.options import output_option
+from tonnage.cli.output import INTERRUPTED, progress, say, say_all, write_answer
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.profile import ResolvedProfile
     from tonnage.scheduling.decision.explain import Explanation
     from tonnage.whatif.decision_sequence import DecisionSequence, PodAnswer, WorkloadAnswer
-    from tonnage.whatif.page import TextPage
-    from tonnage.whatif.pending.pending import PendingAnswer
     from tonnage.whatif.sources import ClusterState
     from tonnage.whatif.workloads import WorkloadName
 
@@ -42,16 +40,14 @@ _WHAT = "--pod NS/NAME, --workload KIND/NS/NAME or --pending"
 @cluster_options
 @click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
 @click.option(
-    "--pod",
-    "pod_keys",
+    *("--pod", "pod_keys"),
     multiple=True,
     metavar="NS/NAME",
     shell_complete=pods,
     help="A pod to explain; may be repeated.",
 )
 @click.option(
-    "--workload",
-    "workload_names",
+    *("--workload", "workload_names"),
     multiple=True,
     metavar="KIND/NS/NAME",
     shell_complete=workloads,
@@ -59,7 +55,7 @@ _WHAT = "--pod NS/NAME, --workload KIND/NS/NAME or --pending"
 )
 @click.option("--pending", is_flag=True, help="Every pod that waits, grouped by cause, with what would help most.")
 @click.option("--exit-code", is_flag=True, help=f"Exit {DOES_NOT_FIT} when something does not fit.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option("table", "json")
 def explain(
     cluster: ClusterQuestion,
     pod_keys: tuple[str, ...],
@@ -112,20 +108,19 @@ def _explain_pods(cluster: ClusterQuestion, pod_keys: Sequence[str], output: str
         )
         for pod in [find_pod(state, key) for key in dict.fromkeys(keys)]
     ]
-    if output == "json":
-        documents = [each.document() for each, _ in answers]
-        written_json(documents if len(pod_keys) > 1 else documents[0])
-    else:
-        from tonnage.whatif.page import TextPage
-
-        written(lambda: _print_explanations(answers, TextPage(sys.stdout)))
+    documents = [explanation.document() for explanation, _ in answers]
+    write_answer(
+        output, lambda: documents if len(pod_keys) > 1 else documents[0], partial(_print_explanations, answers)
+    )
     return all(each.schedulable for each, _ in answers)
 
 
-def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], page: TextPage) -> None:
+def _print_explanations(answers: Sequence[tuple[Explanation, ResolvedProfile]], out: TextIO) -> None:
     from tonnage.whatif.explain import score_weights
     from tonnage.whatif.explain_report import print_explanation
+    from tonnage.whatif.page import TextPage
 
+    page = TextPage(out)
     for number, (explanation, profile) in enumerate(answers):
         if number:
             page.blank()
@@ -170,16 +165,16 @@ def _explain_workloads(cluster: ClusterQuestion, names: Sequence[str], output: s
                 step(1)
     except KeyboardInterrupt:
         was_interrupted = True
-    for warning in dict.fromkeys(warnings):
-        say("warning", warning)
-    if output == "json":
-        written_json([pod.document() for answer in answers for pod in answer.pods])
-    else:
+    say_all("warning", dict.fromkeys(warnings))
+
+    def show(out: TextIO) -> None:
         from tonnage.whatif.explain import score_weights
         from tonnage.whatif.page import TextPage
         from tonnage.whatif.workload_report import print_workloads
 
-        written(lambda: print_workloads(answers, score_weights(configuration.profiles[0]), TextPage(sys.stdout)))
+        print_workloads(answers, score_weights(configuration.profiles[0]), TextPage(out))
+
+    write_answer(output, lambda: [pod.document() for answer in answers for pod in answer.pods], show)
     if was_interrupted:
         _end_early(f"{len(answers)} of {len(workloads)} workloads were looked at, the last not to its end")
     return all(pod.fits for answer in answers for pod in answer.pods)
@@ -221,14 +216,15 @@ def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
             question.try_changes(step)
     except KeyboardInterrupt:
         pass
-    answer: PendingAnswer = question.answer()
-    if output == "json":
-        written_json(answer.document())
-    else:
+    answer = question.answer()
+
+    def show(out: TextIO) -> None:
         from tonnage.whatif.page import TextPage
         from tonnage.whatif.pending.pending_report import print_pending
 
-        written(lambda: print_pending(answer, TextPage(sys.stdout)))
+        print_pending(answer, TextPage(out))
+
+    write_answer(output, answer.document, show)
     if answer.is_partial:
         _end_early(
             f"{len(answer.pods)} of {question.count} pending pods were decided on, and not all that may help tried"

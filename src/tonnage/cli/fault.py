@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from tonnage.cli.completion.values import cluster_nodes
-from tonnage.cli.help.groups import HintedUsageError, SuggestingGroup
+from tonnage.cli.commands import HintedUsageError, SuggestingGroup
+from tonnage.cli.completion import cluster_nodes
+from tonnage.cli.options import FILE_PATH, FOLDER_PATH, output_option
 from tonnage.cli.output import echo
 from tonnage.errors import TonnageError, closest
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, InvalidFault, kind_of
@@ -83,10 +84,8 @@ def _nodes_option(help: str) -> Callable[[F], F]:
 
 
 @click.group(cls=SuggestingGroup, epilog=_kinds())
-@click.option(
-    "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="The folder of a `tonnage up` cluster."
-)
-@click.option("--faults", "file", type=click.Path(path_type=Path, dir_okay=False), help="Or the file of faults itself.")
+@click.option("--data-dir", type=FOLDER_PATH, help="The folder of a `tonnage up` cluster.")
+@click.option("--faults", "file", type=FILE_PATH, help="Or the file of faults itself.")
 @click.pass_context
 def fault(ctx: click.Context, data_dir: Path | None, file: Path | None) -> None:
     """Make things go wrong on request: the driver and the nodes of a cluster look here at each step."""
@@ -132,7 +131,7 @@ def clear(where: _Where, kind: str | None, nodes: tuple[str, ...]) -> None:
 
 
 @fault.command("list")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option("table", "json")
 @click.pass_obj
 def list_faults(where: _Where, output: str) -> None:
     """Show what is going wrong."""

@@ -17,15 +17,13 @@ PROGRAMS: Final = {
     "apiserver": ("apiserver.server", "apiserver.stored_documents"),
     "csi-driver": (
         *("driver.serving", "driver.lvm_nodes", "driver.rebuilding"),
-        *("client.clients", "client.config.kubeconfig"),
+        *("client.clients", "client.metrics", "client.config.kubeconfig", "client.delegated_access.access", "health"),
+        *("serving.server_tls",),
     ),
-    "node": ("node.program", "client.metrics", "health"),
-    "provisioner": ("provisioner.program", "client.metrics"),
-    "controllers": (
-        *("controllers.program", "client.delegated_access.access", "serving.profiling"),
-        *("serving.server_tls", "csi.metrics"),
-    ),
-    "scheduler": (*("scheduler.program", "scheduler.configuration_file", "scheduling.configuration.written"),),
+    "node": ("node.program",),
+    "provisioner": ("provisioner.program",),
+    "controllers": ("controllers.program", "serving.profiling", "csi.metrics"),
+    "scheduler": ("scheduler.program", "scheduler.configuration_file", "scheduling.configuration.written"),
 }
 """Commands, in the order in which they are wanted: nodes need most round trips, the scheduler loads longest. Of each,
 the modules that it imports when it runs; with them comes whatever those import."""
@@ -33,7 +31,7 @@ the modules that it imports when it runs; with them comes whatever those import.
 
 def modules_of(program: str) -> list[str]:
     """What is loaded for a program, in its order."""
-    return [COMMANDS[program].partition(":")[0], *(f"tonnage.{each}" for each in PROGRAMS[program])]
+    return [COMMANDS[program], *(f"tonnage.{each}" for each in PROGRAMS[program])]
 
 
 @click.command(hidden=True)

@@ -3,65 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.options import logging_options, start_logging
-from tonnage.cli.output import say
-from tonnage.cli.running import connection_of, kubeconfig_option, run_until_signalled, say_ready
-from tonnage.clock import SystemClock
+from tonnage.cli.options import FILE_PATH, NOT_NEGATIVE, logging_options, setting, start_logging
+from tonnage.cli.output import say_all
+from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.gates import Gates
 from tonnage.nodescaler.node_pool import MAX_NODES
 
 if TYPE_CHECKING:
     from tonnage.nodescaler.node_pool import NodePool
-    from tonnage.nodescaler.program import NodeScaler
     from tonnage.objects.document import Doc
-
-_SECONDS = click.FloatRange(min=0.0)
 
 
 @click.command("node-scaler")
 @kubeconfig_option
 @click.option(
     "--template",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     required=True,
     help="A Node manifest; its name is the pool's, and nodes are named NAME-1, NAME-2 and so on. CSINode and "
     "CSIStorageCapacity beside it say what a node's driver will publish.",
 )
 @click.option("--max", "max_nodes", type=click.IntRange(0, MAX_NODES), required=True, help="Never more nodes.")
-@click.option(
-    "--min", "min_nodes", type=click.IntRange(0, MAX_NODES), default=0, show_default=True, help="Never fewer nodes."
-)
-@click.option(
-    "--unneeded-seconds",
-    type=_SECONDS,
-    default=600.0,
-    show_default=True,
-    help="How long a node is idle before it goes.",
-)
-@click.option(
-    "--provision-seconds", type=_SECONDS, default=5.0, show_default=True, help="How long a node takes to appear."
-)
-@click.option(
-    "--ready-seconds", type=_SECONDS, default=5.0, show_default=True, help="How long it is not ready after that."
-)
+@setting("--min", click.IntRange(0, MAX_NODES), 0, "Never fewer nodes.", into="min_nodes")
+@setting("--unneeded-seconds", NOT_NEGATIVE, 600.0, "How long a node is idle before it goes.", into="unneeded_s")
+@setting("--provision-seconds", NOT_NEGATIVE, 5.0, "How long a node takes to appear.", into="provision_s")
+@setting("--ready-seconds", NOT_NEGATIVE, 5.0, "How long it is not ready after that.", into="ready_s")
 @logging_options
 def node_scaler(
-    kubeconfig_file: Path | None,
-    template: Path,
-    max_nodes: int,
-    min_nodes: int,
-    unneeded_seconds: float,
-    provision_seconds: float,
-    ready_seconds: float,
-    logging_format: str,
-    verbosity: int,
+    kubeconfig_file: Path | None, template: Path, logging_format: str, verbosity: int, **sizes: Any
 ) -> None:
     """Add nodes for pods that cannot be placed, and remove them when nobody needs them: for demo clusters.
 
@@ -73,16 +47,7 @@ def node_scaler(
 
     start_logging(logging_format, verbosity)
     node, storage = template_of(template)
-    pool = NodePool.of(
-        node,
-        max_nodes=max_nodes,
-        min_nodes=min_nodes,
-        unneeded_s=unneeded_seconds,
-        provision_s=provision_seconds,
-        ready_s=ready_seconds,
-        storage=storage,
-    )
-    asyncio.run(_run(pool, kubeconfig_file))
+    asyncio.run(_run(NodePool.of(node, storage=storage, **sizes), kubeconfig_file))
 
 
 def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
@@ -106,23 +71,20 @@ def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
             hint=f"beside the Node there may be {' and '.join(KINDS)}, for what its driver will publish",
         )
     created(manifests, Gates())
-    for warning in manifests.warnings:
-        say("warning", warning)
+    say_all("warning", manifests.warnings)
     return nodes[0], storage
 
 
 async def _run(pool: NodePool, kubeconfig_file: Path | None) -> None:
-    from tonnage.client.clients import Clients
     from tonnage.nodescaler.program import PROGRAM, NodeScaler
 
-    clock = SystemClock()
-    clients = Clients.connect(connection_of(kubeconfig_file), clock=clock, user_agent=PROGRAM)
-    rng = random.Random(secrets.randbits(64))
-    async with clients, NodeScaler(clients.work, pool, clock=clock, rng=rng, telling=clients.telling) as scaler:
-        await run_until_signalled(_scale(scaler))
+    async with connected(PROGRAM, connection_of(kubeconfig_file)) as running:
+        work, telling = running.clients.work, running.clients.telling
+        scaler = await running.enter(NodeScaler(work, pool, clock=running.clock, rng=running.rng, telling=telling))
 
+        async def scale() -> None:
+            await scaler.wait_synced()
+            say_ready()
+            await scaler.run()
 
-async def _scale(scaler: NodeScaler) -> None:
-    await scaler.wait_synced()
-    say_ready()
-    await scaler.run()
+        await run_until_signalled(scale())

@@ -1,31 +1,124 @@
-"""Options that several commands share, so that each is spelled, defaulted and explained once.
-
-Durations have Go's form: `50s`, `1m30s`, `1.5h`, `0`; the program gets seconds.
-"""
+"""Options that several commands share, so that each is spelled, defaulted and explained once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from tonnage import logs
+from tonnage.driver import node_pools
+from tonnage.driver.node_pools import PerNode
 from tonnage.durations import parse_duration
+from tonnage.errors import TonnageError
 from tonnage.gates import GateError, Gates
 from tonnage.quantity import InvalidQuantity, Quantity
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class GatesType(click.ParamType[str]):
-    """`A=true,B=false`, of which the flag may be given several; what they say together is read by `joined`."""
+class Option(Protocol):
+    """Adds options to a command."""
+
+    def __call__(self, command: F, /) -> F: ...
+
+
+Flags = Mapping[str, Any]
+"""What click hands over, by parameter: types and defaults stand at the options."""
+
+
+class Parsed(click.ParamType[T]):
+    """A value that `parse` reads off a text; the ValueError or TonnageError that it raises is wrong usage."""
+
+    def __init__(self, name: str, parse: Callable[[str], T]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # read already
+        try:
+            return self._parse(value)
+        except (ValueError, TonnageError) as exc:
+            self.fail(str(exc), param, ctx)
+
+
+def _duration(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise ValueError(f'"{text}" is not a duration; write it like "50s", "1m30s" or "500ms"')
+    if seconds < 0:
+        raise ValueError(f'"{text}" is less than nothing')
+    return seconds
+
+
+def _bytes(text: str) -> int:
+    try:
+        found = Quantity.parse(text).value()
+    except InvalidQuantity:
+        raise ValueError(f'"{text}" is not an amount of bytes; write it like "500Mi" or "1Gi"') from None
+    if found <= 0:
+        raise ValueError(f'"{text}" is not more than nothing')
+    return found
+
+
+DURATION: Final = Parsed("duration", _duration)
+"""`50s`, `1m30s`, `1.5h`, `0`, as Go writes durations; gives seconds."""
+BYTES: Final = Parsed("quantity", _bytes)
+"""An amount of bytes as Kubernetes writes it, such as `1Gi`; more than none."""
+POOLS: Final = Parsed("pools", node_pools.parse_node_pools)
+COUNT: Final = Parsed("count", node_pools.parse_node_count)
+FILE_PATH: Final = click.Path(path_type=Path, dir_okay=False)
+FOLDER_PATH: Final = click.Path(path_type=Path, file_okay=False)
+EXISTING_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
+PORT: Final = click.IntRange(0, 65535)
+COUNTED: Final = click.IntRange(min=0)
+AT_LEAST_ONE: Final = click.IntRange(min=1)
+NOT_NEGATIVE: Final = click.FloatRange(min=0.0)
+
+
+def setting(name: str, type: Any, default: Any, help: str, *, into: str = "", **more: Any) -> Option:
+    """An option whose help shows its default; `into` is the parameter that gets it, if that has another name."""
+    names = (name, into) if into else (name,)
+    return click.option(*names, type=type, default=default, show_default=True, help=help, **more)
+
+
+def duration(name: str, default: str, help: str) -> Option:
+    """A setting that is a duration; `--some-wait` hands `some_wait_s` over, in seconds."""
+    return setting(name, DURATION, default, help, into=f"{name.removeprefix('--').replace('-', '_')}_s")
+
+
+def options(*each: Option) -> Option:
+    """Several options as one decorator, in the order in which help shows them."""
+
+    def of(command: F) -> F:
+        for option in reversed(each):
+            command = option(command)
+        return command
+
+    return of
+
+
+def from_flags(settings: Callable[..., T], flags: Flags, **more: Any) -> T:
+    """A dataclass of settings: a field that has a flag's name gets its value, the others are `more`."""
+    names = (each.name for each in fields(settings))  # type: ignore[arg-type]  # a class of settings is a dataclass
+    return settings(**{name: flags[name] for name in names if name in flags} | more)
+
+
+def output_option(*forms: str) -> Option:
+    """-o; the first form is the default."""
+    return click.option("-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True)
+
+
+class _GatesType(click.ParamType[str]):
+    """`A=true,B=false`; the flag may be given several times, and `gates_option` reads them together."""
 
     name = "gates"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Each gate with the value that changes something first; after a comma those that are not named yet."""
@@ -40,31 +133,7 @@ class GatesType(click.ParamType[str]):
         return [CompletionItem(before + comma + text, help=told) for text, told in values if text.startswith(last)]
 
 
-class BytesType(click.ParamType[int]):
-    """An amount of bytes as Kubernetes writes it, such as `1Gi`; more than none."""
-
-    name = "quantity"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            found = Quantity.parse(str(value)).value()
-        except InvalidQuantity:
-            self.fail(f'"{value}" is not an amount of bytes; write it like "500Mi" or "1Gi"', param, ctx)
-        if found <= 0:
-            self.fail(f'"{value}" is not more than nothing', param, ctx)
-        return found
-
-
-BYTES = BytesType()
-
-
-def feature_gates(command: F) -> F:
-    return gates_option(Gates.parse, help="Features to turn on or off; all of ours are on by default.")(command)
-
-
-def gates_option(parse: Callable[[str], Any], *, help: str) -> Callable[[F], F]:
+def gates_option(parse: Callable[[str], Any], *, help: str) -> Option:
     """--feature-gates, in one list or several, as pflag's maps; an unknown gate is wrong usage."""
 
     def joined(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Any:
@@ -75,9 +144,8 @@ def gates_option(parse: Callable[[str], Any], *, help: str) -> Callable[[F], F]:
             raise click.BadParameter(told, ctx, param) from exc
 
     return click.option(
-        "--feature-gates",
-        "gates",
-        type=GatesType(),
+        *("--feature-gates", "gates"),
+        type=_GatesType(),
         multiple=True,
         callback=joined,
         metavar="A=true,B=false",
@@ -85,37 +153,46 @@ def gates_option(parse: Callable[[str], Any], *, help: str) -> Callable[[F], F]:
     )
 
 
-def logging_options(command: F) -> F:
-    command = click.option("-v", "--v", "verbosity", type=click.IntRange(min=0), default=0, help="More log lines.")(
-        command
-    )
-    return click.option(
-        "--logging-format",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="How log lines are written to stderr.",
-    )(command)
+feature_gates: Final = gates_option(Gates.parse, help="Features to turn on or off; all of ours are on by default.")
+logging_options: Final = options(
+    setting("--logging-format", click.Choice(["text", "json"]), "text", "How log lines are written to stderr."),
+    click.option("-v", "--v", "verbosity", type=COUNTED, default=0, help="More log lines."),
+)
 
 
 def start_logging(logging_format: str, verbosity: int) -> None:
     logs.configure(format="json" if logging_format == "json" else "text", verbosity=verbosity)
 
 
-class DurationType(click.ParamType[float]):
-    """A duration as kube-controller-manager's flags take it; not less than nothing. Gives seconds."""
+# -- pools and attach slots of nodes (`driver/node_pools.py`): --pools 3x100Gi --pools node-2=2x50Gi --max-volumes 8 ---
 
-    name = "duration"
+pools_option: Final = click.option(
+    "--pools",
+    type=POOLS,
+    multiple=True,
+    metavar="[NODE=]SIZES",
+    help="The pools of every node, or of one: 3x100Gi, or 100Gi,50Gi, or node-2=2x50Gi. May be repeated.",
+)
+max_volumes_option: Final = click.option(
+    "--max-volumes",
+    type=COUNT,
+    multiple=True,
+    metavar="[NODE=]N",
+    help="How many volumes every node can take, or one; 0 is no limit. May be repeated.",
+)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, int | float):
-            return float(value)
-        seconds = parse_duration(str(value))
-        if seconds is None:
-            self.fail(f'"{value}" is not a duration; write it like "50s", "1m30s" or "500ms"', param, ctx)
-        if seconds < 0:
-            self.fail(f'"{value}" is less than nothing', param, ctx)
-        return seconds
+
+def by_node(option: str, said: Iterable[PerNode[T]], nodes: Sequence[str]) -> dict[str, T]:
+    """What was said of each of these nodes. Raises UsageError for a node that is not there."""
+    try:
+        return node_pools.by_node(option, said, nodes)
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
 
 
-DURATION = DurationType()
+def pools_by_node(said: Iterable[PerNode[tuple[int, ...]]], nodes: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The pools of every node. Raises UsageError for a node that is not there, and for one without pools."""
+    try:
+        return node_pools.pools_by_node(said, nodes)
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import msgspec
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 def say(kind: str, sentence: str) -> None:
     """Talk beside the answer: a note or a warning."""
     click.echo(f"{kind}: {printable(sentence)}", err=True)
+
+
+def say_all(kind: str, sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        say(kind, sentence)
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -53,10 +58,20 @@ def written_json(answer: Any) -> None:
     written(lambda: sys.stdout.write(text))
 
 
-def written_html(page: HtmlPage) -> None:
-    """The same for an answer as one HTML file, which is UTF-8 whatever the terminal is."""
-    data = page.html().encode()
-    written(lambda: sys.stdout.buffer.write(data))
+def write_answer(
+    output: str,
+    document: Callable[[], Any],
+    show: Callable[[TextIO], object],
+    draw: Callable[[Any], HtmlPage] | None = None,
+) -> None:
+    """Write an answer as -o asks: its document as JSON, or as the HTML page that `draw` makes of it, or as text."""
+    if output == "json":
+        written_json(document())
+    elif output == "html" and draw is not None:
+        data = draw(document()).html().encode()  # UTF-8, whatever the terminal is
+        written(lambda: sys.stdout.buffer.write(data))
+    else:
+        written(lambda: show(sys.stdout))
 
 
 INTERRUPTED = 130
@@ -81,7 +96,7 @@ def progress(description: str, total: float | None = None) -> Iterator[Step]:
 
 
 @contextmanager
-def status(step: str) -> Iterator[Callable[[str], object]]:
+def shown_status(step: str) -> Iterator[Callable[[str], object]]:
     """Show what is being done while the block runs; call what is yielded with each next step."""
     if not sys.stderr.isatty():
         yield lambda step: None

@@ -1,26 +1,49 @@
-"""How every long-running command runs: find the API server, work until told to stop, end in order."""
+"""How every long-running command runs: one way to the API server, one lease, one endpoint, and an end in order.
+
+async with connected(PROGRAM, connection_of(kubeconfig), election) as running:
+    program = await running.enter(Provisioner(running.clients.work, …))
+    await running.serve(endpoint, is_ready=lambda: program.is_synced)
+    await run_until_signalled(running.led(program.run, lease))
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import os
+import random
+import secrets
 import signal
-from collections.abc import Coroutine
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from tonnage.cli.flags import access_flags, serving_flags
 from tonnage.cli.flags.go_flags import FILE
+from tonnage.cli.options import AT_LEAST_ONE, NOT_NEGATIVE, Flags, Option, duration, options, setting
 from tonnage.cli.output import echo
-from tonnage.clock import SystemClock
+from tonnage.clock import Clock, SystemClock
 from tonnage.serving.process_memory import memory_kept_level
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from tonnage.client.clients import Clients
     from tonnage.client.config.connection import ServerConnection
+    from tonnage.client.leader import LeaderElector
+    from tonnage.client.leadership import Leadership
+
+T = TypeVar("T")
 
 _USUAL_THRESHOLD: Final = (700, 10, 10)
 """How often Python looks for circles by itself; what was loaded until then is spared."""
@@ -45,6 +68,153 @@ def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
     return kubeconfig.load(wanted)
 
 
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Leader election: whether there is one, and its times in seconds."""
+
+    is_on: bool
+    lease_duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+    release_on_cancel: bool = True
+
+
+@dataclass(slots=True)
+class RunningProgram:
+    """What every program has. `leadership` is what its writes ask first; None without leader election."""
+
+    name: str
+    connection: ServerConnection
+    clients: Clients
+    clock: Clock
+    rng: random.Random
+    registry: CollectorRegistry
+    identity: str
+    leadership: Leadership | None
+    _election: Election | None
+    _stack: AsyncExitStack
+    _electors: list[LeaderElector] = field(default_factory=list)
+
+    async def enter(self, context: AbstractAsyncContextManager[T]) -> T:
+        """Keep a context open for as long as the program runs."""
+        return await self._stack.enter_async_context(context)
+
+    def enter_nowait(self, context: AbstractContextManager[T]) -> T:
+        """The same for a context that need not be awaited."""
+        return self._stack.enter_context(context)
+
+    @property
+    def is_healthy(self) -> bool:
+        return all(elector.is_healthy() for elector in self._electors)
+
+    async def serve(self, endpoint: tuple[str, int] | None, is_ready: Callable[[], bool]) -> None:
+        """Serve health and metrics without TLS, if there is an endpoint."""
+        from tonnage.health import served
+
+        if endpoint is not None:
+            host, port = endpoint
+            await self._serve(
+                served(
+                    host=host,
+                    port=port,
+                    tls=None,
+                    registry=self.registry,
+                    is_healthy=lambda: self.is_healthy,
+                    is_ready=is_ready,
+                )
+            )
+
+    async def serve_securely(
+        self, flags: Flags, *, is_healthy: Callable[[], bool] = lambda: True, rng: random.Random, **pages: Any
+    ) -> None:
+        """Serve HTTPS as the flags want it, unless the port is 0; `pages` are `is_ready`, `debug` and `pages`."""
+        from tonnage.health import served
+
+        if not flags["secure_port"]:
+            return
+        access = access_flags.access_of(flags, self.connection, clock=self.clock, rng=rng, user_agent=self.name)
+        if access is not None:
+            await self.enter(access)
+        authorities = access.client_authorities if access is not None else lambda: b""
+        await self._serve(
+            served(
+                host=flags["bind_address"] or "0.0.0.0",
+                port=flags["secure_port"],
+                tls=self.enter_nowait(serving_flags.tls_of(flags, authorities)),
+                registry=serving_flags.chosen_metrics(flags, self.registry),
+                is_healthy=lambda: self.is_healthy and is_healthy(),
+                gate=access.gate if access is not None else None,
+                shares_port=flags["permit_port_sharing"],
+                **pages,
+            )
+        )
+
+    async def _serve(self, served: AbstractAsyncContextManager[str]) -> None:
+        echo(f"serving health and metrics at {await self.enter(served)}", err=True)
+
+    async def led(self, work: Callable[[], Awaitable[None]], lease: str) -> None:
+        """Work, while holding the lease if there is leader election."""
+        from tonnage.client.leader import LeaderElector
+
+        if self.leadership is None or self._election is None:
+            await work()
+            return
+        elector = LeaderElector(
+            self.clients.leases,
+            lease,
+            self.identity,
+            leadership=self.leadership,
+            retry_period_s=self._election.retry_period_s,
+            release_on_cancel=self._election.release_on_cancel,
+        )
+        self._electors.append(elector)
+        await elector.run(work)
+
+
+@asynccontextmanager
+async def connected(
+    name: str,
+    connection: ServerConnection,
+    election: Election | None = None,
+    *,
+    rng: random.Random | None = None,
+    qps: float = 0.0,
+    burst: int = 0,
+) -> AsyncIterator[RunningProgram]:
+    """A program and its clients while the block runs; `election` is None for programs that have none."""
+    from tonnage.client.clients import LEASE_TIMEOUT_S, Clients, lease_timeout_s
+    from tonnage.client.leader import new_identity
+    from tonnage.client.leadership import Leadership
+    from tonnage.client.metrics import RestClientMetrics, show_leadership
+    from tonnage.metrics import new_registry
+
+    clock, registry, identity, leadership = SystemClock(), new_registry(), new_identity(), None
+    if election is not None and election.is_on:
+        leadership = Leadership(
+            identity,
+            clock=clock,
+            lease_duration_s=election.lease_duration_s,
+            renew_deadline_s=election.renew_deadline_s,
+        )
+    async with AsyncExitStack() as stack:
+        clients = Clients.connect(
+            connection,
+            clock=clock,
+            user_agent=name,
+            on_request=RestClientMetrics(registry).of(connection.cluster.server),
+            qps=qps,
+            burst=burst,
+            guard=leadership,
+            lease_timeout_s=LEASE_TIMEOUT_S if election is None else lease_timeout_s(election.renew_deadline_s),
+        )
+        await stack.enter_async_context(clients)
+        rng = rng or random.Random(secrets.randbits(64))
+        found = RunningProgram(name, connection, clients, clock, rng, registry, identity, leadership, election, stack)
+        if election is not None:
+            show_leadership(registry, lambda: found._electors)
+        yield found
+
+
 async def run_until_signalled(work: Coroutine[Any, Any, None]) -> None:
     """Run the work; SIGTERM or Ctrl-C cancels it and lets it end in order."""
     gc.freeze()
@@ -63,9 +233,64 @@ def say_ready(what: str = "") -> None:
     echo(f"ready {what}".rstrip())
 
 
-kubeconfig_option = click.option(
-    "--kubeconfig",
-    "kubeconfig_file",
+def endpoint_options(*, port: int) -> Option:
+    """The flags of an HTTPS endpoint: where it is served, who may read it, which metrics are shown."""
+    return options(serving_flags.serving_options(port=port), access_flags.access_options, serving_flags.metric_options)
+
+
+def check_endpoint(flags: Flags) -> None:
+    """Raises UsageError, TonnageError: before anything has started."""
+    serving_flags.checked(flags)
+    access_flags.checked(flags)
+    serving_flags.allowed_labels(flags)
+
+
+kubeconfig_option: Final = click.option(
+    *("--kubeconfig", "kubeconfig_file"),
     type=FILE,
     help="How to reach the API server; else the pod's service account, $KUBECONFIG, or the usual place.",
 )
+http_endpoint_option: Final = click.option(
+    "--http-endpoint", default="", metavar="HOST:PORT", help="Where health and metrics are served, if at all."
+)
+
+
+def request_limit_options(qps: float, burst: int, note: str = "") -> Option:
+    """--kube-api-qps and --kube-api-burst; `note` ends the help of the first."""
+    return options(
+        setting("--kube-api-qps", NOT_NEGATIVE, qps, f"Requests a second; 0 leaves it to the server's fairness.{note}"),
+        setting("--kube-api-burst", AT_LEAST_ONE, burst, "The same at once."),
+    )
+
+
+def lease_time_settings(prefix: str, *, retry_period: str) -> Option:
+    """The times of leader election as sidecars have them: `--PREFIX-lease-duration` and so on."""
+    return options(
+        duration(f"--{prefix}-lease-duration", "15s", "How long it lasts."),
+        duration(f"--{prefix}-renew-deadline", "10s", "When a leader gives up."),
+        duration(f"--{prefix}-retry-period", retry_period, "How often it is tried."),
+    )
+
+
+def checked_election(flags: Flags, prefix: str, *, is_on: bool, release_on_cancel: bool = True) -> Election:
+    """Leader election as `lease_time_settings` were given. Raises InvalidLeaseTimes."""
+    from tonnage.client.leader import check_retry_period
+
+    names = ("lease_duration_s", "renew_deadline_s", "retry_period_s")
+    times = {name: flags[f"{prefix}_{name}"] for name in names}
+    if is_on:
+        check_retry_period(renew_deadline_s=times["renew_deadline_s"], retry_period_s=times["retry_period_s"])
+    return Election(is_on, release_on_cancel=release_on_cancel, **times)
+
+
+def endpoint_of(http_endpoint: str, metrics_address: str = "") -> tuple[str, int] | None:
+    """Host and port to serve at; None for nowhere. Raises UsageError."""
+    if http_endpoint and metrics_address:
+        raise click.UsageError("only one of --metrics-address and --http-endpoint can be set")
+    told = http_endpoint or metrics_address
+    if not told:
+        return None
+    host, _, port = told.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError(f'"{told}" is no address to listen on; write it like ":8080" or "127.0.0.1:8080"')
+    return host.strip("[]") or "0.0.0.0", int(port)

@@ -6,34 +6,32 @@ import asyncio
 import gc
 import random
 import secrets
-from collections.abc import Callable
-from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tonnage import __version__
-from tonnage.cli.flags.access_flags import access_options
-from tonnage.cli.flags.election_flags import leader_elect_option, lease_place_options, lease_time_options
-from tonnage.cli.flags.go_flags import FILE, GoCommand, version_flag
-from tonnage.cli.flags.metric_flags import metric_options
-from tonnage.cli.flags.scheduler_flags import SchedulerFlags, configured, kube_scheduler_options, removed_options
-from tonnage.cli.flags.secure_endpoint import checked, secure_endpoint
-from tonnage.cli.flags.serving_flags import serving_options
-from tonnage.cli.options import BYTES, feature_gates, logging_options, start_logging
-from tonnage.cli.output import say
-from tonnage.cli.running import connection_of, run_until_signalled, say_ready
-from tonnage.clock import SystemClock
+from tonnage.cli.flags.election_flags import lease_place_options, lease_time_options
+from tonnage.cli.flags.go_flags import FILE, GoCommand, switch, version_flag
+from tonnage.cli.flags.scheduler_flags import configured, kube_scheduler_options, removed_options
+from tonnage.cli.options import BYTES, Flags, feature_gates, logging_options, setting, start_logging
+from tonnage.cli.output import say, say_all
+from tonnage.cli.running import (
+    Election,
+    check_endpoint,
+    connected,
+    connection_of,
+    endpoint_options,
+    run_until_signalled,
+    say_ready,
+)
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:
-    from tonnage.client.leader import LeaderElector
-    from tonnage.client.leadership import Leadership
     from tonnage.scheduler.pod_traces import Tracer
     from tonnage.scheduling.configuration.configuration import Configuration
-    from tonnage.scheduling.engine.engine import Engine
     from tonnage.scheduling.plugins.registry import ForeignPlugins
 
 _USER_AGENT = "tonnage-scheduler"
@@ -46,38 +44,27 @@ _YOUNG_OBJECTS = 20_000
 @click.option("--kubeconfig", "kubeconfig_file", type=FILE, help="How to reach the API server.")
 @click.option("--master", default="", metavar="URL", help="The API server's address, instead of the kubeconfig's.")
 @click.option("--write-config-to", type=FILE, help="Write the configuration that is in force to this file, and end.")
-@leader_elect_option(default=None, help="Place pods only while holding the lease.  [default: true]")
+@switch("--leader-elect", default=None, help="Place pods only while holding the lease.  [default: true]")
 @lease_time_options
 @lease_place_options("kube-scheduler")
-@serving_options(port=10259)
-@access_options
-@metric_options
+@endpoint_options(port=10259)
 @kube_scheduler_options
 @removed_options
 @click.option(
-    "--record",
-    "record_file",
+    *("--record", "record_file"),
     type=FILE,
     help="Write down what is seen and decided, for `tonnage simulate --recording`.",
 )
+@setting("--record-limit", BYTES, "1Gi", "The recording ends at this size; the scheduler goes on.")
 @click.option(
-    "--record-limit",
-    "record_limit",
-    type=BYTES,
-    default="1Gi",
-    show_default=True,
-    help="The recording ends at this size; the scheduler goes on.",
-)
-@click.option(
-    "--tracing-config-file",
-    "tracing_file",
+    *("--tracing-config-file", "tracing_file"),
     type=FILE,
     help="TracingConfiguration: send traces of pods there. Needs `pip install tonnage[tracing]`.",
 )
 @feature_gates
 @logging_options
 @version_flag("following kube-scheduler 1.36")
-def scheduler(**flags: Unpack[SchedulerFlags]) -> None:
+def scheduler(**flags: Any) -> None:
     """Place pods on any Kubernetes cluster, beside its scheduler or instead of it.
 
     Without --config one profile named default-scheduler runs with kube-scheduler's default plugins. Without
@@ -89,16 +76,13 @@ def scheduler(**flags: Unpack[SchedulerFlags]) -> None:
 
     start_logging(flags["logging_format"], flags["verbosity"])
     gates, config_file = flags["gates"], flags["config_file"]
-    for warning in gates.warnings:
-        say("warning", warning)
-    checked(flags)
+    say_all("warning", gates.warnings)
+    check_endpoint(flags)
     foreign = foreign_plugins()
     configuration = load_configuration(config_file, gates, foreign)
-    for note in configuration.notes:
-        say("note", note)
+    say_all("note", configuration.notes)
     configuration, warnings = configured(configuration, flags)
-    for warning in filter(None, (*warnings, check_lease(configuration))):
-        say("warning", warning)
+    say_all("warning", filter(None, (*warnings, check_lease(configuration))))
     if flags["write_config_to"] is not None:
         _write(flags["write_config_to"], text_of(configuration))
         return
@@ -114,21 +98,8 @@ def _write(path: Path, text: str) -> None:
     say("note", f"the configuration was written to {path}")
 
 
-def kubeconfig_of(configuration: Configuration, wanted: Path | None) -> Path | None:
-    """The flag, else what the configuration file names."""
-    named = configuration.client_connection.kubeconfig
-    return wanted or (Path(named) if named else None)
-
-
-async def run(
-    configuration: Configuration, flags: SchedulerFlags, foreign: ForeignPlugins, configuration_text: str
-) -> None:
+async def run(configuration: Configuration, flags: Flags, foreign: ForeignPlugins, configuration_text: str) -> None:
     """Run until SIGTERM or Ctrl-C, or until the lease is lost."""
-    from tonnage.client.clients import Clients, lease_timeout_s
-    from tonnage.client.leader import LeaderElector, new_identity
-    from tonnage.client.leadership import Leadership
-    from tonnage.client.metrics import RestClientMetrics, show_leadership
-    from tonnage.metrics import new_registry
     from tonnage.scheduler.program import SchedulerProgram
     from tonnage.scheduler.recording_file import RecordingFile
     from tonnage.scheduling.configuration.written import document_of
@@ -137,35 +108,20 @@ async def run(
     from tonnage.serving import profiling
 
     seed = secrets.randbits(63)
-    clock, rng, registry = SystemClock(), random.Random(seed), new_registry()
     limits, election = configuration.request_limits, configuration.leader_election
-    connection = connection_of(kubeconfig_of(configuration, flags["kubeconfig_file"]), flags["master"])
-    identity = new_identity()
-    guard: Leadership | None = None
-    if election.leader_elect:
-        guard = Leadership(
-            identity,
-            clock=clock,
-            lease_duration_s=election.lease_duration_s,
-            renew_deadline_s=election.renew_deadline_s,
-        )
-    async with AsyncExitStack() as stack:
-        clients = await stack.enter_async_context(
-            Clients.connect(
-                connection,
-                clock=clock,
-                user_agent=_USER_AGENT,
-                on_request=RestClientMetrics(registry).of(connection.cluster.server),
-                qps=max(limits.qps, 0.0),
-                burst=limits.burst,
-                guard=guard,
-                lease_timeout_s=lease_timeout_s(election.renew_deadline_s),
-            )
-        )
-        engine_of: Callable[..., Engine] = Engine
+    named = configuration.client_connection.kubeconfig
+    connection = connection_of(flags["kubeconfig_file"] or (Path(named) if named else None), flags["master"])
+    times = Election(
+        election.leader_elect, election.lease_duration_s, election.renew_deadline_s, election.retry_period_s
+    )
+    async with connected(
+        _USER_AGENT, connection, times, rng=random.Random(seed), qps=max(limits.qps, 0.0), burst=limits.burst
+    ) as running:
+        engine_of: Any = Engine
         if flags["record_file"] is not None:
-            limit_bytes = flags["record_limit"]
-            file = stack.enter_context(RecordingFile(flags["record_file"], limit_bytes=limit_bytes, clock=clock))
+            file = running.enter_nowait(
+                RecordingFile(flags["record_file"], limit_bytes=flags["record_limit"], clock=running.clock)
+            )
             engine_of = partial(
                 RecordingEngine,
                 sink=file.take,
@@ -174,60 +130,41 @@ async def run(
                 configuration=configuration_text,
                 feature_gates=flags["gates"].spelled(),
             )
-        program = await stack.enter_async_context(
+        program = await running.enter(
             SchedulerProgram(
-                clients.work,
+                running.clients.work,
                 configuration,
-                clock=clock,
-                rng=rng,
-                registry=registry,
-                identity=identity,
+                clock=running.clock,
+                rng=running.rng,
+                registry=running.registry,
+                identity=running.identity,
                 foreign=foreign,
-                leadership=guard,
+                leadership=running.leadership,
                 on_synced=_in_step,
-                telling=clients.telling,
+                telling=running.clients.telling,
                 engine_of=engine_of,
                 tracer=_tracer_of(flags["tracing_file"]),
             )
         )
-        elector: LeaderElector | None = None
-        if guard is not None:
-            elector = LeaderElector(
-                clients.leases,
-                f"{election.resource_namespace}/{election.resource_name}",
-                identity,
-                leadership=guard,
-                retry_period_s=election.retry_period_s,
-            )
-        show_leadership(registry, lambda: () if elector is None else (elector,))
-        await stack.enter_async_context(
-            secure_endpoint(
-                flags,
-                connection,
-                registry=registry,
-                is_healthy=lambda: elector is None or elector.is_healthy(),
-                is_ready=lambda: program.is_synced,
-                debug={
-                    "/configz": lambda: {"componentconfig": document_of(configuration)},
-                    "/debug/reservations": program.reservations.listed,
-                    "/debug/nominations": program.nominations.listed,
-                    "/debug/assumed": program.assumed.listed,
-                },
-                pages=profiling.pages(clock) if configuration.enable_profiling else None,
-                clock=clock,
-                rng=random.Random(secrets.randbits(63)),  # not the decisions' own, which repeat by their seed
-                user_agent=_USER_AGENT,
-            )
+        await running.serve_securely(
+            flags,
+            rng=random.Random(secrets.randbits(63)),  # not the decisions' own, which repeat by their seed
+            is_ready=lambda: program.is_synced,
+            debug={
+                "/configz": lambda: {"componentconfig": document_of(configuration)},
+                "/debug/reservations": program.reservations.listed,
+                "/debug/nominations": program.nominations.listed,
+                "/debug/assumed": program.assumed.listed,
+            },
+            pages=profiling.pages(running.clock) if configuration.enable_profiling else None,
         )
-        await run_until_signalled(elector.run(program.run) if elector is not None else program.run())
+        await run_until_signalled(running.led(program.run, f"{election.resource_namespace}/{election.resource_name}"))
         if isinstance(program.engine, RecordingEngine):
             program.engine.ended()
 
 
 def _tracer_of(file: Path | None) -> Tracer | None:
     """What sends traces, where they are asked for. Raises TonnageError, which says what is missing."""
-    from tonnage import __version__
-
     if file is None:
         return None
     from tonnage.scheduler.open_telemetry import load, open_tracer
@@ -236,12 +173,7 @@ def _tracer_of(file: Path | None) -> Tracer | None:
 
 
 def _in_step() -> None:
-    _spare_what_stays()
-    say_ready()
-
-
-def _spare_what_stays() -> None:
-    """Keep the garbage collector from walking through the whole cluster over and over.
+    """Keep the garbage collector from walking through the whole cluster over and over, and say that we are ready.
 
     What is known once the informers are in step mostly stays; what comes and goes with pods is freed by its counts, and
     the rare circle can wait. At 5,000 nodes decisions took about a sixth less in one comparison.
@@ -249,3 +181,4 @@ def _spare_what_stays() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+    say_ready()

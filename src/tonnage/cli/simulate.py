@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.cluster_options import ClusterQuestion, cluster_options
-from tonnage.cli.output import INTERRUPTED, interruptible, progress, say, written, written_html, written_json
+from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, html_page
+from tonnage.cli.options import FILE_PATH, output_option, setting
+from tonnage.cli.output import INTERRUPTED, interruptible, progress, say, say_all, write_answer
 from tonnage.whatif.simulate.presets import PRESETS
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration
-    from tonnage.whatif.simulate.comparison import Comparison
     from tonnage.whatif.simulate.play import Run
 
 BASE = "default"
@@ -23,27 +24,20 @@ BASE = "default"
 
 @click.command()
 @cluster_options
+@click.option("--scenario", "scenario_file", type=FILE_PATH, help="What happens, and when.")
 @click.option(
-    "--scenario",
-    "scenario_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="What happens, and when.",
-)
-@click.option(
-    "--recording",
-    "recording_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    *("--recording", "recording_file"),
+    type=FILE_PATH,
     help="Instead: what a live scheduler wrote down by --record, decided again.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same bytes.")
+@setting("--seed", int, 0, "The same seed gives the same bytes.")
 @click.option(
-    "--compare",
-    "compared",
+    *("--compare", "compared"),
     multiple=True,
     metavar="NAME=CONFIG",
     help=f"Another run, by a KubeSchedulerConfiguration or one of {', '.join(PRESETS)}; may be repeated.",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True)
+@output_option("table", "json", "html")
 def simulate(
     cluster: ClusterQuestion,
     scenario_file: Path | None,
@@ -64,6 +58,7 @@ def simulate(
     from tonnage.whatif.creation import Creation
     from tonnage.whatif.simulate.comparison import compare
     from tonnage.whatif.simulate.play import Player
+    from tonnage.whatif.simulate.report import show
     from tonnage.whatif.simulate.scenario import read_scenario
 
     if recording_file is not None:
@@ -88,49 +83,28 @@ def simulate(
         )
         with progress("simulating", float(len(runs))) as step:
             found = compare(player, runs, lambda name: step)
-    for warning in player.warnings:
-        say("warning", warning)
-    _answer(found, output)
-    if found.is_partial:
+    say_all("warning", player.warnings)
+    write_answer(output, found.document, partial(show, found), html_page("simulate"))
+    _end(found.is_partial)
+
+
+def _end(is_partial: bool) -> None:
+    if is_partial:
         say("warning", "interrupted: the answer is partial")
         sys.exit(INTERRUPTED)
 
 
 def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], output: str) -> None:
     """Repeat a recording, and ask the other policies about each of its decisions."""
-    from tonnage.whatif.recording import repeating as recording_report
-    from tonnage.whatif.recording.repeating import answered, open_recording
+    from tonnage.whatif.recording.repeating import answered, open_recording, show
 
     others = {"config": cluster.configuration} if cluster.config_file is not None else {}
     others = _compared(cluster, compared, others)
     recording = open_recording(file)
     with interruptible() as is_stopped, progress("repeating", 1.0 + len(others)) as step:
         found = answered(recording, others, foreign=cluster.foreign, is_stopped=is_stopped, step=step)
-    if output == "json":
-        written_json(found.document())
-    elif output == "html":
-        from tonnage.whatif.html.recording_page import recording_page
-
-        written_html(recording_page(found.document()))
-    else:
-        written(lambda: recording_report.show(found, sys.stdout))
-    if found.is_partial:
-        say("warning", "interrupted: the answer is partial")
-        sys.exit(INTERRUPTED)
-
-
-def _answer(found: Comparison, output: str) -> None:
-    if output == "json":
-        written_json(found.document())
-        return
-    if output == "html":
-        from tonnage.whatif.html.simulate_page import simulate_page
-
-        written_html(simulate_page(found.document()))
-        return
-    from tonnage.whatif.simulate import report
-
-    written(lambda: report.show(found, sys.stdout))
+    write_answer(output, found.document, partial(show, found), html_page("recording"))
+    _end(found.is_partial)
 
 
 def _runs(cluster: ClusterQuestion, compared: tuple[str, ...], seed: int) -> list[Run]:
@@ -178,6 +152,5 @@ def _configuration(cluster: ClusterQuestion, given: str, config: str) -> Configu
             f'--compare "{given}": there is no file "{config}", and no preset; presets are {", ".join(PRESETS)}'
         )
     found = load_configuration(path, cluster.gates, cluster.foreign)
-    for note in found.notes:
-        say("note", note)
+    say_all("note", found.notes)
     return found

@@ -1,33 +1,50 @@
-"""`tonnage up`: a whole Kubernetes cluster with storage on one machine, until it is told to stop."""
+"""`tonnage up`: a whole Kubernetes cluster with storage on one machine; `tonnage status`: how it is doing."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import secrets
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.driver.pool_options import COUNT, POOLS, by_node, pools_by_node
-from tonnage.cli.options import BYTES, DURATION, feature_gates, logging_options, start_logging
-from tonnage.cli.output import echo, say, status
+from tonnage.cli.options import (
+    BYTES,
+    COUNT,
+    EXISTING_FILE,
+    FOLDER_PATH,
+    NOT_NEGATIVE,
+    POOLS,
+    PORT,
+    by_node,
+    duration,
+    feature_gates,
+    from_flags,
+    logging_options,
+    output_option,
+    pools_by_node,
+    setting,
+    start_logging,
+)
+from tonnage.cli.output import echo, say, say_all, shown_status, write_answer
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
-from tonnage.driver.node_pools import PerNode
-from tonnage.gates import Gates
 from tonnage.node.settings import ATTACH_ERROR_GRACE_S
 from tonnage.plane.settings import MAX_CLASSES, MAX_NODES, PlaneSettings
+from tonnage.printable import printable
+from tonnage.quantity import Quantity
 
 if TYPE_CHECKING:
     from tonnage.objects.document import Doc
+    from tonnage.plane.status import ClusterStatus
 
 
 @click.command()
-@click.option(
-    "--data-dir", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where everything is kept."
-)
+@click.option("--data-dir", type=FOLDER_PATH, required=True, help="Where everything is kept.")
 @click.option("--nodes", type=click.IntRange(1, MAX_NODES), help="How many nodes.  [default: as before, else 3]")
 @click.option(
     "--pools",
@@ -63,25 +80,20 @@ if TYPE_CHECKING:
     "[default: as before, else 1]",
 )
 @click.option("-f", "--filename", "files", multiple=True, help="Manifests to apply before the nodes come.")
-@click.option("--bind", default="127.0.0.1", show_default=True, help="Address that the API server listens on.")
-@click.option(
-    "--secure-port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="0 takes a free one."
-)
+@setting("--bind", str, "127.0.0.1", "Address that the API server listens on.")
+@setting("--secure-port", PORT, 6443, "0 takes a free one.")
 @click.option(
     "--scheduler-config",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=EXISTING_FILE,
     help="A KubeSchedulerConfiguration, for modes of reservation, profiles and weights.",
 )
-@click.option(
-    "--event-ttl", "event_ttl_s", type=DURATION, default="1h", show_default=True, help="How long events are kept."
-)
-@click.option(
+@duration("--event-ttl", "1h", "How long events are kept.")
+@setting(
     "--attach-error-grace-seconds",
-    "attach_error_grace_s",
-    type=click.FloatRange(min=0.0),
-    default=ATTACH_ERROR_GRACE_S,
-    show_default=True,
-    help="How long an attach must have failed for want of slots before its pod fails (KEP-4876).",
+    NOT_NEGATIVE,
+    ATTACH_ERROR_GRACE_S,
+    "How long an attach must have failed for want of slots before its pod fails (KEP-4876).",
+    into="attach_error_grace_s",
 )
 @click.option(
     "--audit-log-path",
@@ -89,44 +101,22 @@ if TYPE_CHECKING:
     default="",
     help="Write a line for every request to the API server there: who, what, and the answer's code. Off by default.",
 )
-@click.option(
+@setting(
     "--max-log-size",
-    "max_log_bytes",
-    type=BYTES,
-    default="10Mi",
-    show_default=True,
-    help="A program's log is begun anew at this size; the one before it is kept.",
+    BYTES,
+    "10Mi",
+    "A program's log is begun anew at this size; the one before it is kept.",
+    into="max_log_bytes",
 )
 @click.option("--dashboard", is_flag=True, help="Serve the dashboard as well, on loopback, and print its address.")
 @click.option(
     "--dashboard-port",
-    type=click.IntRange(0, 65535),
+    type=PORT,
     help="Where; 0 takes a free one.  [default: 8080, or a free one when that is taken]",
 )
 @feature_gates
 @logging_options
-def up(
-    data_dir: Path,
-    nodes: int | None,
-    pools: tuple[PerNode[tuple[int, ...]], ...],
-    max_volumes: tuple[PerNode[int], ...],
-    pool_policy: str | None,
-    one_number: str | None,
-    classes: int | None,
-    files: tuple[str, ...],
-    bind: str,
-    secure_port: int,
-    scheduler_config: Path | None,
-    event_ttl_s: float,
-    attach_error_grace_s: float,
-    audit_log_path: str,
-    max_log_bytes: int,
-    dashboard: bool,
-    dashboard_port: int | None,
-    gates: Gates,
-    logging_format: str,
-    verbosity: int,
-) -> None:
+def up(files: tuple[str, ...], **flags: Any) -> None:
     """Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on each.
 
     Prints "ready https://…" once all nodes are Ready and their capacity is known. kubectl works with DIR/kubeconfig.
@@ -135,30 +125,15 @@ def up(
     a web page of the cluster; it stays the same from start to start while its port is free. Ctrl-C or SIGTERM stops it
     cleanly; the next start on the same folder goes on where it was.
     """
-    if dashboard_port is not None and not dashboard:
+    if flags["dashboard_port"] is not None and not flags["dashboard"]:
         raise click.UsageError("--dashboard-port goes with --dashboard")
-    start_logging(logging_format, verbosity)
-    for warning in gates.warnings:
-        say("warning", warning)
-    settings = PlaneSettings(
-        data_dir=data_dir,
-        nodes=nodes,
-        pools=tuple(each.text for each in pools) or None,
-        max_volumes=tuple(each.text for each in max_volumes) or None,
-        pool_policy=pool_policy,
-        one_number=one_number,
-        classes=classes,
-        bind=bind,
-        secure_port=secure_port,
-        gates=gates,
-        scheduler_config=scheduler_config,
-        verbosity=verbosity,
-        event_ttl_s=event_ttl_s,
-        attach_error_grace_s=attach_error_grace_s,
-        audit_log_path=audit_log_path,
-        max_log_bytes=max_log_bytes,
-        dashboard=dashboard,
-        dashboard_port=dashboard_port,
+    start_logging(flags["logging_format"], flags["verbosity"])
+    say_all("warning", flags["gates"].warnings)
+    settings = from_flags(
+        PlaneSettings,
+        flags,
+        pools=tuple(each.text for each in flags["pools"]) or None,
+        max_volumes=tuple(each.text for each in flags["max_volumes"]) or None,
     )
     _check(settings)
     asyncio.run(run_until_signalled(_run(settings, _manifests(files))))
@@ -183,7 +158,7 @@ def _check(settings: PlaneSettings) -> None:
 async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
     from tonnage.plane.cluster import Plane
 
-    with status("loading") as show:
+    with shown_status("loading") as show:
         plane = Plane(
             settings,
             clock=SystemClock(),
@@ -200,3 +175,95 @@ async def _run(settings: PlaneSettings, manifests: list[Doc]) -> None:
         await plane.run()
     finally:
         await plane.__aexit__(None, None, None)
+
+
+@click.command()
+@click.option(
+    "--data-dir",
+    type=FOLDER_PATH,
+    required=True,
+    help="The folder of a `tonnage up` cluster.",
+)
+@output_option("table", "json")
+def status(data_dir: Path, output: str) -> None:
+    """Show a running `tonnage up` cluster: its programs, its nodes, their pools, and what is made to go wrong.
+
+    Of programs also where they serve health, metrics and debug pages; of pools the free room, and contents that no
+    record names.
+    Where programs serve is also in DIR/endpoints.json. The dashboard's address has its token on a terminal and in JSON
+    alone. Fails when no cluster runs on the folder.
+    """
+    from tonnage.plane.status import status_of
+
+    found = asyncio.run(status_of(data_dir.absolute(), clock=SystemClock()))
+    if found.problem:
+        say("warning", f"nodes and pools are not known: {found.problem}")
+    if found.unknown_problem:
+        say("warning", f"contents without a record are not known: {found.unknown_problem}")
+    for trouble in found.storage:
+        say("warning", f"the API server's store: {trouble}")
+    write_answer(output, found.document, lambda out: echo("\n".join(_lines(found))))
+
+
+def _lines(found: ClusterStatus) -> Iterator[str]:
+    yield f"cluster on {found.data_dir} (process {found.pid})"
+    yield ""
+    yield from _columns(
+        ("PROGRAM", "STATE", "PID", "SERVES AT"),
+        ((each.name, each.state, str(each.pid or "-"), each.url or "-") for each in found.programs),
+    )
+    if not found.problem:
+        yield ""
+        yield from _columns(
+            ("NODE", "STATE", "PODS"),
+            (
+                (
+                    each.name,
+                    ("Ready" if each.ready else "NotReady") + (",SchedulingDisabled" if each.unschedulable else ""),
+                    str(each.pods),
+                )
+                for each in found.nodes
+            ),
+        )
+        yield ""
+        yield from _columns(
+            ("NODE", "CLASS", "FREE", "POOLS", "OBJECT"),
+            (
+                (each.node or "-", each.storage_class, each.capacity or "-", ", ".join(each.pools) or "-", each.object)
+                for each in found.pools
+            ),
+        )
+    if found.unknown:
+        yield ""
+        yield "contents without a record: kept, and counted as used (tonnage csi-driver-quarantine moves them away)"
+        yield from _columns(
+            ("NODE", "POOL", "SIZE", "PATH"),
+            (
+                (each.place.node, str(each.place.pool), str(Quantity.from_bytes(each.size_bytes)), str(each.path))
+                for each in found.unknown
+            ),
+        )
+    if found.dashboard:
+        yield ""
+        yield f"dashboard {_shown(found.dashboard)}"
+    yield ""
+    if not found.faults:
+        yield "nothing is made to go wrong"
+        return
+    yield from _columns(
+        ("FAULT", "NODE", "VALUE"),
+        ((each.kind, each.node or "(all)", f"{each.value:g}" if each.value else "-") for each in found.faults),
+    )
+
+
+def _shown(dashboard: str) -> str:
+    """The address with its token on a terminal; what is written to a file or a pipe may be passed on, and has none."""
+    return dashboard if sys.stdout.isatty() else f"{dashboard.partition('#')[0]} (DIR/dashboard.token has its token)"
+
+
+def _columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Columns as kubectl writes them."""
+    lines = [head, *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    for line in lines:
+        yield "   ".join(map(str.ljust, line, widths)).rstrip()

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.processes import ApiServerProcess
-from tonnage.cli import cli
-from tonnage.cli.completion import sources
-from tonnage.cli.completion.shells import OurZsh
+from tonnage.cli import cli, completion
+from tonnage.cli.shells import OurZsh
 
 
 def values(*words: str) -> list[str]:
@@ -20,7 +19,7 @@ def values(*words: str) -> list[str]:
 
 
 def test_values_of_a_live_cluster(cluster: ApiServerProcess, namespace: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sources, "ANSWER_WITHIN_S", 60.0)  # a busy machine is no reason to fail
+    monkeypatch.setattr(completion, "ANSWER_WITHIN_S", 60.0)  # a busy machine is no reason to fail
     pod = {"metadata": {"name": "db-0"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     assert cluster.post(f"/api/v1/namespaces/{namespace}/pods", pod).code == 201
     assert cluster.post("/api/v1/nodes", {"metadata": {"name": "mill-1"}}).code == 201

@@ -43,9 +43,9 @@ def test_an_unknown_controller_is_wrong_usage() -> None:
 
 
 def test_defaults_are_those_of_kube_controller_manager() -> None:
-    defaults = {parameter.name: parameter.default for parameter in controllers.params}
-    assert {name: defaults[name] for name in ("node_monitor_period", "node_monitor_grace_period")} == {
-        "node_monitor_period": "5s",
-        "node_monitor_grace_period": "50s",
+    defaults = {parameter.opts[0]: parameter.default for parameter in controllers.params}
+    assert {name: defaults[name] for name in ("--node-monitor-period", "--node-monitor-grace-period")} == {
+        "--node-monitor-period": "5s",
+        "--node-monitor-grace-period": "50s",
     }
-    assert (defaults["terminated_pod_gc_threshold"], defaults["secure_port"]) == (12500, 10257)
+    assert (defaults["--terminated-pod-gc-threshold"], defaults["--secure-port"]) == (12500, 10257)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tonnage.cli.doctor import doctor
+from tonnage.cli.questions import doctor
 from tonnage.whatif.doctor.findings import CATALOGUE
 
 HEALTHY = """

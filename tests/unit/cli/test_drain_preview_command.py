@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tonnage.cli.drain_preview import drain_preview
+from tonnage.cli.questions import drain_preview
 from tonnage.errors import TonnageError
 from tonnage.whatif.drain.preview import Preview
 

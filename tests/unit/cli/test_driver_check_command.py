@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tonnage.cli.driver.driver_check import driver_check
+from tonnage.cli.driver_check import driver_check
 from tonnage.csi.errors import CsiError
 from tonnage.driver_check.settings import UnreadableSecrets
 

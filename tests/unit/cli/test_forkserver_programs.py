@@ -66,4 +66,4 @@ def test_what_a_program_imports_when_it_runs_is_loaded_ahead() -> None:
         [sys.executable, "-c", _LOADED_AFTER_EACH, asked], capture_output=True, check=True, timeout=120
     )
     for program, loaded in json.loads(told.stdout).items():
-        assert imported_when_run(COMMANDS[program].partition(":")[0]) - set(loaded) == set(), program
+        assert imported_when_run(COMMANDS[program]) - set(loaded) == set(), program

@@ -6,9 +6,9 @@ import click
 import pytest
 
 from tonnage.cli.controllers import controllers
-from tonnage.cli.driver.csi_driver import csi_driver
-from tonnage.cli.pools.pools import pools
-from tonnage.cli.provisioning.provisioner import provisioner
+from tonnage.cli.csi_driver import csi_driver
+from tonnage.cli.pools import pools
+from tonnage.cli.provisioner import provisioner
 from tonnage.cli.scheduler import scheduler
 
 DRIVER = ["--endpoint=unix:///x", "--node-id=n", "--pools=1Gi", "--state-dir=s"]

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from tonnage.cli import COMMANDS, cli, kubectl_main, main
-from tonnage.cli.help.commands import EXAMPLES, GROUPS, examples_of
+from tonnage.cli.commands import EXAMPLES, GROUPS, examples_of
 
 
 def told(monkeypatch, capsys, *arguments: str, run=main) -> tuple[int, str, str]:
@@ -39,10 +39,10 @@ def command_at(words: list[str]) -> tuple[click.Context, click.Command, list[str
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_the_line_in_the_table_is_the_first_of_the_command(name):
-    (entry,) = [group[name] for group in GROUPS.values() if name in group]
+    (line,) = [group[name] for group in GROUPS.values() if name in group]
     command = cli.get_command(click.Context(cli), name)
     assert command is not None and command.help is not None
-    assert entry.help == inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
+    assert line == inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
 
 
 def test_help_groups_every_command_and_loads_none():
@@ -61,8 +61,8 @@ def test_help_groups_every_command_and_loads_none():
         assert f"{title}:" in done.stdout
         assert all(f"\n  {name} " in done.stdout for name in group)
     loaded = done.stdout.splitlines()[-1]
-    assert "tonnage.cli.help.commands" in loaded
-    assert not [where for where in COMMANDS.values() if f"'{where.partition(':')[0]}'" in loaded]
+    assert "tonnage.cli.commands" in loaded
+    assert not [module for module in COMMANDS.values() if f"'{module}'" in loaded]
     assert "tonnage.client" not in loaded and "numpy" not in loaded
 
 

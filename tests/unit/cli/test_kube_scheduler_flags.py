@@ -10,9 +10,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tonnage.cli.commands import HintedUsageError
 from tonnage.cli.flags.go_flags import GoCommand
-from tonnage.cli.flags.scheduler_flags import REMOVED, SchedulerFlags
-from tonnage.cli.help.groups import HintedUsageError
+from tonnage.cli.flags.scheduler_flags import REMOVED
+from tonnage.cli.options import Flags
 from tonnage.cli.scheduler import scheduler
 from tonnage.scheduler.configuration_file import load_configuration
 from tonnage.scheduling.configuration.configuration import Configuration
@@ -149,9 +150,9 @@ PROBE = {"tls_cert_file": "--tls-private-key-file={file}", "tls_private_key_file
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Read a command line as far as the scheduler would start; what it was given, or what it said."""
-    seen: list[tuple[Configuration, SchedulerFlags]] = []
+    seen: list[tuple[Configuration, Flags]] = []
 
-    async def stop(configuration: Configuration, flags: SchedulerFlags, *_: Any) -> None:
+    async def stop(configuration: Configuration, flags: Flags, *_: Any) -> None:
         seen.append((configuration, flags))
 
     monkeypatch.setattr("tonnage.cli.scheduler.run", stop)

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tonnage.cli.driver.pool_options import COUNT, POOLS, by_node, max_volumes_option, pools_by_node, pools_option
+from tonnage.cli.options import COUNT, POOLS, by_node, max_volumes_option, pools_by_node, pools_option
 from tonnage.driver.node_pools import PerNode
 
 NODES = ("node-1", "node-2", "node-3")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from tonnage.cli.pools.pools import pools
+from tonnage.cli.pools import pools
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tonnage.cli.explain import explain
-from tonnage.cli.replay import replay
+from tonnage.cli.questions import replay
 from tonnage.errors import TonnageError
 from tonnage.whatif.replay_report import MAX_LINES
 

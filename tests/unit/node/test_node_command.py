@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tonnage.cli.node import CapacityType, ListenType, node
+from tonnage.cli.node import CAPACITY, LISTEN, node
 
 
 def usage(*arguments: str) -> str:
@@ -17,7 +17,7 @@ def usage(*arguments: str) -> str:
 
 
 def test_what_a_node_offers_is_the_default_with_what_was_named():
-    assert CapacityType().convert("cpu=2, example.com/gpu=1", None, None) == {
+    assert CAPACITY.convert("cpu=2, example.com/gpu=1", None, None) == {
         "cpu": "2",
         "memory": "32Gi",
         "pods": "110",
@@ -43,7 +43,7 @@ def test_a_capacity_without_an_amount_or_with_a_bad_one_is_wrong_usage():
     ],
 )
 def test_metrics_are_served_where_an_address_says(text: str, found: tuple[str, int]):
-    assert ListenType().convert(text, None, None) == found
+    assert LISTEN.convert(text, None, None) == found
 
 
 def test_a_node_is_named_once_and_an_address_must_be_one():

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tonnage.cli.fit import fit
+from tonnage.cli.questions import fit
 from tonnage.errors import TonnageError
 
 CLUSTER = """

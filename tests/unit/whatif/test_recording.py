@@ -20,7 +20,7 @@ from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.recording.recording_engine import RecordingEngine
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity
-from tonnage.whatif.html.recording_page import recording_page
+from tonnage.whatif.html.pages import recording_page
 from tonnage.whatif.recording import repeating
 from tonnage.whatif.recording.repeating import answered, open_recording
 

@@ -227,5 +227,5 @@ def test_names_in_charts_are_escaped():
 
 
 def test_tables_of_numbers_say_so_once():
-    assert Table(("a", "b"), [("1", "2")], words=frozenset()).html().count("class=") == 1
+    assert Table(("a", "b"), [("1", "2")], kinds="").html().count("class=") == 1
     assert '<th scope="row" class="name">x</th><td class="n">1</td>' in Table(("", "n"), [("x", "1")]).html()

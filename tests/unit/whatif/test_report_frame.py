@@ -10,8 +10,8 @@ from importlib.resources import files
 import pytest
 
 from tonnage.whatif.html.drain_page import drain_page
-from tonnage.whatif.html.fit_page import fit_page
 from tonnage.whatif.html.page import HtmlPage
+from tonnage.whatif.html.pages import fit_page
 from tonnage.whatif.html.simulate_page import simulate_page
 
 CSS = (files("tonnage.whatif.html") / "report.css").read_text("utf-8")
@@ -103,8 +103,6 @@ def test_a_simulation_without_a_run_is_a_page_too():
 
 @pytest.mark.process
 def test_commands_that_draw_nothing_do_not_load_the_library():
-    code = (
-        "import sys, tonnage.cli.fit, tonnage.cli.simulate, tonnage.cli.drain_preview; print('leather' in sys.modules)"
-    )
+    code = "import sys, tonnage.cli.questions, tonnage.cli.simulate; print('leather' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -8,15 +8,13 @@ own connection is used, where upstream then takes every token for nobody's and f
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from tonnage.cli.flags.go_flags import FILE, switch, texts
-from tonnage.cli.flags.serving_flags import ServingFlags, is_loopback
-from tonnage.cli.options import DURATION
+from tonnage.cli.flags.serving_flags import is_loopback
+from tonnage.cli.options import DURATION, Flags, options, setting
 from tonnage.client.delegated_access import OPEN_PATHS
 from tonnage.clock import Clock
 from tonnage.errors import TonnageError
@@ -25,35 +23,8 @@ if TYPE_CHECKING:
     from tonnage.client.config.connection import ServerConnection
     from tonnage.client.delegated_access.access import DelegatedAccess
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-class AccessFlags(TypedDict):
-    """As click hands them over."""
-
-    authentication_kubeconfig: Path | None
-    authentication_skip_lookup: bool
-    authentication_tolerate_lookup_failure: bool
-    authentication_token_webhook_cache_ttl: float
-    authorization_kubeconfig: Path | None
-    authorization_always_allow_paths: tuple[str, ...]
-    authorization_webhook_cache_authorized_ttl: float
-    authorization_webhook_cache_unauthorized_ttl: float
-    client_ca_file: Path | None
-    requestheader_client_ca_file: Path | None
-    requestheader_allowed_names: tuple[str, ...]
-    requestheader_username_headers: tuple[str, ...]
-    requestheader_uid_headers: tuple[str, ...]
-    requestheader_group_headers: tuple[str, ...]
-    requestheader_extra_headers_prefix: tuple[str, ...]
-    unauthenticated_on_loopback: bool
-
-
-def _ttl(name: str, help: str) -> Callable[[F], F]:
-    return click.option(name, type=DURATION, default="10s", show_default=True, help=help)
-
-
-_OPTIONS = (
+access_options: Final = options(
     switch(
         "--unauthenticated-on-loopback",
         help="Leave metrics and debug open to everybody on this machine; --bind-address must be loopback. Ours.",
@@ -69,15 +40,15 @@ _OPTIONS = (
         default=True,
         help="Go on without client certificates when that fails.",
     ),
-    _ttl("--authentication-token-webhook-cache-ttl", "How long an answer about a token counts."),
+    setting("--authentication-token-webhook-cache-ttl", DURATION, "10s", "How long an answer about a token counts."),
     click.option(
         "--authorization-kubeconfig",
         type=FILE,
         help="Who is asked what somebody may (SubjectAccessReview).  [default: the program's own connection]",
     ),
     texts("--authorization-always-allow-paths", default=OPEN_PATHS, help="What everybody may read; * ends a prefix."),
-    _ttl("--authorization-webhook-cache-authorized-ttl", "How long a yes counts."),
-    _ttl("--authorization-webhook-cache-unauthorized-ttl", "How long a no counts."),
+    setting("--authorization-webhook-cache-authorized-ttl", DURATION, "10s", "How long a yes counts."),
+    setting("--authorization-webhook-cache-unauthorized-ttl", DURATION, "10s", "How long a no counts."),
     click.option("--client-ca-file", type=FILE, help="The authority of client certificates.  [default: the cluster's]"),
     click.option(
         "--requestheader-client-ca-file",
@@ -92,23 +63,17 @@ _OPTIONS = (
 )
 
 
-def access_options(command: F) -> F:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-def checked(flags: AccessFlags, serving: ServingFlags) -> None:
+def checked(flags: Flags) -> None:
     """Raises UsageError for flags that do not go together."""
     from tonnage.client.delegated_access.access import OpenPaths
 
-    if flags["unauthenticated_on_loopback"] and not is_loopback(serving["bind_address"]):
+    if flags["unauthenticated_on_loopback"] and not is_loopback(flags["bind_address"]):
         raise click.UsageError(
-            f"--unauthenticated-on-loopback needs a loopback --bind-address, and {serving['bind_address']} is none: "
+            f"--unauthenticated-on-loopback needs a loopback --bind-address, and {flags['bind_address']} is none: "
             "leave it out, or bind to 127.0.0.1"
         )
     for name in ("username_headers", "uid_headers", "group_headers", "extra_headers_prefix", "allowed_names"):
-        if any(not each.strip() for each in flags[f"requestheader_{name}"]):  # type: ignore[literal-required]
+        if any(not each.strip() for each in flags[f"requestheader_{name}"]):
             raise click.UsageError(f'empty value in "requestheader-{name.replace("_", "-")}"')
     uids = flags["requestheader_uid_headers"]
     if uids and "x-remote-uid" not in [each.lower() for each in uids]:
@@ -123,7 +88,7 @@ def checked(flags: AccessFlags, serving: ServingFlags) -> None:
 
 
 def access_of(
-    flags: AccessFlags, own: ServerConnection, *, clock: Clock, rng: random.Random, user_agent: str
+    flags: Flags, own: ServerConnection, *, clock: Clock, rng: random.Random, user_agent: str
 ) -> DelegatedAccess | None:
     """The gate that the flags ask for; None leaves all open. Raises InvalidKubeconfig.
 
@@ -137,8 +102,8 @@ def access_of(
     if flags["unauthenticated_on_loopback"]:
         return None
 
-    def connection(name: Literal["authentication", "authorization"]) -> ServerConnection:
-        path = flags["authentication_kubeconfig"] if name == "authentication" else flags["authorization_kubeconfig"]
+    def connection(name: str) -> ServerConnection:
+        path = flags[f"{name}_kubeconfig"]
         try:
             return own if path is None else kubeconfig.load(path)
         except InvalidKubeconfig as exc:

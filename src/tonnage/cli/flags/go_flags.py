@@ -10,20 +10,18 @@ A `GoCommand` also reads `--no-leader-elect` for `--leader-elect=false` (the las
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from tonnage import __version__
-from tonnage.cli.help.groups import HintedUsageError
+from tonnage.cli.commands import HintedUsageError
+from tonnage.cli.options import Option
 from tonnage.cli.output import echo
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def switch(name: str, *, default: bool | None = False, help: str, hidden: bool = False) -> Callable[[F], F]:
+def switch(name: str, *, default: bool | None = False, help: str, hidden: bool = False) -> Option:
     """A flag that is on or off: `--name`, `--name=true`, `--name=false`."""
     return click.option(
         name,
@@ -62,7 +60,7 @@ class Texts(click.ParamType[tuple[str, ...]]):
         return tuple(each.strip() for each in str(value).split(",")) if str(value) else ()
 
 
-def texts(name: str, *, default: tuple[str, ...] = (), help: str, hidden: bool = False) -> Callable[[F], F]:
+def texts(name: str, *, default: tuple[str, ...] = (), help: str, hidden: bool = False) -> Option:
     """A flag with a list: `--name=a,b`, `--name=a --name=b`; given at all, it replaces the default."""
 
     def joined(ctx: click.Context, param: click.Parameter, value: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
@@ -80,7 +78,7 @@ def texts(name: str, *, default: tuple[str, ...] = (), help: str, hidden: bool =
     )
 
 
-def refused(name: str, *, because: str, instead: str) -> Callable[[F], F]:
+def refused(name: str, *, because: str, instead: str) -> Option:
     """A flag of upstream's that has no meaning here: who gives it is told why, and what to do. No help lists it."""
 
     def refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -92,7 +90,7 @@ def refused(name: str, *, because: str, instead: str) -> Callable[[F], F]:
     )
 
 
-def ignored(name: str, *, only: tuple[str, ...] = (), because: str) -> Callable[[F], F]:
+def ignored(name: str, *, only: tuple[str, ...] = (), because: str) -> Option:
     """A flag of upstream's that changes nothing here; `only` are the values that say what is so anyway, if not all."""
 
     def look(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -104,7 +102,7 @@ def ignored(name: str, *, only: tuple[str, ...] = (), because: str) -> Callable[
     )
 
 
-def version_flag(program: str) -> Callable[[F], F]:
+def version_flag(program: str) -> Option:
     """`--version`, `--version=true`, `--version=raw`: print it and end, before anything else is looked at."""
 
     def show(ctx: click.Context, param: click.Parameter, value: str | None) -> None:

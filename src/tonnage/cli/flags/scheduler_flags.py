@@ -1,61 +1,29 @@
-"""The flags of `tonnage scheduler`, typed, and what they make of its configuration.
+"""The flags of `tonnage scheduler`, and what they make of its configuration.
 
 Every flag of kube-scheduler 1.36 is here by its name: with its meaning, or with the reason why it has none. Which count
-beside --config is upstream's rule too (Options.ApplyTo): those of leader election do, and those that upstream calls
-deprecated do not, which is said in a warning. --kubeconfig is the exception: it always counts, because a configuration
-seldom knows where its cluster is.
-
-Flags that kube-scheduler once had are refused with what to write instead: manifests of older clusters still carry them.
+beside --config is upstream's rule (Options.ApplyTo): those of leader election do, and those that upstream calls
+deprecated do not, which a warning says. --kubeconfig always counts: a configuration seldom knows where its cluster is.
+Flags that kube-scheduler once had are refused with what to write instead: manifests of older clusters carry them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from tonnage.cli.flags import election_flags
-from tonnage.cli.flags.access_flags import AccessFlags
-from tonnage.cli.flags.election_flags import ElectionFlags
 from tonnage.cli.flags.go_flags import ignored, refused, switch
-from tonnage.cli.flags.metric_flags import MetricFlags
-from tonnage.cli.flags.serving_flags import ServingFlags
-from tonnage.cli.options import DURATION
-from tonnage.gates import Gates
+from tonnage.cli.options import COUNTED, DURATION, Flags, options, setting
 
 if TYPE_CHECKING:
     from tonnage.scheduling.configuration.configuration import Configuration, LeaderElection
-
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 KUBERNETES: Final = "1.36"
 """The release whose behaviour is followed."""
 DEPRECATED: Final = ("profiling", "contention_profiling", "kube_api_qps", "kube_api_burst", "kube_api_content_type")
 """Flags that a configuration file says better; beside one they do not count."""
-
-
-class SchedulerFlags(ServingFlags, AccessFlags, MetricFlags, ElectionFlags):
-    """Every flag by its name, as click hands them over; durations are in seconds."""
-
-    config_file: Path | None
-    kubeconfig_file: Path | None
-    master: str
-    write_config_to: Path | None
-    profiling: bool | None
-    contention_profiling: bool | None
-    kube_api_qps: float | None
-    kube_api_burst: int | None
-    kube_api_content_type: str | None
-    pod_max_in_unschedulable_pods_duration: float
-    record_file: Path | None
-    record_limit: int
-    tracing_file: Path | None
-    gates: Gates
-    logging_format: str
-    verbosity: int
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -70,7 +38,7 @@ def _version(ctx: click.Context, param: click.Parameter, value: str | None) -> N
             )
 
 
-_OPTIONS = (
+kube_scheduler_options: Final = options(
     switch("--profiling", default=None, help="Serve /debug/pprof/: stacks, for whoever may read it.  [default: true]"),
     switch("--contention-profiling", default=None, help="Without effect: there is one thread.", hidden=True),
     click.option(
@@ -81,7 +49,7 @@ _OPTIONS = (
     ),
     click.option(
         "--kube-api-burst",
-        type=click.IntRange(min=0),
+        type=COUNTED,
         default=None,
         help="The same at once.  [default: 2000; upstream: 100]",
     ),
@@ -92,12 +60,11 @@ _OPTIONS = (
         hidden=True,
         help="Without effect: JSON is spoken.",
     ),
-    click.option(
+    setting(
         "--pod-max-in-unschedulable-pods-duration",
-        type=DURATION,
-        default="5m0s",
-        show_default=True,
-        help="How long a pod waits for something to change before it is tried again all the same.",
+        DURATION,
+        "5m0s",
+        "How long a pod waits for something to change before it is tried again all the same.",
     ),
     # What upstream has and is always so here, or not at all.
     click.option("--emulated-version", default=None, callback=_version, expose_value=False, hidden=True),
@@ -113,19 +80,11 @@ _OPTIONS = (
         instead="raise --v, and pick the loggers you want: every line names its own",
     ),
 )
+"""Flags that kube-scheduler has beside those of serving, access, leader election and metrics."""
 
 
-def kube_scheduler_options(command: F) -> F:
-    """Flags that kube-scheduler has beside those of serving, access, leader election and metrics."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-def configured(configuration: Configuration, flags: SchedulerFlags) -> tuple[Configuration, list[str]]:
+def configured(configuration: Configuration, flags: Flags) -> tuple[Configuration, list[str]]:
     """The configuration with what the flags say, and what is to be said about that. Raises UsageError."""
-    import msgspec
-
     warnings: list[str] = []
     given = [name for name in DEPRECATED if flags[name] is not None]
     if flags["config_file"] is None:
@@ -160,9 +119,7 @@ def configured(configuration: Configuration, flags: SchedulerFlags) -> tuple[Con
     )
 
 
-def _with_deprecated(configuration: Configuration, flags: SchedulerFlags) -> Configuration:
-    import msgspec
-
+def _with_deprecated(configuration: Configuration, flags: Flags) -> Configuration:
     from tonnage.scheduling.configuration.configuration import RequestLimits
 
     connection, limits = configuration.client_connection, configuration.request_limits
@@ -180,28 +137,21 @@ def _with_deprecated(configuration: Configuration, flags: SchedulerFlags) -> Con
     )
 
 
-def _elected(election: LeaderElection, flags: SchedulerFlags) -> LeaderElection:
-    import msgspec
-
-    told = {
-        "leader_elect": flags["leader_elect"],
-        "lease_duration_s": flags["leader_elect_lease_duration"],
-        "renew_deadline_s": flags["leader_elect_renew_deadline"],
-        "retry_period_s": flags["leader_elect_retry_period"],
-        "resource_lock": flags["leader_elect_resource_lock"],
-        "resource_name": flags["leader_elect_resource_name"],
-        "resource_namespace": flags["leader_elect_resource_namespace"],
-    }
+def _elected(election: LeaderElection, flags: Flags) -> LeaderElection:
+    told = {"leader_elect": flags["leader_elect"]}
+    for name in ("lease_duration", "renew_deadline", "retry_period"):
+        told[f"{name}_s"] = flags[f"leader_elect_{name}"]
+    for name in ("resource_lock", "resource_name", "resource_namespace"):
+        told[name] = flags[f"leader_elect_{name}"]
     return msgspec.structs.replace(election, **{name: value for name, value in told.items() if value is not None})
 
 
-_PORT: Final = ("1.24", "leave it out: nothing is served without TLS, and --secure-port=0 serves nothing at all")
 _POLICY: Final = ("1.23", "write plugins and their weights into the profiles of --config (KubeSchedulerConfiguration)")
 _LOGS: Final = ("1.26", "leave it out: log lines go to stderr, --v says how many and --logging-format in which form")
 _LEASE: Final = "name the lease with --leader-elect-resource-{} or leaderElection in --config"
 
 REMOVED: Final[dict[str, tuple[str, str]]] = {
-    "--port": _PORT,
+    "--port": ("1.24", "leave it out: nothing is served without TLS, and --secure-port=0 serves nothing at all"),
     "--address": ("1.24", "use --bind-address"),
     "--policy-config-file": _POLICY,
     "--policy-configmap": _POLICY,
@@ -214,17 +164,9 @@ REMOVED: Final[dict[str, tuple[str, str]]] = {
     "--lock-object-namespace": ("1.23", _LEASE.format("namespace")),
     **dict.fromkeys(
         (
-            "--logtostderr",
-            "--alsologtostderr",
-            "--stderrthreshold",
-            "--log-dir",
-            "--log-file",
-            "--log-file-max-size",
-            "--log-backtrace-at",
-            "--add-dir-header",
-            "--skip-headers",
-            "--skip-log-headers",
-            "--one-output",
+            *("--logtostderr", "--alsologtostderr", "--stderrthreshold", "--log-dir", "--log-file"),
+            *("--log-file-max-size", "--log-backtrace-at", "--add-dir-header", "--skip-headers"),
+            *("--skip-log-headers", "--one-output"),
         ),
         _LOGS,
     ),
@@ -232,8 +174,9 @@ REMOVED: Final[dict[str, tuple[str, str]]] = {
 """Each with the release that no longer had it, and what to do."""
 
 
-def removed_options(command: F) -> F:
-    for name, (release, instead) in REMOVED.items():
-        told = f"kube-scheduler {release} and later do not have it either"
-        command = refused(name, because=told, instead=instead)(command)
-    return command
+removed_options: Final = options(
+    *(
+        refused(name, because=f"kube-scheduler {release} and later do not have it either", instead=instead)
+        for name, (release, instead) in REMOVED.items()
+    )
+)

@@ -2,31 +2,39 @@
 
 Names and meaning are those of kube-scheduler and kube-controller-manager (apiserver's SecureServingOptions). Two
 defaults are ours: --bind-address is loopback, and a certificate that is made is kept in --cert-dir alone.
+
+The flags about which metrics are shown there are component-base's.
 """
 
 from __future__ import annotations
 
+import csv
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from tonnage.cli.flags.go_flags import FILE, FOLDER, ignored, refused, switch, texts
+from tonnage.cli.options import PORT, Flags, Option, options, setting
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from tonnage.serving.server_tls import ServerTls, TlsRules
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-_VERSIONS: Final = {"": ssl.TLSVersion.TLSv1_2, "VersionTLS12": ssl.TLSVersion.TLSv1_2}
-_VERSIONS_13: Final = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
+_VERSIONS: Final = {
+    "": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
 _TOO_OLD: Final = ("VersionTLS10", "VersionTLS11")
 
 CIPHER_SUITES: Final = {
@@ -62,28 +70,11 @@ INSECURE_SUITES: Final = (
 )
 
 
-class ServingFlags(TypedDict):
-    """As click hands them over."""
-
-    bind_address: str
-    secure_port: int
-    cert_dir: Path | None
-    tls_cert_file: Path | None
-    tls_private_key_file: Path | None
-    tls_min_version: str
-    tls_cipher_suites: tuple[str, ...]
-    permit_port_sharing: bool
-
-
-def serving_options(*, port: int) -> Callable[[F], F]:
+def serving_options(*, port: int) -> Option:
     """The flags; `port` is the program's default."""
-    options = (
-        click.option(
-            "--bind-address", default="127.0.0.1", show_default=True, help="Where health, metrics and debug are served."
-        ),
-        click.option(
-            "--secure-port", type=click.IntRange(0, 65535), default=port, show_default=True, help="0 serves none."
-        ),
+    return options(
+        setting("--bind-address", str, "127.0.0.1", "Where health, metrics and debug are served."),
+        setting("--secure-port", PORT, port, "0 serves none."),
         click.option(
             "--cert-dir",
             type=FOLDER,
@@ -112,13 +103,6 @@ def serving_options(*, port: int) -> Callable[[F], F]:
         ),
     )
 
-    def of(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return of
-
 
 def is_loopback(address: str) -> bool:
     """Only this machine reaches it."""
@@ -128,7 +112,7 @@ def is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-def checked(flags: ServingFlags) -> TlsRules:
+def checked(flags: Flags) -> TlsRules:
     """What the flags say about TLS. Raises UsageError for what does not go together or is not there."""
     from tonnage.serving.server_tls import TlsRules
 
@@ -137,10 +121,9 @@ def checked(flags: ServingFlags) -> TlsRules:
     told = flags["tls_min_version"]
     if told in _TOO_OLD:
         raise click.UsageError(f"--tls-min-version={told} is not supported: TLS 1.2 is the oldest that is spoken here")
-    versions = {**_VERSIONS, **_VERSIONS_13}
-    if told not in versions:
+    if told not in _VERSIONS:
         raise click.UsageError(f'--tls-min-version "{told}" is none of VersionTLS12 and VersionTLS13')
-    return TlsRules(versions[told], _ciphers(flags["tls_cipher_suites"]))
+    return TlsRules(_VERSIONS[told], _ciphers(flags["tls_cipher_suites"]))
 
 
 def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -158,7 +141,7 @@ def _ciphers(names: tuple[str, ...]) -> tuple[str, ...]:
 
 @contextmanager
 def tls_of(
-    flags: ServingFlags, client_authorities: Callable[[], bytes], *, more_names: tuple[str, ...] = ()
+    flags: Flags, client_authorities: Callable[[], bytes], *, more_names: tuple[str, ...] = ()
 ) -> Iterator[ServerTls]:
     """TLS with the certificate of the flags, else with one that the program signs itself, as upstream does.
 
@@ -187,3 +170,83 @@ def tls_of(
     with tempfile.TemporaryDirectory() as folder:
         own = ServingCertificate(Path(folder), names, clock)
         yield ServerTls(own, rules=rules, client_authorities=client_authorities)
+
+
+Allowed = dict[tuple[str, str], frozenset[str]]
+
+_PREVIOUS: Final = "1.35"
+"""The release before the one whose behaviour we follow: upstream allows no other value."""
+
+
+def _hidden(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value and value != _PREVIOUS:
+        raise click.UsageError(
+            f"--show-hidden-metrics-for-version must be omitted or have the value '{_PREVIOUS}'. Only the previous "
+            "minor version is allowed",
+            ctx,
+        )
+
+
+metric_options: Final = options(
+    texts("--disabled-metrics", help="Metrics that are not shown, by their whole names."),
+    click.option(
+        "--allow-metric-labels",
+        multiple=True,
+        metavar="METRIC,LABEL=A,B",
+        help="Values of a label that are shown; others become `unexpected`.",
+    ),
+    click.option(
+        "--allow-metric-labels-manifest",
+        type=FILE,
+        help="The same from a file, under allowListMapping.",
+    ),
+    # No metric of ours is hidden, so that there is nothing to show beside the others.
+    click.option("--show-hidden-metrics-for-version", default=None, callback=_hidden, expose_value=False, hidden=True),
+)
+
+
+def chosen_metrics(flags: Flags, registry: CollectorRegistry) -> CollectorRegistry:
+    """The registry as the flags want it seen. Raises UsageError, TonnageError."""
+    from tonnage.metrics import ChosenMetrics
+
+    allowed = allowed_labels(flags)
+    if not flags["disabled_metrics"] and not allowed:
+        return registry
+    return ChosenMetrics(registry, disabled=flags["disabled_metrics"], allowed=allowed)
+
+
+def allowed_labels(flags: Flags) -> Allowed:
+    """Agreed values by metric and label; flags count before the file. Raises UsageError, TonnageError."""
+    pairs: dict[str, str] = {}
+    for given in flags["allow_metric_labels"]:
+        # pflag's StringToString: one pair as it stands, several as fields of a line of CSV.
+        for pair in [given] if given.count("=") == 1 else next(csv.reader([given]), []):
+            key, equals, values = pair.strip().partition("=")
+            if not equals:
+                raise click.UsageError(f'--allow-metric-labels: "{pair}" is not METRIC,LABEL=VALUE,VALUE')
+            pairs[key] = values.strip("'")
+    path = flags["allow_metric_labels_manifest"]
+    if path is not None and not pairs:
+        pairs = dict(_manifest(path))
+    allowed: Allowed = {}
+    for key, values in pairs.items():
+        metric, comma, label = key.strip().partition(",")
+        if not comma or not metric or not label or "," in label:
+            raise click.UsageError(f'--allow-metric-labels: "{key}" is not METRIC,LABEL')
+        allowed[metric, label] = frozenset(values.split(","))
+    return allowed
+
+
+def _manifest(path: Path) -> Mapping[str, str]:
+    from tonnage.objects.texts.yaml_text import documents
+
+    try:
+        found = next((each.value for each in documents(path.read_text(encoding="utf-8"))), None)
+    except (OSError, UnicodeDecodeError) as exc:
+        raise TonnageError(f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
+    mapping = found.get("allowListMapping", found) if isinstance(found, dict) else None
+    if not isinstance(mapping, dict) or not all(isinstance(each, str) for each in mapping.values()):
+        raise TonnageError(
+            f"{path} says nothing about labels", hint='write allowListMapping: {"metric,label": "value,value"}'
+        )
+    return mapping

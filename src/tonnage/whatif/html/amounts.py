@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 _UNITS: Final = (" bytes", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -79,7 +78,3 @@ def _steps(step: float, highest: float) -> list[float]:
 
 def _plain(number: float) -> str:
     return f"{number:g}" if abs(number) < 100_000 else f"{number:,.0f}"
-
-
-def highest_of(values: Sequence[float]) -> float:
-    return max(values, default=0.0)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tonnage.whatif.html.amounts import bytes_text, count_text
-from tonnage.whatif.html.charts import WIDTH, Table, figure, svg
-from tonnage.whatif.html.page import Html, element, joined
+from tonnage.whatif.html.charts import WIDTH, Table, coordinate, figure, svg
+from tonnage.whatif.html.page import Html, element, joined, paragraph
 
 Disk = Mapping[str, Any]
 
@@ -33,6 +33,11 @@ class _Lane:
     blocks: Sequence[Mapping[str, Any]]
     is_pool: bool = True
 
+    @property
+    def free_bytes(self) -> int:
+        taken_bytes: int = sum(each["bytes"] for each in self.blocks)
+        return max(self.size_bytes - taken_bytes, 0)
+
 
 def capacity_map(
     name: str, title: str, disks: Sequence[Disk], *, marked: Collection[str] = (), note: str = "", scale_bytes: int = 0
@@ -40,7 +45,7 @@ def capacity_map(
     """Draw disks. `marked` claims stand out; maps that are compared are drawn with one `scale_bytes`."""
     if not disks:
         empty = "No capacity object tells of any disk, so there is nothing to draw."
-        return figure(name, title, note, element("p", empty, class_="empty"))
+        return figure(name, title, note, paragraph(empty, "empty"))
     drawn = disks[:MOST_ROWS]
     widest = max(scale_bytes, widest_bytes(drawn), 1)
     lanes_most = max(len(_lanes(disk)) for disk in drawn)
@@ -85,27 +90,15 @@ def _row(disk: Disk, top: int, per_byte: float, gap: float, marked: Collection[s
     label = disk_name(disk)
     width_chars = int((_LABEL_WIDTH - 12) / _CHAR)
     short = label if len(label) <= width_chars else f"{label[: width_chars - 1]}…"
-    parts = [
-        element("text", element("title", label), short, x=0, y=top + 15, class_="row"),
-    ]
+    parts = [element("text", element("title", label), short, x=0, y=top + 15, class_="row")]
     left = float(_LABEL_WIDTH)
     for lane in _lanes(disk):
         width = max(lane.size_bytes * per_byte, 1.0)
-        free_bytes = lane.size_bytes - sum(each["bytes"] for each in lane.blocks)
         told = f"{label}, {lane.name}: {bytes_text(lane.size_bytes)}"
         if lane.is_pool:
-            told += f", {bytes_text(max(free_bytes, 0))} free"
-        parts.append(
-            element(
-                "rect",
-                element("title", told),
-                x=_n(left),
-                y=top,
-                width=_n(width),
-                height=_BAR,
-                class_="pool" if lane.is_pool else "lane",
-            )
-        )
+            told += f", {bytes_text(lane.free_bytes)} free"
+        place: dict[str, str | int] = {"x": coordinate(left), "y": top, "width": coordinate(width), "height": _BAR}
+        parts.append(element("rect", element("title", told), **place, class_="pool" if lane.is_pool else "lane"))
         at = left
         for block in lane.blocks:
             parts.append(_block(block, at, top, block["bytes"] * per_byte, block["claim"] in marked, name))
@@ -123,9 +116,9 @@ def _block(block: Mapping[str, Any], left: float, top: int, width: float, is_mar
     rect = element(
         "rect",
         element("title", f"{claim}: {bytes_text(block['bytes'])}, {state}"),
-        x=_n(left + 0.5),
-        y=_n(top + 1.5),
-        width=_n(inner),
+        x=coordinate(left + 0.5),
+        y=coordinate(top + 1.5),
+        width=coordinate(inner),
         height=_BAR - 3,
         class_=kind,
         style=fill,
@@ -134,7 +127,9 @@ def _block(block: Mapping[str, Any], left: float, top: int, width: float, is_mar
     said = claim.rpartition("/")[2]
     if len(said) * _CHAR + 8 > inner:
         return rect
-    label = element("text", said, x=_n(left + width / 2), y=top + 15, class_=f"{kind.replace('claim', 'label')}")
+    label = element(
+        "text", said, x=coordinate(left + width / 2), y=top + 15, class_=f"{kind.replace('claim', 'label')}"
+    )
     return joined(rect, label)
 
 
@@ -142,16 +137,8 @@ def _patterns(name: str) -> Html:
     def hatch(suffix: str, colour: str) -> Html:
         line = element("path", d="M0 0V6", stroke=colour, stroke_width=2.4)
         ground = element("rect", width=6, height=6, fill="var(--paper)")
-        return element(
-            "pattern",
-            ground,
-            line,
-            id=f"{name}-{suffix}",
-            width=6,
-            height=6,
-            patternUnits="userSpaceOnUse",
-            patternTransform="rotate(45)",
-        )
+        turned = {"patternUnits": "userSpaceOnUse", "patternTransform": "rotate(45)"}
+        return element("pattern", ground, line, id=f"{name}-{suffix}", width=6, height=6, **turned)
 
     return element("defs", hatch("hatch", "var(--claim)"), hatch("marked-hatch", "var(--marked)"))
 
@@ -167,8 +154,8 @@ def _legend(name: str, has_marked: bool) -> Html:
     if has_marked:
         kinds.insert(1, ("claim marked", "moved", None))
     for kind, said, fill in kinds:
-        parts.append(element("rect", x=_n(left), y=6, width=20, height=12, class_=f"key {kind}", style=fill))
-        parts.append(element("text", said, x=_n(left + 26), y=16, class_="key"))
+        parts.append(element("rect", x=coordinate(left), y=6, width=20, height=12, class_=f"key {kind}", style=fill))
+        parts.append(element("text", said, x=coordinate(left + 26), y=16, class_="key"))
         left += 26 + len(said) * _CHAR + 22
     return element("g", *parts, class_="legend")
 
@@ -191,11 +178,10 @@ def _table(disks: Sequence[Disk]) -> Table:
     rows = []
     for disk in disks:
         for lane in _lanes(disk):
-            free_bytes = lane.size_bytes - sum(each["bytes"] for each in lane.blocks)
-            free = bytes_text(max(free_bytes, 0)) if lane.is_pool else ""
-            claims = ", ".join(_in_words(each) for each in lane.blocks)
+            free = bytes_text(lane.free_bytes) if lane.is_pool else ""
+            claims = ", ".join(_in_words(block) for block in lane.blocks)
             rows.append((disk_name(disk), lane.name, bytes_text(lane.size_bytes), free, claims))
-    return Table(("Disk", "Pool", "Size", "Free", "Claims"), rows, words=frozenset({0, 1, 4}))
+    return Table(("Disk", "Pool", "Size", "Free", "Claims"), rows, kinds="nw11w")
 
 
 def _in_words(block: Mapping[str, Any]) -> str:
@@ -207,7 +193,3 @@ def disk_name(disk: Disk) -> str:
     """Where it is, and of which classes."""
     where = disk["where"] or ", ".join(disk["objects"])
     return f"{where} {', '.join(disk['classes'])}".strip()
-
-
-def _n(number: float) -> str:
-    return f"{number:.2f}".rstrip("0").rstrip(".")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import leather
@@ -17,8 +18,8 @@ from leather import theme
 from leather.series import Series as LeatherSeries
 
 from tonnage.printable import printable
-from tonnage.whatif.html.amounts import highest_of, number_text, number_ticks
-from tonnage.whatif.html.page import Html, Part, element
+from tonnage.whatif.html.amounts import number_text, number_ticks
+from tonnage.whatif.html.page import Html, Part, element, paragraph
 
 WIDTH: Final = 720
 HEIGHT: Final = 250
@@ -39,7 +40,9 @@ theme.legend_color = _INK
 theme.axis_title_color = theme.label_color = _MUTED
 theme.tick_color, theme.zero_color = _RULE, _MUTED
 
-Format = Callable[[float], str]
+
+WHOLE: Final = partial(number_ticks, whole=True)
+"""Ticks of an axis that counts things."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,44 +59,46 @@ class Axis:
 
     name: str
     ticks: Callable[[float], list[float]] = number_ticks
-    format: Format = number_text
+    format: Callable[[float], str] = number_text
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under heads; the first cell names its row. Columns are numbers, set flush right, unless said otherwise."""
+    """Rows under heads; the first cell names its row.
+
+    `kinds` has a letter a column: n a name, which is never broken into lines, w words, 1 a number, set flush right.
+    Without any, all are numbers.
+    """
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Part]]
-    words: frozenset[int] = frozenset({0})
-    """The columns that are no numbers."""
-    names: frozenset[int] = frozenset({0})
-    """Those of them that are never broken into lines."""
+    kinds: str = "n1"
 
     def html(self, caption: str = "") -> Html:
+        classes = [{"n": "name", "1": "n"}.get(kind) for kind in self.kinds] or [None] * len(self.heads)
         said = [element("caption", caption)] if caption else []
-        heads = (element("th", head, scope="col", class_=self._kind(n)) for n, head in enumerate(self.heads))
-        body = (element("tr", *self._cells(row)) for row in self.rows)
-        kind = None if self.words else "numbers"  # large ones are of numbers alone: one word for all of their cells
+        heads = (element("th", head, scope="col", class_=kind) for head, kind in zip(self.heads, classes, strict=True))
+        body = (element("tr", *_cells(row, classes)) for row in self.rows)
+        kind = None if self.kinds else "numbers"  # large ones are of numbers alone: one word for all of their cells
         return element("table", *said, element("thead", element("tr", *heads)), element("tbody", *body), class_=kind)
 
-    def _cells(self, row: Sequence[Part]) -> Iterator[Html]:
-        for number, cell in enumerate(row):
-            if number == 0:
-                yield element("th", cell, scope="row", class_=self._kind(0))
-            else:
-                yield element("td", cell, class_=self._kind(number))
 
-    def _kind(self, number: int) -> str | None:
-        if not self.words:
-            return None
-        return "n" if number not in self.words else "name" if number in self.names else None
+def _cells(row: Sequence[Part], classes: Sequence[str | None]) -> Iterator[Html]:
+    yield element("th", row[0], scope="row", class_=classes[0])
+    yield from (element("td", cell, class_=kind) for cell, kind in zip(row[1:], classes[1:], strict=True))
+
+
+def table(heads: Sequence[str], kinds: str, rows: Sequence[Sequence[Part]], title: str = "") -> list[Html]:
+    """A `Table`, below its title if it has one; nothing where there are no rows."""
+    if not rows:
+        return []
+    return [*([element("h3", title)] if title else []), Table(heads, rows, kinds).html()]
 
 
 def figure(name: str, title: str, description: str, drawing: Html, table: Table | None = None) -> Html:
     """A drawing with its title above it, and its numbers below for who wants or needs them."""
     numbers = [details("The figures as a table", table.html(title))] if table is not None and table.rows else []
-    note = [element("p", description, class_="note")] if description else []
+    note = [paragraph(description, "note")] if description else []
     return element("figure", element("figcaption", element("b", title), *note), drawing, *numbers, id=name)
 
 
@@ -122,9 +127,9 @@ def line_chart(name: str, title: str, series: Sequence[Series], x: Axis, y: Axis
     """Lines over one axis, usually time. Without any point it says so in words."""
     drawn = [each for each in series if each.points]
     if not drawn:
-        return figure(name, title, note, element("p", "There is nothing to draw.", class_="empty"))
-    highest_x = highest_of([point[0] for each in drawn for point in each.points])
-    highest_y = highest_of([point[1] for each in drawn for point in each.points])
+        return figure(name, title, note, paragraph("There is nothing to draw.", "empty"))
+    highest_x = max(point[0] for each in drawn for point in each.points)
+    highest_y = max(point[1] for each in drawn for point in each.points)
     x_ticks, y_ticks = x.ticks(highest_x), y.ticks(highest_y)
     chart = leather.Chart()
     chart.set_x_scale(_Span(max(highest_x, x_ticks[-1]), x_ticks))
@@ -142,8 +147,8 @@ def line_chart(name: str, title: str, series: Sequence[Series], x: Axis, y: Axis
 def bar_chart(name: str, title: str, bars: Sequence[tuple[str, float]], axis: Axis, *, note: str = "") -> Html:
     """A bar for each name, in their order, each with its number."""
     if not bars:
-        return figure(name, title, note, element("p", "There is nothing to draw.", class_="empty"))
-    ticks = axis.ticks(highest_of([value for _, value in bars]))
+        return figure(name, title, note, paragraph("There is nothing to draw.", "empty"))
+    ticks = axis.ticks(max(value for _, value in bars))
     labels = _distinct([_short(printable(label)) for label, _ in bars])
     chart = leather.Chart()
     chart.set_x_scale(_Span(ticks[-1], ticks))
@@ -162,7 +167,7 @@ def _drawn(name: str, title: str, words: str, chart: Any, height: int) -> Html:
     for each in drawn.iter():  # the library writes coordinates with all the digits they have
         for key in ("x", "y", "x1", "x2", "y1", "y2", "width", "height", "cx", "cy"):
             if len(each.get(key, "")) > 6:
-                each.set(key, _rounded(float(each.get(key, ""))))
+                each.set(key, coordinate(float(each.get(key, ""))))
     return svg(name, title, words, Html(ET.tostring(drawn, encoding="unicode")), height=height)
 
 
@@ -171,7 +176,7 @@ def _line_table(series: Sequence[Series], x: Axis, y: Axis) -> Table:
     columns = [dict(each.points) for each in series]
     places = sorted({at for column in columns for at in column})
     rows = [(x.format(at), *(y.format(column[at]) if at in column else "" for column in columns)) for at in places]
-    return Table((x.name, *(each.name for each in series)), rows, words=frozenset())
+    return Table((x.name, *(each.name for each in series)), rows, kinds="")
 
 
 def _in_words(series: Series, x: Axis, y: Axis) -> str:
@@ -184,11 +189,12 @@ def _in_words(series: Series, x: Axis, y: Axis) -> str:
     return f"{said}."
 
 
-def _formatter(written: Format) -> Callable[[float, int, int], str]:
+def _formatter(written: Callable[[float], str]) -> Callable[[float, int, int], str]:
     return lambda value, number, count: written(float(value))
 
 
-def _rounded(number: float) -> str:
+def coordinate(number: float) -> str:
+    """A number of pixels with as many digits as anybody sees."""
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from tonnage.whatif.html.amounts import byte_ticks, bytes_text, count_text, number_text
 from tonnage.whatif.html.capacity_map import capacity_map, widest_bytes
-from tonnage.whatif.html.charts import Axis, Table, bar_chart
-from tonnage.whatif.html.page import Html, HtmlPage, element
+from tonnage.whatif.html.charts import Axis, bar_chart, table
+from tonnage.whatif.html.page import Html, HtmlPage, paragraph
 
 Answer = Mapping[str, Any]
 
@@ -87,30 +87,20 @@ def _volumes(volumes: Sequence[Mapping[str, Any]]) -> str:
 
 def _moves(answer: Answer) -> list[Html]:
     found = []
-    words, names = frozenset(range(4)), frozenset(range(3))
-    for key, said in (("moves", ""), ("preempted", "Pods of other nodes that had to make room")):
+    for key, title in (("moves", ""), ("preempted", "Pods of other nodes that had to make room")):
         rows = [(each["pod"], each["from"], each["to"], _volumes(each["volumes"])) for each in answer.get(key, ())]
-        if rows:
-            found += [element("h3", said)] if said else []
-            found.append(Table(("Pod", "From", "To", "Volumes"), rows, words, names).html())
+        found += table(("Pod", "From", "To", "Volumes"), "nnnw", rows, title)
     daemons = [(each["pod"], each["node"]) for each in answer.get("daemons", ())]
-    if daemons:
-        found.append(element("h3", "Pods that stay: of DaemonSets, and static ones"))
-        found.append(Table(("Pod", "Node"), daemons, frozenset({0, 1}), frozenset({0, 1})).html())
-    return found
+    return found + table(("Pod", "Node"), "nn", daemons, "Pods that stay: of DaemonSets, and static ones")
 
 
 def _stuck(answer: Answer) -> list[Html]:
     rows = [(each["pod"], each["from"], each["message"], _volumes(each.get("volumes", ()))) for each in answer["stuck"]]
-    found = []
-    if rows:
-        table = Table(("Pod", "On", "Why", "Volumes"), rows, frozenset(range(4)), frozenset({0, 1}))
-        found.append(table.html())
     budgets = [(each["name"], each["why"], ", ".join(each["pods"])) for each in answer.get("budgets", ())]
-    if budgets:
-        found.append(element("h3", "Budgets that block"))
-        found.append(Table(("PodDisruptionBudget", "Why", "Pods"), budgets, words=frozenset(range(3))).html())
-    return found
+    return [
+        *table(("Pod", "On", "Why", "Volumes"), "nnww", rows),
+        *table(("PodDisruptionBudget", "Why", "Pods"), "nww", budgets, "Budgets that block"),
+    ]
 
 
 def _rebuilds(answer: Answer) -> list[Html]:
@@ -122,7 +112,6 @@ def _rebuilds(answer: Answer) -> list[Html]:
 
 
 def _data(answer: Answer) -> list[Html]:
-    found = []
     behind = [
         (
             each["what"],
@@ -133,20 +122,13 @@ def _data(answer: Answer) -> list[Html]:
         )
         for each in answer.get("dataLeftBehind", ())
     ]
-    if behind:
-        table = Table(
-            ("What stays", "On", "Claim", "Bytes", "Used by"), behind, frozenset({0, 1, 2, 4}), frozenset({1, 2})
-        )
-        found.append(table.html())
     lost = [(each["pod"], each["volume"], each["what"], _bytes(each["bytes"])) for each in answer.get("dataLost", ())]
-    if lost:
-        found.append(element("h3", "Data that ends with its pod"))
-        found.append(Table(("Pod", "Volume", "What", "Bytes"), lost, words=frozenset({0, 1, 2})).html())
     pods = [(each["pod"], each["from"], each["message"]) for each in answer.get("lost", ())]
-    if pods:
-        found.append(element("h3", "Pods that nobody makes again"))
-        found.append(Table(("Pod", "On", "Why"), pods, frozenset(range(3)), frozenset({0, 1})).html())
-    return found
+    return [
+        *table(("What stays", "On", "Claim", "Bytes", "Used by"), "wnn1w", behind),
+        *table(("Pod", "Volume", "What", "Bytes"), "nww1", lost, "Data that ends with its pod"),
+        *table(("Pod", "On", "Why"), "nnw", pods, "Pods that nobody makes again"),
+    ]
 
 
 def _bytes(size_bytes: int | None) -> str:
@@ -157,16 +139,15 @@ def _order(answer: Answer) -> list[Html]:
     order = answer.get("order")
     if not order:
         return []
-    given, tried = order["given"], count_text(order["tried"], "order")
-    said = f"{tried} tried{'' if order['complete'] else ', not all there are'}."
+    said = f"{count_text(order['tried'], 'order')} tried{'' if order['complete'] else ', not all there are'}."
     rows = [
-        ("best found", ", ".join(order["best"]), number_text(order["stuck"]), bytes_text(order["bytesRebuilt"])),
-        ("as given", ", ".join(answer["drained"]), number_text(given["stuck"]), bytes_text(given["bytesRebuilt"])),
+        (name, ", ".join(nodes), number_text(told["stuck"]), bytes_text(told["bytesRebuilt"]))
+        for name, nodes, told in (
+            ("best found", order["best"], order),
+            ("as given", answer["drained"], order["given"]),
+        )
     ]
-    return [
-        element("p", said, class_="note"),
-        Table(("", "Order", "Stuck", "Rebuilt"), rows, words=frozenset({0, 1})).html(),
-    ]
+    return [paragraph(said, "note"), *table(("", "Order", "Stuck", "Rebuilt"), "nw11", rows)]
 
 
 def _one_more(answer: Answer) -> list[Html]:
@@ -174,9 +155,7 @@ def _one_more(answer: Answer) -> list[Html]:
     if not found:
         return []
     tried = count_text(found["tried"], "node")
-    parts = [
-        element("p", f"{tried} taken away in turn{'' if found['complete'] else ', not all there are'}.", class_="note")
-    ]
+    parts = [paragraph(f"{tried} taken away in turn{'' if found['complete'] else ', not all there are'}.", "note")]
     rows = [
         (
             each["node"],
@@ -186,9 +165,6 @@ def _one_more(answer: Answer) -> list[Html]:
         )
         for each in found["failures"]
     ]
-    if rows:
-        heads = ("Node that fails", "While drained", "Stuck", "Pods")
-        parts.append(Table(heads, rows, words=frozenset({0, 1, 3})).html())
-    elif found["holds"]:
-        parts.append(element("p", "The cluster holds whichever of them fails."))
-    return parts
+    if not rows and found["holds"]:
+        parts.append(paragraph("The cluster holds whichever of them fails."))
+    return parts + table(("Node that fails", "While drained", "Stuck", "Pods"), "nw1w", rows)

@@ -60,11 +60,11 @@ def element(name: str, /, *parts: Part, **attributes: str | int | float | None) 
     return Html(f"<{name}{said}>{joined(*parts)}</{name}>")
 
 
+def paragraph(content: Part, kind: str = "") -> Html:
+    return element("p", content, class_=kind or None)
+
+
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-
-
-def _style() -> str:
-    return (files("tonnage.whatif.html") / "report.css").read_text("utf-8")
 
 
 @dataclass(slots=True)
@@ -99,17 +99,17 @@ class HtmlPage:
             element("meta", name="generator", content="tonnage"),
             element("link", rel="icon", href="data:,"),
             element("title", f"{self.title} · tonnage {self.command}"),
-            element("style", Html(_style())),
+            element("style", Html((files("tonnage.whatif.html") / "report.css").read_text("utf-8"))),
         )
         return f"<!doctype html>\n{element('html', head, self._body(), lang='en')}\n"
 
     def _body(self) -> Html:
-        header = [element("p", f"tonnage {self.command}", class_="kind"), element("h1", self.title)]
+        header = [paragraph(f"tonnage {self.command}", "kind"), element("h1", self.title)]
         if self.lead:
-            header.append(element("p", self.lead, class_="lead"))
+            header.append(paragraph(self.lead, "lead"))
         if self.is_partial:
             said = "This was interrupted before its end: what is here holds, and something may be missing."
-            header.append(element("p", said, class_="partial"))
+            header.append(paragraph(said, "partial"))
         if self._figures:
             header.append(element("dl", *self._figures, class_="figures"))
         links = (element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in self._sections)

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from tonnage.whatif.html.amounts import (
     bytes_text,
     count_text,
     number_text,
-    number_ticks,
     percent_text,
     time_text,
     time_ticks,
 )
 from tonnage.whatif.html.capacity_map import capacity_map, widest_bytes
-from tonnage.whatif.html.charts import Axis, Series, Table, bar_chart, details, line_chart
-from tonnage.whatif.html.page import Html, HtmlPage, element
+from tonnage.whatif.html.charts import WHOLE, Axis, Series, Table, bar_chart, details, line_chart, table
+from tonnage.whatif.html.page import Html, HtmlPage, element, paragraph
 
 Run = Mapping[str, Any]
 Runs = Mapping[str, Run]
 
 _TIME: Final = Axis("time", time_ticks, time_text)
 _SHARE: Final = Axis("share", lambda highest: [0.0, 0.25, 0.5, 0.75, 1.0], percent_text)
-_whole = partial(number_ticks, whole=True)
 
 _FIGURES: Final = (
     ("Pods that arrived", "arrived"),
@@ -73,10 +70,9 @@ def _totals(runs: Runs) -> Html:
     rows: list[tuple[str, ...]] = [(said, *(number_text(run[key]) for run in runs.values())) for said, key in _FIGURES]
     rows.append(("Bytes rebuilt", *(bytes_text(run["bytesRebuilt"]) for run in runs.values())))
     for percent in ("p50", "p90", "p99"):
-        rows.append(
-            (f"Time to Running, {percent}", *(_seconds(run["timeToRunning"].get(percent)) for run in runs.values()))
-        )
-    return Table(("", *runs), rows).html()
+        times = (_seconds(run["timeToRunning"].get(percent)) for run in runs.values())
+        rows.append((f"Time to Running, {percent}", *times))
+    return Table(("", *runs), rows, "n" + "1" * len(runs)).html()
 
 
 def _over_time(runs: Runs, key: str) -> list[Series]:
@@ -103,8 +99,8 @@ def _waits(runs: Runs) -> list[Html]:
         for name, run in runs.items()
     ]
     charts = [
-        line_chart("waiting-chart", "Pods that wait", _over_time(runs, "waiting"), _TIME, Axis("pods", _whole)),
-        line_chart("running-chart", "Pods that run", _over_time(runs, "running"), _TIME, Axis("pods", _whole)),
+        line_chart("waiting-chart", "Pods that wait", _over_time(runs, "waiting"), _TIME, Axis("pods", WHOLE)),
+        line_chart("running-chart", "Pods that run", _over_time(runs, "running"), _TIME, Axis("pods", WHOLE)),
         line_chart(
             "within-chart",
             "Time to Running",
@@ -119,11 +115,8 @@ def _waits(runs: Runs) -> list[Html]:
         for name, run in runs.items()
         for group in run["waitingPods"]
     ]
-    if rows:
-        table = Table(("Run", "Pods", "They wait because", "Pods by name"), rows, words=frozenset({0, 2, 3}))
-        charts.append(element("h3", "Who waits at the end, and why"))
-        charts.append(table.html())
-    return charts
+    heads = ("Run", "Pods", "They wait because", "Pods by name")
+    return charts + table(heads, "n1ww", rows, "Who waits at the end, and why")
 
 
 def _more(group: Mapping[str, Any]) -> str:
@@ -133,7 +126,7 @@ def _more(group: Mapping[str, Any]) -> str:
 
 def _refused(runs: Runs) -> list[Html]:
     note = "Volumes that could not be made or rebuilt where the scheduler had sent their pod."
-    axis = Axis("refused volumes", _whole)
+    axis = Axis("refused volumes", WHOLE)
     bars = [(name, run["refusedVolumes"]) for name, run in runs.items()]
     over_time = line_chart(
         "refused-chart", "Refused volumes until then", _over_time(runs, "refusedVolumes"), _TIME, axis, note=note
@@ -146,7 +139,7 @@ def _parting(difference: Mapping[str, Any]) -> Html:
     one, other = difference["between"]
     parts, parting = [element("h3", f"{one} and {other}")], difference["parting"]
     if parting is None:
-        parts.append(element("p", "They decide the same at the same times."))
+        parts.append(paragraph("They decide the same at the same times."))
     else:
         said = (
             f"They part at {time_text(parting['at'])}, at decision {parting['decision'] + 1:,}, about {parting['pod']}."
@@ -155,15 +148,12 @@ def _parting(difference: Mapping[str, Any]) -> Html:
             (name, side["node"] or "nowhere", side["why"] or side.get("message", ""))
             for name, side in parting["sides"].items()
         ]
-        parts += [
-            element("p", said),
-            Table(("Run", "Sends it to", "Why"), rows, words=frozenset({0, 1, 2}), names=frozenset({0, 1})).html(),
-        ]
+        parts += [paragraph(said), *table(("Run", "Sends it to", "Why"), "nnw", rows)]
     for name, waiting in difference["waitOnlyIn"].items():
         if waiting["count"]:
             pods = ", ".join(waiting["pods"]) + _more(waiting)
             wait = "waits" if waiting["count"] == 1 else "wait"
-            parts.append(element("p", f"{count_text(waiting['count'], 'pod')} {wait} in {name} only: {pods}."))
+            parts.append(paragraph(f"{count_text(waiting['count'], 'pod')} {wait} in {name} only: {pods}."))
     return element("article", *parts)
 
 
@@ -189,6 +179,6 @@ def _rebuilds(runs: Runs) -> list[Html]:
             for each in run["rebuilds"]
         ]
         if rows:
-            table = Table(("At", "Volume", "From", "To", "Bytes"), rows, words=frozenset({1, 2, 3}))
-            found.append(details(f"{name}: {count_text(len(rows), 'volume')} rebuilt", table.html()))
+            moved = table(("At", "Volume", "From", "To", "Bytes"), "1www1", rows)
+            found.append(details(f"{name}: {count_text(len(rows), 'volume')} rebuilt", *moved))
     return found

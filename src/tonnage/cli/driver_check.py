@@ -9,95 +9,80 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from tonnage.cli.driver.csi_driver import ENDPOINT
-from tonnage.cli.options import DURATION
-from tonnage.cli.output import say, written, written_json
+from tonnage.cli.csi_driver import ENDPOINT
+from tonnage.cli.options import DURATION, FILE_PATH, Parsed, duration, from_flags, output_option, setting
+from tonnage.cli.output import INTERRUPTED, say, write_answer
 from tonnage.clock import SystemClock
 from tonnage.errors import TonnageError
 from tonnage.printable import assembled, text
 from tonnage.private_files import read_given
-from tonnage.quantity import InvalidQuantity, Quantity
+from tonnage.quantity import Quantity
 
 if TYPE_CHECKING:
     from tonnage.driver_check.results import Results
     from tonnage.driver_check.settings import CheckSettings
 
 BROKEN = 4
-INTERRUPTED = 130
 _STYLES = {"passed": "green", "failed": "bold red", "skipped": "dim"}
 
 
-class _Pairs(click.ParamType[dict[str, str]]):
-    """KEY=VALUE, several with commas between them."""
-
-    name = "KEY=VALUE,…"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, str]:
-        if isinstance(value, dict):
-            return value
-        found: dict[str, str] = {}
-        for each in str(value).split(","):
-            key, sign, said = each.strip().partition("=")
-            if not key or not sign:
-                self.fail(f'"{each}" is no KEY=VALUE', param, ctx)
-            if key in found:
-                self.fail(f'"{key}" is said twice', param, ctx)
-            found[key] = said
-        return found
+def _pairs(text: str) -> dict[str, str]:
+    """KEY=VALUE, several with commas between them. Raises ValueError."""
+    found: dict[str, str] = {}
+    for pair in text.split(","):
+        key, sign, said = pair.strip().partition("=")
+        if not key or not sign:
+            raise ValueError(f'"{pair}" is no KEY=VALUE')
+        if key in found:
+            raise ValueError(f'"{key}" is said twice')
+        found[key] = said
+    return found
 
 
-class _Size(click.ParamType[int]):
-    """A quantity of bytes above 0."""
+def _size(text: str) -> int:
+    """A quantity of bytes above 0. Raises ValueError, InvalidQuantity."""
+    found = Quantity.parse(text).value()
+    if found <= 0:
+        raise ValueError(f'"{text}" is not more than 0')
+    return found
 
-    name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            found = Quantity.parse(str(value)).value()
-        except InvalidQuantity as exc:
-            self.fail(exc.message, param, ctx)
-        if found <= 0:
-            self.fail(f'"{value}" is not more than 0', param, ctx)
-        return found
+PAIRS: Final = Parsed("KEY=VALUE,…", _pairs)
 
 
 @click.command("driver-check")
 @click.option("--csi-address", type=ENDPOINT, required=True, help="Where the driver's Controller service listens.")
 @click.option(
-    "--node-address",
-    "node_addresses",
+    *("--node-address", "node_addresses"),
     type=ENDPOINT,
     multiple=True,
     help="Where a Node service listens that is not at --csi-address. Two of them let rebuilding be checked.",
 )
-@click.option("--parameters", type=_Pairs(), multiple=True, help="The parameters of the StorageClass.")
+@click.option("--parameters", type=PAIRS, multiple=True, help="The parameters of the StorageClass.")
 @click.option(
-    "--topology",
-    "segments",
-    type=_Pairs(),
+    *("--topology", "segments"),
+    type=PAIRS,
     multiple=True,
     help="A topology segment to ask about, once for each.  [default: those of the nodes]",
 )
-@click.option("--size", type=_Size(), default="1Gi", show_default=True, help="How large volumes are made.")
+@setting("--size", Parsed("size", _size), "1Gi", "How large volumes are made.", into="size_bytes")
 @click.option(
     "--secrets-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE_PATH,
     help="Secrets as YAML, as csi-sanity takes them: CreateVolumeSecret: {key: value}; or key: value for all calls.",
 )
 @click.option(
     "--cordoned-node", default="", help="A node that the driver takes to be out of use: volumes have to leave it."
 )
 @click.option(
-    "--attach/--no-attach",
+    *("--attach/--no-attach", "with_attach"),
     default=True,
     show_default=True,
     help="Check with ControllerPublishVolume, or as with attachRequired: false with NodeStageVolume.",
@@ -107,34 +92,13 @@ class _Size(click.ParamType[int]):
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Where to make the folder that volumes are staged in; the driver has to see it.  [default: a temporary one]",
 )
-@click.option("--fill", is_flag=True, help="Make volumes as large as whole pools, too, and fill a node.")
-@click.option(
-    "--most-volumes",
-    type=click.IntRange(1, 1000),
-    default=32,
-    show_default=True,
-    help="How many volumes may be made to reach a node's attach limit.",
-)
-@click.option("--timeout", "timeout_s", type=DURATION, default="15s", show_default=True, help="For each call.")
-@click.option(
-    "--settle-time", "settle_s", type=DURATION, default="5s", show_default=True, help="How long figures may take."
-)
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--fill", "fills", is_flag=True, help="Make volumes as large as whole pools, too, and fill a node.")
+@setting("--most-volumes", click.IntRange(1, 1000), 32, "How many volumes may be made to reach a node's attach limit.")
+@duration("--timeout", "15s", "For each call.")
+@setting("--settle-time", DURATION, "5s", "How long figures may take.", into="settle_s")
+@output_option("table", "json")
 def driver_check(
-    csi_address: str,
-    node_addresses: tuple[str, ...],
-    parameters: tuple[dict[str, str], ...],
-    segments: tuple[dict[str, str], ...],
-    size: int,
-    secrets_file: Path | None,
-    cordoned_node: str,
-    attach: bool,
-    work_dir: Path | None,
-    fill: bool,
-    most_volumes: int,
-    timeout_s: float,
-    settle_s: float,
-    output: str,
+    csi_address: str, node_addresses: tuple[str, ...], timeout_s: float, output: str, **flags: Any
 ) -> None:
     """Check a CSI driver against the contracts that KEP-5925 and KEP-4876 rest on.
 
@@ -152,20 +116,15 @@ def driver_check(
     if timeout_s <= 0:
         raise click.UsageError("--timeout 0s leaves no time for any call")
     results = Results()
-    known_secrets = _secrets(secrets_file)
-    folder = Path(tempfile.mkdtemp(prefix="driver-check-", dir=work_dir))
-    settings = CheckSettings(
+    known_secrets = _secrets(flags["secrets_file"])
+    folder = Path(tempfile.mkdtemp(prefix="driver-check-", dir=flags["work_dir"]))
+    settings = from_flags(
+        CheckSettings,
+        flags,
         prefix=f"driver-check-{secrets.token_hex(6)}",
         work_dir=folder,
-        parameters=_merged(parameters),
-        segments=segments,
-        size_bytes=size,
+        parameters={key: said for pairs in flags["parameters"] for key, said in pairs.items()},
         secrets=known_secrets,
-        cordoned_node=cordoned_node,
-        with_attach=attach,
-        fills=fill,
-        most_volumes=most_volumes,
-        settle_s=settle_s,
     )
     try:
         is_whole = asyncio.run(_examined(csi_address, node_addresses, settings, results, timeout_s))
@@ -173,10 +132,7 @@ def driver_check(
         if not results.left_behind:  # else a volume may still be mounted there
             shutil.rmtree(folder, ignore_errors=True)
     document = {"address": csi_address, **results.document()}
-    if output == "json":
-        written_json(document)
-    else:
-        written(partial(_show, document, sys.stdout))
+    write_answer(output, lambda: document, partial(_show, document))
     for each in results.left_behind:
         say("warning", f"left behind: {each}")
     if not is_whole:
@@ -185,7 +141,7 @@ def driver_check(
 
 
 async def _examined(
-    address: str, node_addresses: Iterable[str], settings: CheckSettings, results: Results, timeout_s: float
+    address: str, node_addresses: tuple[str, ...], settings: CheckSettings, results: Results, timeout_s: float
 ) -> bool:
     """False when it was cut off; what was made is undone all the same."""
     from tonnage.driver_check.examination import examine
@@ -194,7 +150,7 @@ async def _examined(
     work = asyncio.create_task(
         examine(
             address,
-            tuple(node_addresses),
+            node_addresses,
             settings,
             results,
             clock=SystemClock(),
@@ -211,13 +167,6 @@ async def _examined(
     except asyncio.CancelledError:
         return False
     return True
-
-
-def _merged(pairs: Iterable[dict[str, str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in pairs:
-        found |= each
-    return found
 
 
 def _secrets(path: Path | None) -> dict[str, dict[str, str]]:

@@ -4,6 +4,8 @@ bash splits the word under the cursor at every `=` and `:`, so that `--feature-g
 words. Our script therefore hands over the line itself, and answers are cut to the part that bash will replace. Talk on
 stderr is dropped in each shell: a TAB must not write over the prompt. kubectl asks with arguments and takes cobra's
 answer: a value a line, a tab and a word about it, and last what else the shell may do.
+
+`tonnage completion`: the script that makes a shell complete.
 """
 
 from __future__ import annotations

@@ -1,20 +1,28 @@
-"""`tonnage dashboard`: a web page of a cluster's storage, for any cluster, with the rights of the kubeconfig's user."""
+"""`tonnage dashboard` and `tonnage top`: a cluster's storage as it changes, on a web page or in a terminal.
+
+Both show any cluster, with the rights of the kubeconfig's user.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import socket
-from contextlib import AsyncExitStack
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
 from tonnage.cli.flags.go_flags import FILE, FOLDER
-from tonnage.cli.options import logging_options, start_logging
-from tonnage.cli.output import say
+from tonnage.cli.flags.serving_flags import checked, tls_of
+from tonnage.cli.options import EXISTING_FILE, PORT, Flags, logging_options, setting, start_logging
+from tonnage.cli.output import say, say_all
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
 from tonnage.endpoints import read_endpoints
@@ -22,8 +30,8 @@ from tonnage.errors import TonnageError
 from tonnage.private_files import read_given
 
 if TYPE_CHECKING:
-    from tonnage.cli.flags.serving_flags import ServingFlags
     from tonnage.dashboard.server.program import DashboardSettings
+    from tonnage.dashboard.terminal.app import Top
 
 
 @click.command()
@@ -33,16 +41,15 @@ if TYPE_CHECKING:
     type=FOLDER,
     help="The folder of the cluster, if it is one of `tonnage up`.  [default: that of --kubeconfig]",
 )
-@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on; not loopback: with TLS.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
+@setting("--bind", str, "127.0.0.1", "Address to listen on; not loopback: with TLS.", into="bind_address")
+@setting("--port", PORT, 8080, "0 takes a free one.")
 @click.option(
     "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=EXISTING_FILE,
     help="The token that browsers show.  [default: a new one at each start]",
 )
 @click.option(
-    "--allowed-host",
-    "allowed_hosts",
+    *("--allowed-host", "allowed_hosts"),
     multiple=True,
     metavar="NAME",
     help="A name by which browsers ask for it, besides its address.",
@@ -59,15 +66,11 @@ if TYPE_CHECKING:
 def dashboard(
     cluster: ClusterQuestion,
     data_dir: Path | None,
-    bind: str,
-    port: int,
     token_file: Path | None,
     allowed_hosts: tuple[str, ...],
-    tls_cert_file: Path | None,
-    tls_private_key_file: Path | None,
-    cert_dir: Path | None,
     logging_format: str,
     verbosity: int,
+    **serving: Any,
 ) -> None:
     """Serve a web page that shows a cluster's storage as it changes: pools, claims, who waits and why.
 
@@ -77,32 +80,21 @@ def dashboard(
     On an address that is not loopback it is served with TLS: with your certificate, else with one that it signs itself,
     whose fingerprint it tells.
     """
-    from tonnage.cli.flags.serving_flags import ServingFlags, checked
     from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.server.program import DashboardSettings
 
     start_logging(logging_format, verbosity)
-    serving = ServingFlags(
-        bind_address=bind,
-        secure_port=port,
-        cert_dir=cert_dir,
-        tls_cert_file=tls_cert_file,
-        tls_private_key_file=tls_private_key_file,
-        tls_min_version="",
-        tls_cipher_suites=(),
-        permit_port_sharing=False,
-    )
+    serving |= {"tls_min_version": "", "tls_cipher_suites": ()}
     checked(serving)
     asking = Asking(cluster.config_file, cluster.gates)
-    for note in asking.configuration.notes:
-        say("note", note)
+    say_all("note", asking.configuration.notes)
     folder = cluster.embedded_folder if data_dir is None else cluster.require_folder(data_dir)
     scheduler = cluster.scheduler()
     if scheduler is None and data_dir is not None:
         scheduler = read_endpoints(data_dir).get("scheduler")
     settings = DashboardSettings(
-        host=bind,
-        port=port,
+        host=serving["bind_address"],
+        port=serving["port"],
         scheduler=scheduler,
         scheduler_user=cluster.scheduler_user(),
         namespace=cluster.given_namespace,
@@ -125,7 +117,7 @@ def _token(path: Path) -> str:
     return token
 
 
-async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: ServingFlags) -> None:
+async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: Flags) -> None:
     from tonnage.client.http import Client
     from tonnage.dashboard.server.program import served
 
@@ -138,9 +130,8 @@ async def _run(cluster: ClusterQuestion, settings: DashboardSettings, serving: S
         await asyncio.Event().wait()
 
 
-def _with_tls(settings: DashboardSettings, serving: ServingFlags, stack: AsyncExitStack) -> DashboardSettings:
+def _with_tls(settings: DashboardSettings, serving: Flags, stack: AsyncExitStack) -> DashboardSettings:
     """The settings with TLS where others than this machine's can look, or where a certificate was given."""
-    from tonnage.cli.flags.serving_flags import tls_of
     from tonnage.serving.request_host import WILDCARDS, is_loopback
 
     own = serving["tls_cert_file"] is None
@@ -153,3 +144,62 @@ def _with_tls(settings: DashboardSettings, serving: ServingFlags, stack: AsyncEx
         certificate, authority = tls.fingerprints()
         say("note", f"the certificate is our own, SHA-256 {certificate}; its authority has SHA-256 {authority}")
     return replace(settings, tls=tls)
+
+
+@click.command()
+@live_cluster_options
+def top(cluster: ClusterQuestion) -> None:
+    """Show a cluster's storage in a terminal as it changes: pools, claims, who waits and why, what happens.
+
+    What `tonnage dashboard` shows, for a terminal of 80 columns and more, also over ssh. It reads with the rights of
+    the kubeconfig's user and writes nothing. Keys are shown at the bottom; ? tells more of them, q leaves. NO_COLOR is
+    heeded, and a locale without UTF-8.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise TonnageError(
+            "tonnage top needs a terminal, and this is none",
+            hint="for scripts there are tonnage explain --pending -o json, and the dashboard's JSON",
+        )
+    kind = os.environ.get("TERM", "")
+    if kind in ("", "dumb", "unknown"):
+        raise TonnageError(
+            f"tonnage top cannot draw on this terminal: TERM is {kind or 'not set'}",
+            hint="set TERM to what the terminal is, such as xterm-256color; tonnage explain --pending needs none",
+        )
+    # Logs would be written over the screen; what a person should know stands there as a notice.
+    logging.getLogger().addHandler(logging.NullHandler())
+    asyncio.run(_top(cluster))
+
+
+async def _top(question: ClusterQuestion) -> None:
+    async with following(question) as app:
+        await app.run_async()
+
+
+@asynccontextmanager
+async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
+    """The program, and the cluster that it shows followed while the block runs."""
+    from tonnage.client.http import Client
+    from tonnage.dashboard.follow.driver_records import following_pools
+    from tonnage.dashboard.follow.live_cluster import LiveCluster
+    from tonnage.dashboard.follow.shown_cluster import following_faults
+    from tonnage.dashboard.questions.asking import Asking
+    from tonnage.dashboard.terminal.app import Top
+    from tonnage.dashboard.terminal.pending_page import LiveQuestions
+    from tonnage.whatif.sources import check_answers
+
+    connection, scheduler, clock = question.connection, question.scheduler(), SystemClock()
+    asking = Asking(question.config_file, question.gates)
+    say_all("note", asking.configuration.notes)  # a configuration that is wrong is told before the screen is taken
+    async with Client.connect(connection, clock=clock, user_agent="tonnage-top") as client:
+        await check_answers(client)
+        cluster = LiveCluster(
+            client,
+            scheduler=scheduler,
+            scheduler_user=question.scheduler_user(),
+            namespace=question.given_namespace,
+        )
+        folder = question.embedded_folder
+        async with cluster, following_faults(cluster, folder), following_pools(cluster, folder):
+            await cluster.wait_first()
+            yield Top(cluster, LiveQuestions(cluster, asking))

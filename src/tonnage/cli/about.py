@@ -1,0 +1,38 @@
+"""`tonnage version` and `tonnage completion`: which Tonnage this is, and what makes a shell complete its commands."""
+
+from __future__ import annotations
+
+import json
+import platform
+
+import click
+
+from tonnage import KUBERNETES_VERSION, __version__
+from tonnage.cli.options import output_option
+from tonnage.cli.output import echo
+from tonnage.cli.shells import SHELLS, script
+
+
+@click.command()
+@output_option("text", "json")
+def version(output: str) -> None:
+    """Print the version, the Python it runs on, and the Kubernetes release whose behaviour it follows."""
+    if output == "json":
+        found = {"tonnage": __version__, "kubernetes": KUBERNETES_VERSION, "python": platform.python_version()}
+        echo(json.dumps(found, indent=2))
+        return
+    echo(f"Tonnage {__version__}")
+    echo(f"Kubernetes {KUBERNETES_VERSION} (the release whose behaviour it follows)")
+    echo(f"Python {platform.python_version()}")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(sorted(SHELLS)))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what makes a shell complete commands, flags and their values.
+
+    Pods, nodes, namespaces and workloads are asked from the cluster that the line names, or read from its -f files;
+    what cannot be told within a second is left out. `kubectl tonnage` completes by itself where kubectl does.
+    """
+    click.echo(script(shell, ctx.find_root().command, "tonnage"), nl=False)  # our own words

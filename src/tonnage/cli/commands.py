@@ -1,0 +1,262 @@
+"""Every command: its group and its line in the help, its examples, and how it is found and loaded.
+
+The lines stand here once more so that `tonnage --help` and TAB load no command, which takes a second; a test holds them
+against the commands' own words. The examples work as they stand, with names of your own for what is yours; a test
+parses each with its command.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from tonnage.errors import closest
+
+GROUPS: Final[dict[str, dict[str, str]]] = {
+    "Run a cluster": {
+        "up": "Run a cluster: API server, controllers, scheduler, provisioner, nodes, and a CSI driver with pools on"
+        " each.",
+        "status": "Show a running `tonnage up` cluster: its programs, its nodes, their pools, and what is made to go"
+        " wrong.",
+        "dashboard": "Serve a web page that shows a cluster's storage as it changes: pools, claims, who waits and why.",
+        "top": "Show a cluster's storage in a terminal as it changes: pools, claims, who waits and why, what happens.",
+        "fault": "Make things go wrong on request: the driver and the nodes of a cluster look here at each step.",
+        "demo": "Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them hold.",
+    },
+    "Scheduling": {
+        "scheduler": "Place pods on any Kubernetes cluster, beside its scheduler or instead of it.",
+        "explain": "Tell which node a pod goes to and why, or why none.",
+        "shadow": "Decide along with the scheduler of a live cluster, and say where the two differ and why.",
+        "doctor": "Tell what of a cluster Tonnage can use, what it would change, and what to set.",
+    },
+    "What if": {
+        "fit": "Tell how many more replicas of a workload fit, by node and zone.",
+        "drain-preview": "Tell what a drain of these nodes would do.",
+        "simulate": "Play a scenario on virtual time: who is placed, who waits, which volumes are refused, how full"
+        " disks become.",
+        "replay": "Decide about pods one after the other, with the scheduler's memory, on virtual time.",
+    },
+    "Storage and drivers": {
+        "provisioner": "Make, delete and expand the volumes of one CSI driver, and publish how much room it has.",
+        "pools": "Tell the pools of drivers that report one number, for as long as it runs.",
+        "csi-driver": "Serve volumes from the pools of one or more nodes, over CSI.",
+        "csi-driver-quarantine": "Show what lies in a driver's pools without a record, or move it out of them.",
+        "driver-check": "Check a CSI driver against the contracts that KEP-5925 and KEP-4876 rest on.",
+    },
+    "Other programs of a cluster": {
+        "apiserver": "Serve the Kubernetes API from one folder: kubectl, client-go and the Python client work on it.",
+        "controllers": "Bind claims, attach volumes, run workloads, watch over nodes, and clear away what is left"
+        " over.",
+        "node": "Be nodes: register them, keep their attach limits true, mount the volumes of their pods over CSI.",
+        "node-scaler": "Add nodes for pods that cannot be placed, and remove them when nobody needs them: for demo"
+        " clusters.",
+    },
+    "Other": {
+        "completion": "Print what makes a shell complete commands, flags and their values.",
+        "version": "Print the version, the Python it runs on, and the Kubernetes release whose behaviour it follows.",
+    },
+}
+"""In the order in which help shows them: what a newcomer wants first stands first."""
+
+_MODULES: Final = {
+    "completion": "about",
+    "csi-driver-quarantine": "csi_driver",
+    "doctor": "questions",
+    "drain-preview": "questions",
+    "fit": "questions",
+    "replay": "questions",
+    "shadow": "questions",
+    "status": "up",
+    "top": "dashboard",
+    "version": "about",
+}
+"""The modules of commands that are not in a module of their own name."""
+_INTERNAL: Final = frozenset({"forkserver"})
+"""Commands that our own programs start. No help lists them."""
+_HELP: Final = {name: help for group in GROUPS.values() for name, help in group.items()}
+
+
+def module_of(command: str) -> str:
+    """A command is a function of its own name in this module."""
+    return f"tonnage.cli.{_MODULES.get(command) or command.replace('-', '_')}"
+
+
+EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
+    "apiserver": (
+        "tonnage apiserver --data-dir cluster",
+        "tonnage apiserver --data-dir cluster --secure-port 0 --event-ttl 10m",
+        "tonnage apiserver --data-dir cluster --backup objects.sqlite3",
+    ),
+    "completion": (
+        "source <(tonnage completion bash)",
+        "tonnage completion zsh > ~/.zfunc/_tonnage",
+        "tonnage completion fish > ~/.config/fish/completions/tonnage.fish",
+    ),
+    "controllers": (
+        "tonnage controllers --kubeconfig cluster/kubeconfig",
+        "tonnage controllers --kubeconfig cluster/kubeconfig --controllers '*,-pod-garbage-collector-controller'",
+    ),
+    "csi-driver": (
+        "tonnage csi-driver --endpoint unix:///run/csi/csi.sock --node-id node-1 --pools 3x100Gi --state-dir driver",
+        "tonnage csi-driver --endpoint unix:///run/csi/csi.sock --node-id node-1 --node-id node-2"
+        " --node-endpoint unix:///run/csi/{node}.sock --pools 2x50Gi --max-volumes 8 --state-dir driver",
+    ),
+    "csi-driver-quarantine": (
+        "tonnage csi-driver-quarantine --state-dir cluster/driver",
+        "tonnage csi-driver-quarantine --state-dir cluster/driver --all",
+    ),
+    "demo": ("tonnage demo",),
+    "doctor": (
+        "tonnage doctor",
+        "tonnage doctor --kubeconfig cluster/kubeconfig -o html > report.html",
+        "tonnage doctor -f examples/16-doctor/dump",
+    ),
+    "drain-preview": (
+        "tonnage drain-preview node-1 node-2",
+        "tonnage drain-preview --one-by-one -f examples/14-drain-preview/cluster.yaml mill-1 mill-2",
+    ),
+    "driver-check": (
+        "tonnage driver-check --csi-address unix:///run/csi/csi.sock",
+        "tonnage driver-check --csi-address unix:///run/csi/csi.sock --parameters type=ssd --fill -o json",
+    ),
+    "explain": (
+        "tonnage explain --pod shop/db-0",
+        "tonnage explain --pending",
+        "tonnage explain --workload StatefulSet/shop/db -o json",
+        "tonnage explain -f examples/02-explain --pod default/db",
+    ),
+    "fault": (
+        "tonnage fault --data-dir cluster list",
+        "tonnage fault --data-dir cluster set out-of-space --node node-1",
+        "tonnage fault --data-dir cluster clear",
+    ),
+    "fault set": (
+        "tonnage fault --data-dir cluster set out-of-space --node node-1",
+        "tonnage fault --data-dir cluster set slow --value 2.5",
+    ),
+    "fault clear": (
+        "tonnage fault --data-dir cluster clear out-of-space --node node-1",
+        "tonnage fault --data-dir cluster clear",
+    ),
+    "fault list": ("tonnage fault --data-dir cluster list -o json",),
+    "fit": (
+        "tonnage fit --workload StatefulSet/shop/db",
+        "tonnage fit -f examples/13-fit/cluster.yaml --template examples/13-fit/kafka.yaml",
+        "tonnage fit --template examples/13-fit/kafka.yaml --max 100 -o json",
+    ),
+    "node": (
+        "tonnage node --kubeconfig cluster/kubeconfig --node-name node-1 --root-dir nodes"
+        " --csi-address unix:///run/csi/{node}.sock",
+    ),
+    "node-scaler": (
+        "tonnage node-scaler --kubeconfig cluster/kubeconfig --template examples/13-fit/nodes/dense.yaml --max 5",
+    ),
+    "pools": (
+        "tonnage pools --source openebs-lvm",
+        "tonnage pools --kubeconfig cluster/kubeconfig --source topolvm",
+    ),
+    "provisioner": (
+        "tonnage provisioner --csi-address unix:///run/csi/csi.sock --kubeconfig cluster/kubeconfig",
+        "tonnage provisioner --csi-address unix:///run/csi/csi.sock --enable-capacity --capacity-poll-interval 1m",
+    ),
+    "replay": ("tonnage replay -f examples/03-replay/cluster.yaml --steps examples/03-replay/steps/burst.yaml",),
+    "scheduler": (
+        "tonnage scheduler --kubeconfig cluster/kubeconfig",
+        "tonnage scheduler --config scheduler.yaml --leader-elect --secure-port 10259",
+        "tonnage scheduler --kubeconfig cluster/kubeconfig --feature-gates StorageCapacityScoring=true",
+    ),
+    "shadow": ("tonnage shadow", "tonnage shadow --kubeconfig cluster/kubeconfig -o json > differences.json"),
+    "simulate": (
+        "tonnage simulate -f examples/15-simulate/cluster.yaml --scenario examples/15-simulate/scenarios/friday.yaml",
+    ),
+    "dashboard": (
+        "tonnage dashboard --kubeconfig ~/.kube/config",
+        "tonnage dashboard --kubeconfig cluster/kubeconfig --port 0",
+        "tonnage dashboard --bind 0.0.0.0 --allowed-host storage.example --tls-cert-file tls.crt "
+        "--tls-private-key-file tls.key",
+    ),
+    "status": ("tonnage status --data-dir cluster", "tonnage status --data-dir cluster -o json"),
+    "top": ("tonnage top", "tonnage top --kubeconfig cluster/kubeconfig"),
+    "up": (
+        "tonnage up --data-dir cluster",
+        "tonnage up --data-dir cluster --dashboard",
+        "tonnage up --data-dir cluster --nodes 5 --pools 3x100Gi -f examples/09-a-database-on-pools",
+    ),
+    "version": ("tonnage version", "tonnage version -o json"),
+}
+
+
+def examples_of(command: str, program: str = "tonnage") -> str:
+    """The lines for the end of a help page, as `program` is called; nothing for a command without examples."""
+    lines = [each.replace("tonnage ", f"{program} ", 1) for each in EXAMPLES.get(command, ())]
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)]) if lines else ""
+
+
+class HintedUsageError(click.UsageError):
+    """Wrong usage with a remedy that is better than a pointer to the help."""
+
+    def __init__(self, message: str, hint: str, ctx: click.Context | None = None) -> None:
+        super().__init__(message, ctx)
+        self.hint = hint
+
+
+class SuggestingGroup(click.Group):
+    """A group that names the command that was probably meant, and whose commands show their examples."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
+        return with_examples(command, f"{self.name} {cmd_name}") if command is not None else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing and not name.startswith("-"):
+            near = closest(name, self.list_commands(ctx))
+            hint = f"did you mean '{near[0]}'?" if near else f"'{ctx.command_path} --help' lists what there is"
+            raise HintedUsageError(f"no such command '{name}'", hint, ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyCommands(SuggestingGroup):
+    """All commands, by the table: `--help` and TAB load none of them, and a command loads itself alone."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_HELP)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _HELP and cmd_name not in _INTERNAL:
+            return None
+        command: click.Command = getattr(import_module(module_of(cmd_name)), cmd_name.replace("-", "_"))
+        return with_examples(command, cmd_name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name, help=line) for name, line in _HELP.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, _HELP))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, line in group.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_paragraph()
+        formatter.write_text(f"'{ctx.command_path} COMMAND --help' tells more about one, with examples.")
+
+
+def with_examples(command: click.Command, name: str) -> click.Command:
+    """The command with its examples at the end of its help, once; what it says there itself stays before them."""
+    if getattr(command, "_examples_of", None) != name:
+        program = "kubectl tonnage" if _called_by_kubectl() else "tonnage"
+        command.epilog = "\n\n".join(filter(None, [command.epilog, examples_of(name, program)])) or None
+        command._examples_of = name  # type: ignore[attr-defined]
+    return command
+
+
+def _called_by_kubectl() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and (context.find_root().info_name or "").startswith("kubectl")

@@ -1,0 +1,207 @@
+"""Which values a flag may take, for TAB: each function has the form of click's `shell_complete`.
+
+    @click.option("--pod", shell_complete=pods)
+
+Values come from where the line says: a live cluster (--kubeconfig, --context, or what kubectl would use), the files of
+-f, or the folder of a `tonnage up` cluster. Nothing here may fail or keep a person waiting: a cluster has a second,
+files some megabytes, and names alone are read. All is loaded when it is asked for: the module itself costs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from tonnage.objects.resources import Resource
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+WORKLOAD_KINDS: Final = (
+    *("StatefulSet", "Deployment", "ReplicaSet", "ReplicationController", "DaemonSet", "Job", "CronJob"),
+)
+ANSWER_WITHIN_S: Final = 1.0
+"""Longer than this, and a person has typed the name."""
+_MOST_OBJECTS: Final = 500
+_MOST_BYTES: Final = 4 << 20
+
+
+class Named(NamedTuple):
+    """An object by its name; of a StorageClass also whose volumes it makes."""
+
+    kind: str
+    namespace: str
+    name: str
+    provisioner: str = ""
+
+
+def _never_fails(told: Callable[[click.Context, str], Iterable[str]]) -> Complete:
+    """Whatever goes wrong on a TAB is no values: the line is not finished, and nobody asked for an explanation."""
+
+    @wraps(told)
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        with contextlib.suppress(Exception):
+            return [CompletionItem(each) for each in told(ctx, incomplete) if each.startswith(incomplete)]
+        return []
+
+    return complete
+
+
+def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What a shell knows itself."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+@_never_fails
+def pods(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    """NS/NAME of every pod; a name alone where the namespace was given."""
+    found = _found(ctx, ["Pod"])
+    names = {f"{each.namespace}/{each.name}" for each in found}
+    if ctx.params.get("given_namespace") and "/" not in incomplete:
+        names |= {each.name for each in found}
+    return sorted(names)
+
+
+@_never_fails
+def nodes(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    given = ctx.params.get("nodes") or ()
+    return sorted({each.name for each in _found(ctx, ["Node"])} - set(given))
+
+
+@_never_fails
+def namespaces(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    found = _found(ctx, ["Namespace", *(["Pod", *WORKLOAD_KINDS] if ctx.params.get("files") else [])])
+    return sorted({each.name if each.kind == "Namespace" else each.namespace for each in found} - {""})
+
+
+@_never_fails
+def workloads(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    """KIND/NS/NAME. The kind is completed first, without asking anybody."""
+    kind, slash, _ = incomplete.partition("/")
+    if not slash:
+        return [f"{each}/" for each in WORKLOAD_KINDS]
+    return sorted(f"{each.kind}/{each.namespace}/{each.name}" for each in _found(ctx, [kind]) if each.kind == kind)
+
+
+@_never_fails
+def contexts(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    """The contexts of the kubeconfig that is meant; of several files those of all."""
+    from tonnage.objects.texts.yaml_text import documents
+
+    path = ctx.params.get("kubeconfig_file")
+    listed = [Path(each) for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    names: set[str] = set()
+    for file in [Path(path)] if path else listed or [Path.home() / ".kube" / "config"]:
+        with contextlib.suppress(Exception):
+            doc = next(each.value for each in documents(file.expanduser().read_text()))
+            names.update(str(each["name"]) for each in doc.get("contexts") or ())
+    return sorted(names)
+
+
+@_never_fails
+def driver_names(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    return sorted({each.provisioner for each in _found(ctx, ["StorageClass"])} - {""})
+
+
+@_never_fails
+def storage_classes(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    return sorted(each.name for each in _found(ctx, ["StorageClass"]))
+
+
+@_never_fails
+def cluster_nodes(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    """The nodes of the `tonnage up` cluster whose folder is named."""
+    from tonnage.plane.settings import nodes_of
+
+    root = ctx.parent or ctx
+    folder = ctx.params.get("data_dir") or root.params.get("data_dir")
+    if folder is None and root.params.get("file"):
+        folder = Path(root.params["file"]).parent
+    return nodes_of(Path(folder).expanduser()) if folder else ()
+
+
+def _found(ctx: click.Context, kinds: Sequence[str]) -> list[Named]:
+    """The objects of these kinds where the line says that they are: files, a cluster, or files laid over one."""
+    import asyncio
+
+    given = ctx.params
+    files, context, namespace = given.get("files"), given.get("context") or "", given.get("given_namespace") or ""
+    kubeconfig_file = given.get("kubeconfig_file") or given.get("kubeconfig")
+    objects = list(_in_files(files, kinds)) if files else []
+    if not files or kubeconfig_file or context:
+        with contextlib.suppress(Exception):
+            path = Path(kubeconfig_file).expanduser() if kubeconfig_file else None
+            objects += asyncio.run(_in_cluster(path, context, kinds, namespace))
+    return [each for each in objects if not (namespace and each.namespace and each.namespace != namespace)]
+
+
+async def _in_cluster(path: Path | None, context: str, kinds: Sequence[str], namespace: str) -> list[Named]:
+    import asyncio
+
+    from tonnage.client.config import kubeconfig
+    from tonnage.client.http import Client
+    from tonnage.clock import SystemClock
+    from tonnage.objects.resources import RESOURCES
+
+    connection = kubeconfig.load(path, context=context)
+    resources = [next(each for each in RESOURCES if each.kind == kind) for kind in kinds]
+    async with Client.connect(connection, clock=SystemClock(), user_agent="tonnage-completion") as client:
+
+        async def listed(resource: Resource) -> list[Named]:
+            where = f"{resource.path(namespace if resource.namespaced else '')}?limit={_MOST_OBJECTS}"
+            answer = json.loads(await client.raw("GET", where))
+            return [_named(resource.kind, each) for each in answer.get("items") or ()]
+
+        answers = asyncio.gather(*map(listed, resources), return_exceptions=True)
+        lists = await asyncio.wait_for(answers, ANSWER_WITHIN_S)
+    return [named for each in lists if not isinstance(each, BaseException) for named in each]
+
+
+def _named(kind: str, doc: Mapping[str, Any]) -> Named:
+    meta = doc.get("metadata") or {}
+    return Named(kind, meta.get("namespace") or "", meta.get("name") or "", doc.get("provisioner") or "")
+
+
+def _in_files(files: Sequence[str], kinds: Sequence[str]) -> Iterator[Named]:
+    from tonnage.objects.texts.yaml_text import documents
+
+    left = _MOST_BYTES
+    for path in _paths(files):
+        with contextlib.suppress(Exception):
+            left -= path.stat().st_size
+            if left < 0:
+                return
+            for each in documents(path.read_text()):
+                for doc in _flat(each.value):
+                    if doc.get("kind") in kinds:
+                        named = _named(str(doc["kind"]), doc)
+                        yield (
+                            named
+                            if named.kind in ("Node", "Namespace", "StorageClass")
+                            else named._replace(namespace=named.namespace or "default")
+                        )
+
+
+def _flat(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, dict):
+        if isinstance(value.get("items"), list):
+            for each in value["items"]:
+                yield from _flat(each)
+        else:
+            yield value
+
+
+def _paths(files: Sequence[str]) -> Iterator[Path]:
+    for name in files:
+        path = Path(name).expanduser()
+        if path.is_dir():
+            yield from sorted(each for each in path.iterdir() if each.suffix in (".yaml", ".yml", ".json"))
+        elif name != "-":
+            yield path

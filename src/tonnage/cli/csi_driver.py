@@ -1,0 +1,272 @@
+"""`tonnage csi-driver`: the reference driver, for one node or for all nodes of a small cluster, until told to stop; and
+`tonnage csi-driver-quarantine`: contents of its state folder that no record names, shown or moved out of the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import secrets
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tonnage.cli.flags.go_flags import GoCommand, switch
+from tonnage.cli.options import (
+    FILE_PATH,
+    FOLDER_PATH,
+    Flags,
+    Parsed,
+    by_node,
+    feature_gates,
+    logging_options,
+    max_volumes_option,
+    output_option,
+    pools_by_node,
+    pools_option,
+    setting,
+    start_logging,
+)
+from tonnage.cli.output import echo, say_all, written, written_json
+from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
+from tonnage.clock import SystemClock
+from tonnage.csi.address import InvalidAddress, socket_path
+from tonnage.driver import DRIVER_NAME
+from tonnage.driver.node_pools import POLICIES
+from tonnage.driver.state.folder import StateFolder
+from tonnage.driver.state.unknown import QUARANTINE, UnknownContents, quarantine, unknown_contents
+from tonnage.errors import TonnageError
+from tonnage.faults import FaultFile
+from tonnage.printable import printable
+from tonnage.quantity import Quantity
+
+if TYPE_CHECKING:
+    from tonnage.client.config.connection import ServerConnection
+    from tonnage.driver.driver import CsiDriverSettings, Driver
+    from tonnage.driver.rebuilding import RebuildController
+
+PLACEHOLDER = "{node}"
+_DRIVER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
+
+
+def _endpoint(text: str) -> str:
+    """Where a driver can listen. Raises ValueError."""
+    try:
+        socket_path(text)
+    except InvalidAddress as exc:
+        raise ValueError(f"{exc.message}; {exc.hint}") from exc
+    return text
+
+
+def _driver_name(text: str) -> str:
+    """A name as CSI's GetPluginInfo may give it; kubelets make a folder and labels of it. Raises ValueError."""
+    if not _DRIVER_NAME.fullmatch(text):
+        raise ValueError(
+            f'"{text}" is no name of a CSI driver: at most 63 letters, digits, dots and dashes, with a letter or '
+            f'digit at both ends; write it like "{DRIVER_NAME}"'
+        )
+    return text
+
+
+ENDPOINT: Final = Parsed("address", _endpoint)
+
+
+@click.command("csi-driver", cls=GoCommand)
+@click.option(
+    "--endpoint",
+    type=ENDPOINT,
+    required=True,
+    help="Where to listen: unix:///run/csi.sock. With one node and no --node-endpoint, for that node's calls too.",
+)
+@click.option("--node-id", "nodes", multiple=True, required=True, help="A node of this driver. May be repeated.")
+@click.option(
+    "--node-endpoint",
+    type=ENDPOINT,
+    help=f"Where to listen for the calls of each node: unix:///run/{PLACEHOLDER}/csi.sock.",
+)
+@pools_option
+@max_volumes_option
+@click.option("--state-dir", type=FOLDER_PATH, required=True, help="Where volumes and what is known of them are kept.")
+@setting("--driver-name", Parsed("name", _driver_name), DRIVER_NAME, "The driver's name.")
+@setting("--pool-policy", click.Choice(POLICIES), "best-fit", "Which pool a new volume goes to.")
+@switch(
+    "--report-pools",
+    default=True,
+    help="Tell the free bytes of each pool (KEP-5925), or only their sum, as drivers did before.",
+)
+@click.option(
+    "--one-number",
+    type=click.Choice(["sum", "largest"]),
+    help="Tell this one number and nothing beside it, as drivers do that have several pools and no word for them.",
+)
+@click.option(
+    *("--lvm-nodes", "lvm_namespace"),
+    default="",
+    metavar="NAMESPACE",
+    help="Keep LVMNode objects there, as OpenEBS LVM LocalPV does, with every pool as a volume group. Needs the API "
+    "server, and the kind's definition on it.",
+)
+@switch(
+    "--rebuild",
+    help="Let volumes leave a node that is cordoned, gone or out of service, and rebuild them where they are wanted "
+    "(KEP-5925). Needs the API server.",
+)
+@kubeconfig_option
+@click.option("--faults", "faults_file", type=FILE_PATH, help="Faults to play: `tonnage fault`.")
+@feature_gates
+@logging_options
+def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None, **flags: Any) -> None:
+    """Serve volumes from the pools of one or more nodes, over CSI.
+
+    Volumes are folders and files below --state-dir, and need no privilege. Everything is kept through a kill. Prints
+    "ready" once it listens and, with --rebuild, follows the cluster; SIGTERM and Ctrl-C stop it.
+
+    It has no feature gate of its own, and takes the list so that one serves a whole cluster: what an API server cannot
+    do, that says itself.
+    """
+    from tonnage.driver.driver import CsiDriverSettings
+
+    twice = next((node for number, node in enumerate(nodes) if node in nodes[:number]), None)
+    if twice is not None:
+        raise click.UsageError(f'--node-id names "{twice}" twice')
+    if node_endpoint is not None and PLACEHOLDER not in node_endpoint:
+        raise click.UsageError(f"--node-endpoint is one for all nodes; write {PLACEHOLDER} where the node's id goes")
+    settings = CsiDriverSettings(
+        pools=pools_by_node(flags["pools"], nodes),
+        name=flags["driver_name"],
+        max_volumes=by_node("--max-volumes", flags["max_volumes"], nodes),
+        policy=flags["pool_policy"],
+        report_pools=flags["report_pools"],
+        one_number=flags["one_number"] or "",
+        rebuild=flags["rebuild"],
+    )
+    start_logging(flags["logging_format"], flags["verbosity"])
+    say_all("warning", flags["gates"].warnings)
+    asyncio.run(_run(settings, endpoint, node_endpoint or "", flags))
+
+
+async def _run(settings: CsiDriverSettings, endpoint: str, node_endpoint: str, flags: Flags) -> None:
+    from tonnage.driver.driver import Driver
+
+    needs_server = flags["rebuild"] or flags["lvm_namespace"]
+    connection = connection_of(flags["kubeconfig_file"]) if needs_server else None
+    faults = FaultFile(flags["faults_file"]) if flags["faults_file"] is not None else None
+    clock, rng = SystemClock(), random.Random(secrets.randbits(64))
+    driver = Driver(settings, flags["state_dir"], clock=clock, rng=rng, faults=faults)
+    try:
+        await run_until_signalled(_serve(driver, endpoint, node_endpoint, connection, flags["lvm_namespace"]))
+    finally:
+        driver.close()
+
+
+async def _serve(
+    driver: Driver, endpoint: str, node_endpoint: str, connection: ServerConnection | None, lvm_namespace: str
+) -> None:
+    from tonnage.driver.lvm_nodes import LvmNodes
+    from tonnage.driver.rebuilding import PROGRAM, RebuildController
+    from tonnage.driver.serving import serve
+
+    async with AsyncExitStack() as stack:
+        rebuilding: RebuildController | None = None
+        if connection is not None:
+            running = await stack.enter_async_context(connected(PROGRAM, connection))
+            work, clock = running.clients.work, running.clock
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            if lvm_namespace:
+                tasks.create_task(LvmNodes(driver, work, namespace=lvm_namespace, clock=clock).run())
+            if driver.settings.rebuild:
+                name, telling = socket.gethostname(), running.clients.telling
+                rebuilding = await stack.enter_async_context(
+                    RebuildController(driver, work, clock=clock, identity=name, telling=telling)
+                )
+        await stack.enter_async_context(serve(driver, endpoint=endpoint, node_endpoint_template=node_endpoint))
+        looking = asyncio.create_task(driver.unknown_watch.run())
+        stack.callback(looking.cancel)
+        if rebuilding is None:
+            say_ready()
+            await asyncio.Event().wait()
+        else:
+            await rebuilding.wait_synced()
+            say_ready()
+            await rebuilding.run()
+
+
+@click.command("csi-driver-quarantine")
+@click.option(
+    "--state-dir",
+    type=FOLDER_PATH,
+    required=True,
+    help="The state folder of a `tonnage csi-driver` that does not run; of a `tonnage up` cluster it is DIR/driver.",
+)
+@click.argument("names", nargs=-1, metavar="[NODE/pool-N/NAME]...")
+@click.option("--all", "everything", is_flag=True, help="Move everything that no record names.")
+@output_option("table", "json")
+def csi_driver_quarantine(state_dir: Path, names: tuple[str, ...], everything: bool, output: str) -> None:
+    """Show what lies in a driver's pools without a record, or move it out of them.
+
+    The driver keeps such contents and counts them as used, since they may be data. Named here, or with --all, they are
+    moved to STATE/.quarantine by the same path: nothing is deleted, and the pool has its room back. To take contents up
+    again, stop the driver, move them back and restore their record from a backup.
+    """
+    if names and everything:
+        raise click.UsageError("name what to move, or say --all, not both")
+    if not state_dir.is_dir():
+        raise TonnageError(f"there is no state folder {state_dir}", hint="name the --state-dir of the driver")
+    folder = StateFolder(state_dir)
+    try:
+        folder.recover([*folder.volumes(), *folder.snapshots()])  # what calls left is no stranger's: put right first
+        found = unknown_contents(folder.path, in_use=False)
+        chosen = found if everything else [_named(folder.path, found, name) for name in dict.fromkeys(names)]
+        moved = dict(_moved(folder, chosen))
+    finally:
+        folder.close()
+    if output == "json":
+        written_json([_document(each, moved.get(each.path)) for each in found])
+    else:
+        written(lambda: echo("\n".join(_lines(found, moved))))
+
+
+def _named(state_dir: Path, found: Sequence[UnknownContents], name: str) -> UnknownContents:
+    for each in found:
+        if name in (str(each.path), str(each.path.relative_to(state_dir))):
+            return each
+    raise TonnageError(
+        f"{name} is nothing that lies in a pool of {state_dir} without a record",
+        hint="the command without a name shows what there is",
+    )
+
+
+def _moved(folder: StateFolder, chosen: Sequence[UnknownContents]) -> list[tuple[Path, Path]]:
+    try:
+        return list(quarantine(folder, chosen))
+    except OSError as exc:
+        raise TonnageError(
+            f"{exc.filename} cannot be moved to {folder.path / QUARANTINE}: {exc.strerror}",
+            hint="nothing is lost; what was not moved is where it was",
+        ) from exc
+
+
+def _document(each: UnknownContents, to: Path | None) -> dict[str, object]:
+    return {
+        "node": each.place.node,
+        "pool": each.place.pool,
+        "path": str(each.path),
+        "bytes": each.size_bytes,
+        "movedTo": None if to is None else str(to),
+    }
+
+
+def _lines(found: Sequence[UnknownContents], moved: dict[Path, Path]) -> list[str]:
+    if not found:
+        return ["everything in the pools has a record"]
+    lines = []
+    for each in found:
+        to = moved.get(each.path)
+        said = f"moved to {to}" if to is not None else "no record; kept, and counted as used"
+        lines.append(f"{printable(str(each.path))}  {Quantity.from_bytes(each.size_bytes)}  {said}")
+    return lines

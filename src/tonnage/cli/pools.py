@@ -1,0 +1,198 @@
+"""`tonnage pools`: pools of drivers that do not report them, kept true as annotations, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tonnage.cli.completion import driver_names
+from tonnage.cli.flags.go_flags import GoCommand, switch
+from tonnage.cli.options import Flags, duration, logging_options, setting, start_logging
+from tonnage.cli.output import echo
+from tonnage.cli.running import (
+    checked_election,
+    connected,
+    connection_of,
+    endpoint_of,
+    http_endpoint_option,
+    kubeconfig_option,
+    lease_time_settings,
+    request_limit_options,
+    run_until_signalled,
+    say_ready,
+)
+from tonnage.objects.storage_v1 import POOL_POLICIES
+from tonnage.pools.sources import OF_DRIVERS
+
+if TYPE_CHECKING:
+    from tonnage.pools.class_pools import PoolSource
+    from tonnage.pools.program import Command
+    from tonnage.pools.settings import PoolsSettings
+
+_SOURCES = (*(each.name for each in OF_DRIVERS), "nodes", "command")
+
+
+@click.command("pools", cls=GoCommand)
+@kubeconfig_option
+@click.option(
+    "--source", type=click.Choice(_SOURCES), help="Where the pools are told; may be left out where --driver says it."
+)
+@click.option(
+    *("--driver", "drivers"),
+    multiple=True,
+    metavar="NAME",
+    shell_complete=driver_names,
+    help="Whose classes: the provisioner of StorageClasses; may be repeated.  [default: the source's own]",
+)
+@click.option("--source-namespace", default="", help="Where the driver's objects are.  [default: any namespace]")
+@click.option("--annotation", default="", metavar="KEY", help="With --source nodes; {class} stands for a class's name.")
+@click.option("--label", default="", metavar="KEY", help="The same for a label, with _ between amounts.")
+@click.option("--command", default="", metavar="'PROGRAM ARGS'", help="With --source command: prints pools as JSON.")
+@duration("--interval", "30s", "How often it is run.")
+@duration("--command-timeout", "10s", "How long one run may take.")
+@click.option(
+    "--node-name", envvar="NODE_NAME", default="", show_envvar=True, help="The node that --command tells about."
+)
+@setting("--keep-free", str, "0", "What of each pool is not told, for overhead.", metavar="1Gi|2%")
+@click.option(
+    "--pool-policy", type=click.Choice(POOL_POLICIES), help="How the driver chooses a pool.  [default: what is known]"
+)
+@switch("--set-pool-policy", default=True, help="Say so on the StorageClasses (tonnage.dev/pool-policy).")
+@switch(
+    "--set-capacity-groups",
+    help="Say on StorageClasses which of them draw from the same disks (tonnage.dev/capacity-group).",
+)
+@duration("--drop-after", "5m", "How long the pools of a source that has fallen silent are kept, marked.")
+@click.option("--remove", is_flag=True, help="Take away all that was written, and end.")
+@switch("--leader-elect", help="Act only while holding the lease.")
+@setting("--leader-elect-namespace", str, "kube-system", "Where the lease is.", envvar="NAMESPACE")
+@lease_time_settings("leader-elect", retry_period="2s")
+@request_limit_options(20.0, 40)
+@http_endpoint_option
+@logging_options
+def pools(**flags: Any) -> None:
+    """Tell the pools of drivers that report one number, for as long as it runs.
+
+    Reads what a driver with several pools on a node publishes elsewhere, and keeps it true as the annotation
+    tonnage.dev/available-capacities on the CSIStorageCapacity objects of its classes, beside what the driver's
+    provisioner writes. Prints "ready" once the cluster is known; SIGTERM and Ctrl-C stop it, and what it wrote stays:
+    --remove takes it away.
+    """
+    start_logging(flags["logging_format"], flags["verbosity"])
+    source, settings, command = told_by(flags)
+    asyncio.run(_run(flags, source, settings, command))
+
+
+def told_by(flags: Flags) -> tuple[PoolSource, PoolsSettings, Command | None]:
+    """What the flags say. Raises UsageError."""
+    from tonnage.pools.program import Command
+    from tonnage.pools.settings import InvalidKeepFree, KeepFree, PoolsSettings
+
+    source = _source_of(flags)
+    drivers = flags["drivers"] or source.drivers
+    if not drivers:
+        raise click.UsageError(f"--source {source.name} is for any driver: say which by --driver")
+    try:
+        keep_free = KeepFree.parse(flags["keep_free"])
+    except InvalidKeepFree as exc:
+        raise click.BadParameter(exc.message, param_hint="--keep-free") from exc
+    settings = PoolsSettings(
+        drivers=drivers,
+        source_namespace=flags["source_namespace"],
+        keep_free=keep_free,
+        sets_policy=flags["set_pool_policy"],
+        sets_groups=flags["set_capacity_groups"],
+        policy=flags["pool_policy"] or "",
+        drop_after_s=max(flags["drop_after_s"], 1.0),
+    )
+    command = None
+    if source.name == "command":
+        words = _words(flags["command"])
+        command = Command(words, max(flags["interval_s"], 1.0), flags["command_timeout_s"])
+    return source, settings, command
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as exc:
+        raise click.BadParameter(f'"{text}" cannot be split into words: {exc}', param_hint="--command") from exc
+
+
+def _source_of(flags: Flags) -> PoolSource:
+    from tonnage.pools.sources import source_of
+    from tonnage.pools.sources.command import CommandPools
+    from tonnage.pools.sources.nodes import NodeTexts
+
+    name, drivers = flags["source"], flags["drivers"]
+    if name is None:
+        found = {each.name: each for driver in drivers if (each := source_of(driver)) is not None}
+        if len(found) != 1:
+            known = ", ".join(driver for each in OF_DRIVERS for driver in each.drivers)
+            raise click.UsageError(f"say where the pools are told by --source, or name a --driver of these: {known}")
+        (name,) = found
+    own = {
+        "nodes": bool(flags["annotation"] or flags["label"]),
+        "command": bool(flags["command"]),
+    }
+    for other, is_told in own.items():
+        if is_told and name != other:
+            raise click.UsageError(f"--{_flag_of(other, flags)} belongs to --source {other}, not to {name}")
+    if name == "nodes":
+        if bool(flags["annotation"]) == bool(flags["label"]):
+            raise click.UsageError("--source nodes needs one of --annotation and --label")
+        key = flags["annotation"] or flags["label"]
+        return NodeTexts(key, is_label=bool(flags["label"]), drivers=drivers)
+    if name == "command":
+        if not _words(flags["command"]):
+            raise click.UsageError("--source command needs --command")
+        if not flags["node_name"]:
+            raise click.UsageError("--source command needs the node's name: set NODE_NAME or --node-name")
+        return CommandPools(flags["node_name"], drivers)
+    return next(each for each in OF_DRIVERS if each.name == name)
+
+
+def _flag_of(source: str, flags: Flags) -> str:
+    return "command" if source == "command" else "annotation" if flags["annotation"] else "label"
+
+
+async def _run(flags: Flags, source: PoolSource, settings: PoolsSettings, command: Command | None) -> None:
+    from tonnage.pools.program import PoolsProgram
+    from tonnage.pools.settings import PROGRAM
+
+    endpoint, removes = endpoint_of(flags["http_endpoint"]), flags["remove"]
+    election = checked_election(flags, "leader_elect", is_on=flags["leader_elect"] and not removes)
+    async with connected(
+        PROGRAM,
+        connection_of(flags["kubeconfig_file"]),
+        election,
+        qps=flags["kube_api_qps"],
+        burst=flags["kube_api_burst"],
+    ) as running:
+        program = await running.enter(
+            PoolsProgram(
+                running.clients.work,
+                source,
+                settings,
+                clock=running.clock,
+                rng=running.rng,
+                registry=running.registry,
+                command=command,
+                leadership=running.leadership,
+            )
+        )
+        if removes:
+            removed = await program.remove()
+            echo(f"{removed} capacity objects had pools from here, and have none now", err=True)
+            return
+        await running.serve(endpoint, is_ready=lambda: program.is_synced)
+
+        async def work() -> None:
+            await program.wait_synced()
+            say_ready()
+            await running.led(program.run, f"{flags['leader_elect_namespace']}/{PROGRAM}-{source.name}")
+
+        await run_until_signalled(work())

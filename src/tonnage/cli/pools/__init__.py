@@ -1,1 +1,0 @@
-"""`tonnage pools` and its flags."""

@@ -1,0 +1,271 @@
+"""`tonnage provisioner`: volumes and capacity for one CSI driver, until it is told to stop.
+
+Its flags are external-provisioner's; `--feature-gates` knows our gates, and the few that that program has alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tonnage.cli.flags.go_flags import GoCommand, switch
+from tonnage.cli.options import (
+    AT_LEAST_ONE,
+    NOT_NEGATIVE,
+    Flags,
+    duration,
+    from_flags,
+    gates_option,
+    logging_options,
+    setting,
+    start_logging,
+)
+from tonnage.cli.output import say_all
+from tonnage.cli.running import (
+    checked_election,
+    connected,
+    connection_of,
+    endpoint_of,
+    http_endpoint_option,
+    kubeconfig_option,
+    lease_time_settings,
+    request_limit_options,
+    run_until_signalled,
+    say_ready,
+)
+from tonnage.gates import GateError, Gates
+
+if TYPE_CHECKING:
+    from tonnage.provisioner.capacity.controller import CapacitySettings
+    from tonnage.provisioner.options import ProvisionerOptions
+
+_OWN_GATES: Final = {
+    "Topology": True,
+    "VolumeAttributesClass": True,
+    "ReleaseLeaderElectionOnExit": True,
+    "CrossNamespaceVolumeDataSource": False,
+}
+"""Gates that external-provisioner has and Kubernetes has not, as they are here when nobody sets them."""
+_SERVICE_ACCOUNT_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionerGates:
+    """The gates of --feature-gates: ours, and those of external-provisioner alone."""
+
+    ours: Gates
+    own: dict[str, bool]
+
+
+def parse_gates(text: str) -> ProvisionerGates:
+    """`A=true,B=false`. Raises GateError for a gate that is unknown, or cannot be had."""
+    own = dict(_OWN_GATES)
+    rest: list[str] = []
+    for pair in (each.strip() for each in text.split(",") if each.strip()):
+        name, equals, said = pair.partition("=")
+        if name not in _OWN_GATES or not equals:
+            rest.append(pair)
+            continue
+        own[name] = _switched(name, said)
+        if name == "CrossNamespaceVolumeDataSource" and own[name]:
+            raise GateError(f"{name} is not supported: data sources are in the claim's own namespace", gate=name)
+    return ProvisionerGates(Gates.parse(",".join(rest)), own)
+
+
+def _switched(name: str, said: str) -> bool:
+    try:
+        return click.BOOL.convert(said, None, None)
+    except click.BadParameter as exc:
+        raise GateError(
+            f"invalid value of {name}={said}", gate=name, hint=f"write {name}=true or {name}=false"
+        ) from exc
+
+
+@click.command(cls=GoCommand)
+@kubeconfig_option
+@setting("--csi-address", str, "/run/csi/socket", "Address of the CSI driver socket.")
+@duration("--timeout", "10s", "Timeout for waiting for volume operation (creation, deletion, capacity queries).")
+@setting("--volume-name-prefix", str, "pvc", "What names of volumes begin with.")
+@setting(
+    "--volume-name-uuid-length",
+    click.IntRange(min=-1),
+    -1,
+    "How much of the claim's uid goes into a volume's name; -1 is all of it.",
+)
+@setting("--worker-threads", AT_LEAST_ONE, 100, "How many volumes are worked on at a time.")
+@setting("--cloning-protection-threads", AT_LEAST_ONE, 1, "The same for cloned claims.")
+@duration(
+    "--retry-interval-start", "1s", "The pause after a failure; it doubles with each, up to --retry-interval-max."
+)
+@duration("--retry-interval-max", "5m", "The longest such pause.")
+@switch("--strict-topology", help="Tell CreateVolume of the selected node's place only.")
+@switch("--immediate-topology", default=True, help="Tell CreateVolume of all places when no node was selected.")
+@switch("--extra-create-metadata", help="Tell CreateVolume the names of claim and volume.")
+@click.option("--default-fstype", default="", help="The file system when the class names none.")
+@switch("--controller-publish-readonly", help="Volumes of claims that are ReadOnlyMany alone are read-only.")
+@switch(
+    "--prevent-volume-mode-conversion", default=True, help="A restored snapshot keeps its volume mode, unless allowed."
+)
+@switch("--enable-expansion", default=True, help="Expand volumes too, as external-resizer does. Ours.")
+@switch("--enable-capacity", default=True, help="Publish CSIStorageCapacity objects; upstream's default is false.")
+@duration("--capacity-poll-interval", "1m", "How often it is asked.")
+@switch("--capacity-for-immediate-binding", help="Also for classes that do not wait for a consumer.")
+@setting(
+    "--capacity-ownerref-level",
+    click.IntRange(min=-1),
+    1,
+    "How far above the pod in $POD_NAME the owner of these objects is; -1, or no $POD_NAME: no owner.",
+)
+@setting(
+    "--capacity-namespace",
+    str,
+    "kube-system",
+    "Where they are. Ours; upstream has the variable only.",
+    envvar="NAMESPACE",
+    show_envvar=True,
+)
+@setting("--capacity-threads", AT_LEAST_ONE, 1, "How many at a time.")
+@setting("--kube-api-capacity-qps", NOT_NEGATIVE, 1.0, "How many of them are written a second; 0 is no limit.")
+@setting("--kube-api-capacity-burst", AT_LEAST_ONE, 5, "How many at once.")
+@switch("--node-deployment", help="One provisioner on each node, for the volumes of that node.")
+@click.option("--node-name", envvar="NODE_NAME", default="", show_envvar=True, help="The node, with --node-deployment.")
+@switch("--node-deployment-immediate-binding", default=True, help="Compete for claims that were sent to no node.")
+@duration("--node-deployment-base-delay", "20s", "The first wait before that.")
+@duration("--node-deployment-max-delay", "60s", "The longest.")
+@switch("--leader-election", help="Work only while holding the lease.")
+@click.option("--leader-election-namespace", default="", help="Where the lease is; else the pod's own namespace.")
+@lease_time_settings("leader-election", retry_period="5s")
+@request_limit_options(0.0, 10, " Upstream's default is 5.")
+@http_endpoint_option
+@click.option("--metrics-address", default="", metavar="HOST:PORT", help="The older name of --http-endpoint.")
+@gates_option(parse_gates, help="Features to turn on or off.")
+@logging_options
+def provisioner(**flags: Any) -> None:
+    """Make, delete and expand the volumes of one CSI driver, and publish how much room it has.
+
+    Runs beside any CSI driver and against any Kubernetes API server, with external-provisioner's flags. Prints "ready"
+    once the driver has answered and the cluster is known; SIGTERM and Ctrl-C stop it.
+    """
+    start_logging(flags["logging_format"], flags["verbosity"])
+    say_all("warning", flags["gates"].ours.warnings)
+    asyncio.run(_run(flags))
+
+
+def options_of(flags: Flags) -> ProvisionerOptions:
+    """What the flags say about volumes. Raises UsageError."""
+    from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
+
+    own, deployment = flags["gates"].own, None
+    if flags["node_deployment"]:
+        if not flags["node_name"]:
+            raise click.UsageError("--node-deployment needs the node's name: set NODE_NAME or --node-name")
+        deployment = NodeDeployment(
+            node_name=flags["node_name"],
+            immediate_binding=flags["node_deployment_immediate_binding"],
+            base_delay_s=flags["node_deployment_base_delay_s"],
+            max_delay_s=flags["node_deployment_max_delay_s"],
+        )
+    return from_flags(
+        ProvisionerOptions,
+        flags,
+        retry_start_s=flags["retry_interval_start_s"],
+        retry_max_s=flags["retry_interval_max_s"],
+        expands=flags["enable_expansion"],
+        topology=own["Topology"],
+        volume_attributes_class=own["VolumeAttributesClass"],
+        node_deployment=deployment,
+    )
+
+
+def capacity_of(flags: Flags) -> CapacitySettings | None:
+    """What the flags say about capacity; None when it is not published."""
+    from tonnage.provisioner.capacity.controller import CapacitySettings
+
+    if not flags["enable_capacity"]:
+        return None
+    return CapacitySettings(
+        namespace=flags["capacity_namespace"],
+        with_pools=flags["gates"].ours.CSIStorageCapacityV2,
+        for_immediate_binding=flags["capacity_for_immediate_binding"],
+        poll_interval_s=flags["capacity_poll_interval_s"],
+        threads=flags["capacity_threads"],
+        first_retry_s=flags["retry_interval_start_s"],
+        max_retry_s=flags["retry_interval_max_s"],
+        qps=flags["kube_api_capacity_qps"],
+        burst=flags["kube_api_capacity_burst"],
+    )
+
+
+def lease_of(driver_name: str, namespace: str) -> str:
+    """The lease that copies of a driver's provisioner meet at, named as upstream's sidecars name it."""
+    name = re.sub("[^a-zA-Z0-9-]", "-", driver_name)
+    return f"{namespace or _own_namespace()}/{name}{'X' if name.endswith('-') else ''}"
+
+
+def _own_namespace() -> str:
+    """The pod's namespace, as upstream finds it."""
+    if told := os.environ.get("POD_NAMESPACE") or os.environ.get("NAMESPACE"):
+        return told
+    try:
+        return _SERVICE_ACCOUNT_NAMESPACE.read_text().strip() or "default"
+    except OSError:
+        return "default"
+
+
+async def _run(flags: Flags) -> None:
+    from tonnage.csi.client import CsiClient
+    from tonnage.provisioner.metrics import ProvisionerMetrics
+    from tonnage.provisioner.program import PROGRAM, Provisioner
+
+    endpoint = endpoint_of(flags["http_endpoint"], flags["metrics_address"])
+    options, capacity = options_of(flags), capacity_of(flags)
+    release = flags["gates"].own["ReleaseLeaderElectionOnExit"]
+    election = checked_election(flags, "leader_election", is_on=flags["leader_election"], release_on_cancel=release)
+    async with connected(
+        PROGRAM,
+        connection_of(flags["kubeconfig_file"]),
+        election,
+        qps=flags["kube_api_qps"],
+        burst=flags["kube_api_burst"],
+    ) as running:
+        metrics = ProvisionerMetrics(running.registry)
+        driver = await running.enter(
+            CsiClient(
+                flags["csi_address"],
+                clock=running.clock,
+                rng=running.rng,
+                timeout_s=flags["timeout_s"],
+                on_call=metrics.calls,
+                before_change=running.leadership.check if running.leadership is not None else None,
+            )
+        )
+        program = Provisioner(
+            running.clients.work,
+            driver,
+            options,
+            clock=running.clock,
+            rng=running.rng,
+            registry=running.registry,
+            metrics=metrics,
+            capacity=capacity,
+            pod_name=os.environ.get("POD_NAME", ""),
+            owner_level=flags["capacity_ownerref_level"],
+            leadership=running.leadership,
+            telling=running.clients.telling,
+        )
+        await running.serve(endpoint, is_ready=lambda: program.is_synced)
+
+        async def work() -> None:
+            async with program:
+                await program.wait_synced()
+                say_ready()
+                lease = lease_of(program.driver_info.name, flags["leader_election_namespace"])
+                await running.led(program.run, lease)
+
+        await run_until_signalled(work())

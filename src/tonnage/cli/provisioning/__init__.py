@@ -1,1 +1,0 @@
-"""The command line of the provisioner: the command, and its flags."""

@@ -1,0 +1,321 @@
+"""`tonnage doctor`, `drain-preview`, `fit`, `replay` and `shadow`: questions that the scheduler's own code answers.
+
+doctor          what of a cluster Tonnage can use, what it would change there, and what to set
+drain-preview   what draining nodes would do, before anybody does it
+fit             how many more replicas of something fit, where, what stops the next one, and what would let it in
+replay          decisions in sequence, with the scheduler's memory, on virtual time, from files
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tonnage.cli.cluster_options import ClusterQuestion, cluster_options, html_page
+from tonnage.cli.completion import files, workloads
+from tonnage.cli.completion import nodes as node_values
+from tonnage.cli.options import DURATION, FILE_PATH, feature_gates, output_option, setting
+from tonnage.cli.output import INTERRUPTED, progress, say, say_all, shown_status, write_answer
+from tonnage.clock import SystemClock
+from tonnage.gates import Gates
+from tonnage.whatif.fit import MOST
+from tonnage.whatif.shadow import STUCK_AFTER_S
+
+if TYPE_CHECKING:
+    from tonnage.client.http import Client
+    from tonnage.whatif.doctor.facts import GrantedAccess, ServerFacts
+    from tonnage.whatif.fit.counting import FitCluster
+    from tonnage.whatif.shadow.follow import Following
+    from tonnage.whatif.shadow.judging import ShadowVerdict
+    from tonnage.whatif.shadow.signs import Shadow
+    from tonnage.whatif.shadow.tally import Refusal
+    from tonnage.whatif.sources import ClusterState
+
+
+@click.command()
+@cluster_options
+@click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
+@output_option("table", "json", "html")
+def doctor(cluster: ClusterQuestion, output: str) -> None:
+    """Tell what of a cluster Tonnage can use, what it would change, and what to set.
+
+    Looks at a live cluster (--kubeconfig), at a dump of one (-f, such as `kubectl get -o yaml` writes), or at a live
+    one with files laid over it: drivers, capacity objects, attach limits, classes, leftovers, permissions, and pods
+    that a switch would help or hurt. Every finding has a name, a severity and a remedy. Nothing is changed.
+
+    Exit 0 when nothing is worse than good to know, 4 when there are warnings, 5 when there are errors; 1 when it could
+    not look, 2 when it was asked wrongly.
+    """
+    from tonnage.whatif.doctor.examination import examine, show, work_of
+    from tonnage.whatif.doctor.facts import Facts
+    from tonnage.whatif.doctor.reading import read_server
+
+    configuration = cluster.configuration
+    state = cluster.state(user_agent="tonnage-doctor", with_workloads=True)
+    server: ServerFacts | None = None
+    access: list[GrantedAccess] = []
+    if cluster.is_live:
+        server, access = asyncio.run(read_server(cluster.connection, state.objects, user_agent="tonnage-doctor"))
+    facts = Facts.of_state(state, is_live=cluster.is_live, server=server, access=access)
+    with progress("deciding on pods", total=work_of(facts)) as step:
+        found = examine(facts, state, configuration, foreign=cluster.foreign, step=step)
+    write_answer(output, found.document, partial(show, found), html_page("doctor"))
+    sys.exit(INTERRUPTED if found.is_partial else found.exit_code)
+
+
+@click.command(name="drain-preview")
+@cluster_options
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_values)
+@click.option("--one-by-one", is_flag=True, help="A rolling upgrade: each node comes back before the next is drained.")
+@output_option("table", "json", "html")
+def drain_preview(cluster: ClusterQuestion, nodes: tuple[str, ...], one_by_one: bool, output: str) -> None:
+    """Tell what a drain of these nodes would do.
+
+    Who moves where, whose volume is rebuilt there or only reattached, who is stuck and why, which budgets block, whose
+    data stays behind or is lost, whether the cluster holds if one more node fails meanwhile; with --one-by-one also
+    the best order found. The drain is rehearsed on virtual time with the scheduler's own code; nothing is changed. Exit
+    0 when there is an answer, whatever it is; Ctrl-C ends it with what is known so far, exit 130.
+    """
+    from tonnage.whatif.drain.preview import Preview, known_nodes
+    from tonnage.whatif.drain.rehearsal import Scene
+    from tonnage.whatif.drain.report import show
+
+    configuration = cluster.configuration
+    state = cluster.state(user_agent="tonnage-drain-preview", with_workloads=True)
+    names = known_nodes(nodes, state.objects, state.source)
+    scene = Scene(
+        state,
+        configuration.profiles,
+        foreign=cluster.foreign,
+        takes_any_pod=cluster.config_file is None,
+        updates_attach_limits=cluster.gates.MutableCSINodeAllocatableCount,
+    )
+    preview, is_interrupted = Preview(scene, names, is_one_by_one=one_by_one), False
+    try:
+        with progress("rehearsing the drain") as step:
+            preview.run(step)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    write_answer(output, preview.document, partial(show, preview), html_page("drain-preview"))
+    if is_interrupted:
+        sys.exit(INTERRUPTED)
+
+
+@click.command()
+@cluster_options
+@click.option(
+    "--workload",
+    metavar="KIND/NS/NAME",
+    shell_complete=workloads,
+    help="A workload of the cluster: StatefulSet/shop/db.",
+)
+@click.option("--template", "template_file", type=FILE_PATH, help="A workload or a pod that is not there.")
+@setting("--max", click.IntRange(0), MOST, "Count no further.", into="most")
+@click.option(
+    *("--node-template", "node_file"),
+    type=FILE_PATH,
+    help="A Node, with its CSINode and its capacity objects; goes with --nodes-needed.",
+)
+@click.option(
+    "--nodes-needed", "wants_nodes", is_flag=True, help="How many such nodes the workload's own replicas ask for."
+)
+@output_option("table", "json", "html")
+def fit(
+    cluster: ClusterQuestion,
+    workload: str | None,
+    template_file: Path | None,
+    most: int,
+    node_file: Path | None,
+    wants_nodes: bool,
+    output: str,
+) -> None:
+    """Tell how many more replicas of a workload fit, by node and zone.
+
+    Replicas are made as their controller would make them, with their claims, and placed one after the other by the
+    scheduler's own code, each after those before it are assumed, until one fits nowhere. Then what stops that one is
+    counted by reason, and the least that would let it in is found by trying. Nothing is written to any cluster.
+    """
+    from tonnage.whatif.fit.counting import FitCluster
+    from tonnage.whatif.fit.fitting import asked_template, asked_workload, fitted, node_template, show
+
+    if (workload is None) == (template_file is None):
+        raise click.UsageError("give --workload KIND/NS/NAME or --template FILE, one of the two")
+    if wants_nodes != (node_file is not None):
+        raise click.UsageError("--nodes-needed goes with --node-template FILE")
+    configuration = cluster.configuration
+    state = cluster.state(user_agent="tonnage-fit", with_workloads=True)
+    _say_who_waits(state)
+    creation = cluster.creation
+    if template_file is not None:
+        asked = asked_template(state, creation, str(template_file))
+    else:
+        asked = asked_workload(state, creation, workload or "", cluster.namespace)
+
+    def fresh() -> FitCluster:
+        is_default = cluster.config_file is None
+        made = FitCluster(state.objects, configuration.profiles, foreign=cluster.foreign, takes_any_pod=is_default)
+        made.apply(asked.made)
+        return made
+
+    template = node_template(creation, node_file) if node_file is not None else None
+    answer = fitted(asked, fresh, most=most, phase=progress, with_disks=output != "table", node_template=template)
+    write_answer(output, answer.document, partial(show, answer), html_page("fit"))
+    if answer.counted.is_interrupted:
+        sys.exit(INTERRUPTED)
+
+
+def _say_who_waits(state: ClusterState) -> None:
+    waiting = [each for each in state.pods.values() if not each.spec.node_name and not each.is_terminal]
+    if waiting:
+        pods = "1 pod waits" if len(waiting) == 1 else f"{len(waiting):,} pods wait"
+        say("note", f"{pods} for a node already and {'is' if len(waiting) == 1 else 'are'} not placed first")
+
+
+@click.command()
+@click.option(
+    "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests: files, folders, - for stdin."
+)
+@click.argument("more_files", nargs=-1, metavar="[FILE]...", shell_complete=files)
+@click.option("--steps", "steps_file", required=True, type=FILE_PATH, help="What happens: a YAML list of steps.")
+@click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration.")
+@feature_gates
+@output_option("table", "json")
+def replay(
+    files: tuple[str, ...],
+    more_files: tuple[str, ...],
+    steps_file: Path,
+    config_file: Path | None,
+    gates: Gates,
+    output: str,
+) -> None:
+    """Decide about pods one after the other, with the scheduler's memory, on virtual time.
+
+    The cluster comes from manifests (-f). A step is one of `schedule: ns/pod` (decide, reserve, assume),
+    `apply: [objects]`, `delete: [{kind, namespace, name}]`, `fail_binding: ns/pod`, `advance: seconds` and
+    `restart: true` (memory is lost, objects are kept). Exit 0 when there are answers, whatever they are.
+    """
+    from tonnage.whatif.replay import Replay
+    from tonnage.whatif.replay_report import show, taken
+    from tonnage.whatif.replay_steps import read_steps
+
+    if not files + more_files:
+        raise click.UsageError("give the cluster's manifests with -f")
+    cluster = ClusterQuestion(files + more_files, config_file=config_file, gates=gates)
+    configuration = cluster.configuration
+    state = cluster.state(user_agent="tonnage-replay", without=steps_file)
+    warnings: list[str] = []
+    steps = read_steps(steps_file, cluster.creation, warnings)
+    say_all("warning", warnings)
+    run = Replay(state.objects, configuration.profiles, foreign=cluster.foreign, takes_any_pod=config_file is None)
+    results = list(taken(run, steps, str(steps_file), partial(say, "note")))
+    write_answer(
+        output,
+        lambda: [each.answer.document() for each in results if each.answer is not None],
+        partial(show, results),
+    )
+
+
+@click.command()
+@click.option(
+    *("--kubeconfig", "kubeconfig_file"),
+    type=FILE_PATH,
+    help="The cluster to follow; else $KUBECONFIG, or the usual file.",
+)
+@click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig; its current one.")
+@click.option("--config", "config_file", type=FILE_PATH, help="KubeSchedulerConfiguration.")
+@click.option("--for", "for_s", type=DURATION, default=None, help="End after so long; else with Ctrl-C.")
+@click.option(
+    "--stuck-after",
+    "stuck_after_s",
+    type=DURATION,
+    default=STUCK_AFTER_S,
+    show_default="2m",
+    help="A claim that has no volume so long after the decision counts as refused.",
+)
+@feature_gates
+@output_option("table", "json")
+def shadow(
+    kubeconfig_file: Path | None,
+    context: str,
+    config_file: Path | None,
+    for_s: float | None,
+    stuck_after_s: float,
+    gates: Gates,
+    output: str,
+) -> None:
+    """Decide along with the scheduler of a live cluster, and say where the two differ and why.
+
+    For every pod that the cluster's scheduler places, Tonnage decides on the same state, just before; nodes that score
+    alike count as agreed. At the end it tells how often a pod was sent where its volumes could not be made, and how
+    often Tonnage would not have sent it there. What differs is told on stderr as it is found. Only reads are made:
+    nothing is written to the cluster, no event and no lease either. Ctrl-C is the usual end: the answer follows, and
+    the exit code is 0.
+    """
+    from tonnage.client.config import kubeconfig
+    from tonnage.client.http import Client
+    from tonnage.whatif.shadow.judging import Judge
+    from tonnage.whatif.shadow.signs import Shadow
+    from tonnage.whatif.shadow.tally import Tally, show
+
+    cluster, clock = ClusterQuestion(config_file=config_file, gates=gates), SystemClock()
+    profiles = cluster.configuration.profiles
+    connection = kubeconfig.load(kubeconfig_file, context=context)
+    judge = Judge(profiles, clock=clock, foreign=cluster.foreign)
+    tally = Tally(clock.now(), on_difference=_say_difference, on_refusal=_say_refusal)
+    following = Shadow(judge, tally, stuck_after_s=stuck_after_s)
+
+    async def run() -> None:
+        async with Client.connect(connection, clock=clock, user_agent="tonnage-shadow") as client:
+            await _followed(client, following, for_s)
+
+    asyncio.run(run())
+    until = clock.now()
+    write_answer(output, lambda: tally.document(until), partial(show, tally, until))
+
+
+def _say_difference(found: ShadowVerdict) -> None:
+    from tonnage.whatif.shadow.tally import NOWHERE
+
+    ours = found.ours or NOWHERE
+    say("differs", f"{found.pod} went to {found.theirs}, Tonnage would send it to {ours}: {found.why}")
+
+
+def _say_refusal(found: Refusal) -> None:
+    say("refused", f"{found.verdict.pod} on {found.verdict.theirs}: {found.seen_by}; Tonnage {found.tonnage}")
+
+
+async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None:
+    """Follow until the time is over or Ctrl-C is pressed; a second Ctrl-C wants no answer."""
+    from tonnage.whatif.shadow.follow import Following
+
+    following = Following(client, shadow, note=partial(say, "note"))
+    work = asyncio.ensure_future(_follow(client, following, for_s, shadow))
+    loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        loop.remove_signal_handler(number)
+        if not following.end():
+            work.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, partial(stop, number))
+    await asyncio.wait((work,))
+    if not work.cancelled():
+        work.result()
+    shadow.close()
+
+
+async def _follow(client: Client, following: Following, for_s: float | None, shadow: Shadow) -> None:
+    from tonnage.whatif.shadow.tally import counts
+
+    async with following:
+        await following.wait_synced()
+        say("following", f"{client.server}; Ctrl-C ends it")
+        with shown_status("nothing decided yet") as show:
+            await following.run(for_s, lambda: show(counts(shadow.tally)))
