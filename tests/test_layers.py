@@ -128,10 +128,11 @@ INNER_ROWS: dict[str, Rows] = {
         ("program",),
     ),
     "pools": (
-        ("class_pools", "reading", "settings", "metrics", "told_once"),
-        ("sources", "wanted", "writing"),
+        ("reading", "settings"),
+        ("class_pools", "writing"),
+        ("sources", "wanted"),
         ("classes",),
-        ("command_runner", "controller"),
+        ("controller",),
         ("program",),
     ),
     "node": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from reference import code, table
-from tonnage.plane.metric_catalogue import PROGRAMS, MetricDescription, catalogue
+from reference.metric_catalogue import PROGRAMS, MetricDescription, catalogue
 
 HEAD = """\
 # Metrics

@@ -5,19 +5,12 @@
     await bootstrap.prepare(commands)               # the programs can be started after this
     await bootstrap.wait_for_nodes(names)
 
-All of it talks to the API server, and is loaded while that starts (`cluster`).
+All of it talks to the API server, and is loaded while that starts (`cluster`). A cluster that is taken up again is the
+one it was: what people asked of its nodes (a cordon, a taint, a fault) still holds, and is nothing to wait for.
 
-When a cluster counts as started: which nodes will come, and when one is ready.
-
-A cluster that is taken up again is the one it was: what people asked of its nodes (a cordon, a taint, a fault) still
-holds, and is nothing to wait for.
-
-What a fresh cluster of `tonnage up` has besides its nodes: the driver's CSIDriver and the default class `pools`.
-
-With `--classes N` there are `pools-2`, … as well. All of them draw from the same pools of the nodes, and say so: they
-are one capacity group. Made only where they are missing: what a person has changed, or brought with -f, stays. How the
-driver picks pools its CSIDriver says (`tonnage.dev/pool-policy`), and follows `--pool-policy`, unless a person wrote
-`unknown` there.
+A fresh cluster has the driver's CSIDriver and the class `pools`; with `--classes N` `pools-2`, … as well, in one
+capacity group, as they draw from the same pools. They are made only where they are missing: what a person has changed,
+or brought with -f, stays. The CSIDriver's `tonnage.dev/pool-policy` follows `--pool-policy`, unless it is `unknown`.
 """
 
 from __future__ import annotations
@@ -43,7 +36,7 @@ from tonnage.objects.node_selectors import NOT_READY, UNREACHABLE
 from tonnage.objects.resources import BY_KIND
 from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, CSIDriver, CSIStorageCapacity, StorageClass
 from tonnage.plane.command_lines import CommandLines
-from tonnage.plane.identities import Identities
+from tonnage.plane.identities import MANAGER, Identities
 from tonnage.plane.settings import PlaneSettings
 
 CLASS: Final = "pools"
@@ -94,7 +87,7 @@ def _class(name: str, *, is_grouped: bool) -> Doc:
 
 
 async def ensure_starter_objects(client: Client, classes: int = 1, pool_policy: str = "") -> None:
-    """Create what is missing. Safe to run at every start.
+    """Create what is missing; a second run changes nothing.
 
     In a cluster that had one class and gets more, the first joins their group, once. Who takes it out again may.
     """
@@ -158,16 +151,12 @@ class Bootstrap:
     async def apply(self, manifests: Sequence[Doc]) -> None:
         """One after the other, in their order. Raises TonnageError."""
         for doc in manifests:
-            await self._apply(doc)
-
-    async def _apply(self, doc: Doc) -> None:
-        metadata = doc["metadata"]
-        resource = BY_KIND[doc["apiVersion"], doc["kind"]]
-        key = f"{metadata['namespace']}/{metadata['name']}" if resource.namespaced else metadata["name"]
-        try:
-            await self.client.patch_doc(resource, key, doc, patch_type="apply", field_manager="tonnage-up", force=True)
-        except ApiError as exc:
-            raise TonnageError(f"{doc['kind']} {key} cannot be applied: {exc.message}", hint=exc.hint) from exc
+            metadata, resource = doc["metadata"], BY_KIND[doc["apiVersion"], doc["kind"]]
+            key = f"{metadata['namespace']}/{metadata['name']}" if resource.namespaced else metadata["name"]
+            try:
+                await self.client.patch_doc(resource, key, doc, patch_type="apply", field_manager=MANAGER, force=True)
+            except ApiError as exc:
+                raise TonnageError(f"{doc['kind']} {key} cannot be applied: {exc.message}", hint=exc.hint) from exc
 
     async def prepare(self, commands: Mapping[str, Sequence[str]]) -> None:
         """Make what programs with these command lines find: the driver and its classes, accounts, rights and tokens."""

@@ -27,8 +27,16 @@ from tonnage.clock import Clock
 from tonnage.endpoints import read_endpoints, write_endpoints
 from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
-from tonnage.plane.command_lines import AUTHORITIES, DASHBOARD, PROGRAMS, SERVING, CommandLines
-from tonnage.plane.ports import LOOPBACK, choose_ports, dashboard_port
+from tonnage.plane.command_lines import (
+    AUTHORITIES,
+    DASHBOARD,
+    LOOPBACK,
+    PROGRAMS,
+    SERVING,
+    CommandLines,
+    choose_ports,
+    dashboard_port,
+)
 from tonnage.plane.settings import PlaneSettings, ensure_token
 from tonnage.plane.supervisor import Supervisor
 from tonnage.private_files import open_lock, own_folder

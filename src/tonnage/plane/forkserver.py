@@ -13,21 +13,8 @@ When whoever asked goes away (its end of the pipe closes), all children are stop
 cluster; should the forkserver itself be killed, the kernel tells its children (on Linux). The forkserver has one thread
 and no event loop, and never speaks gRPC or HTTP: there is nothing in it that a fork could break.
 
-What a child runs is handed in by the command line (`cli/forkserver.py`), which is above this package: its `main`, and
-the modules that hold the programs.
-
-How this program starts another process of itself.
-
-Installed, or from a checkout, that is `python -m tonnage`. A `tonnage.pyz` has unpacked itself into a folder that is on
-no one's path but its own; the folder has a `__main__.py`, so that Python runs it by its name. A child is then of the
-very version that started it, whatever has become of the file since.
-
-What `ps` shows of a process that was forked: its own command line, and not that of the process it was forked from.
-
-The kernel shows the memory in which the arguments of the last exec lie. A child therefore writes its own over them; how
-long they may be was decided at that exec, so the forkserver is started with an argument that only makes room
-(`ROOM_FLAG`). Only Linux tells where that memory is; elsewhere, and wherever something looks other than expected,
-nothing is done: a title is worth no risk.
+What a child runs is handed in by the command line (`cli/forkserver.py`): its `main`, and the modules that hold the
+programs.
 """
 
 from __future__ import annotations
@@ -61,7 +48,12 @@ _ARG_START, _ARG_END = 47, 48
 
 
 def set_title(name: str, words: Sequence[str]) -> None:
-    """Be shown as `words` by `ps -f`, and as `name` by `top` and `pgrep`."""
+    """Be shown as `words` by `ps -f`, and as `name` by `top` and `pgrep`.
+
+    The kernel shows the memory in which the arguments of the last exec lie, and a child writes its own over them; the
+    forkserver is started with an argument that only makes room (`ROOM_FLAG`). Only Linux tells where that memory is;
+    wherever something looks other than expected, nothing is done: a title is worth no risk.
+    """
     if sys.platform != "linux":
         return
     try:
@@ -86,7 +78,10 @@ def _overwrite_arguments(title: bytes) -> None:
 
 
 def own_command() -> list[str]:
-    """The words in front of a command's name."""
+    """The words in front of a command's name, to start this very version of the program.
+
+    A `tonnage.pyz` has unpacked itself into a folder with a `__main__.py`, which Python runs by its name.
+    """
     folder = Path(tonnage.__file__).parent.parent
     if (folder / "__main__.py").is_file():
         return [sys.executable, str(folder)]

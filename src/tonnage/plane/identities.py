@@ -44,7 +44,7 @@ LIFETIME_S: Final = 72 * 3600
 RENEW_AFTER: Final = 1 / 12
 """The part of its life after which a token is renewed: a cluster may be stopped for two days and go on at once."""
 _LOOK_EVERY_S: Final = 60.0
-_MANAGER: Final = "tonnage-up"
+MANAGER: Final = "tonnage-up"
 _ACCOUNTS: Final = BY_PLURAL["", "serviceaccounts"]
 _RBAC: Final = "rbac.authorization.k8s.io"
 _BY_KIND: Final[Mapping[str, Resource]] = {
@@ -200,7 +200,7 @@ class Identities:
         kind, key = _key(doc)
         try:
             await self._client.patch_doc(
-                _BY_KIND[kind], key, doc, patch_type="apply", field_manager=_MANAGER, force=True
+                _BY_KIND[kind], key, doc, patch_type="apply", field_manager=MANAGER, force=True
             )
         except ApiError as exc:
             if kind.endswith("Binding") and exc.code == 422:  # a roleRef cannot be changed

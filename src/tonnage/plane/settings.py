@@ -1,15 +1,8 @@
 """What a cluster is asked to be, and how that is remembered beside its state.
 
 A cluster that is taken up again is the one it was: what is not said anew is read from DIR/cluster.json. Ports, gates
-and flags for single programs belong to a run, not to the cluster, and are not kept.
-
-The token of a cluster's dashboard: made once, kept in the cluster's folder for its owner alone.
-
-Logs of programs that run for weeks: one file and the one before it, each of a bounded size.
-
-A program has its log open for as long as it runs, for appending. So the file is not put aside but copied and emptied:
-what the program writes next stands at its beginning. A line that comes between the copy and the emptying is lost, and
-that is a moment every ten megabytes.
+and flags for single programs belong to a run, not to the cluster, and are not kept. The dashboard's token is made once,
+and kept in the cluster's folder for its owner alone.
 """
 
 from __future__ import annotations
@@ -40,7 +33,8 @@ MAX_LOG_BYTES: Final = 10 << 20
 def bound_log(log: Path, *, max_bytes: int = MAX_LOG_BYTES) -> bool:
     """Keep what was written so far as `NAME.log.old` and begin anew, if it is more than this; True if it was.
 
-    A full disk keeps the older file: the log is emptied without a copy, for a log is never worth the data beside it.
+    A program has its log open for appending, so the file is copied and emptied; a line that comes in between is lost. A
+    full disk keeps the older file: the log is emptied without a copy, for a log is never worth the data beside it.
     """
     try:
         if log.stat().st_size <= max_bytes:

@@ -13,12 +13,13 @@ import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tonnage.client.config import kubeconfig
 from tonnage.client.http import Client
 from tonnage.client.program_pages import ProgramPages
 from tonnage.clock import Clock
+from tonnage.driver import TOPOLOGY_KEY
 from tonnage.driver.state.unknown import UnknownContents, unknown_contents
 from tonnage.endpoints import Endpoint, read_endpoints
 from tonnage.errors import TonnageError
@@ -32,7 +33,6 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import listed_pools
 
 READY, NOT_READY, AWAY, RUNNING = "ready", "not ready", "away", "running"
-_TOPOLOGY: Final = "topology.tonnage.dev/node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,4 +241,4 @@ async def _pools(client: Client) -> list[PoolStatus]:
 
 def _node_of(capacity: CSIStorageCapacity) -> str | None:
     topology = capacity.node_topology
-    return topology.match_labels.get(_TOPOLOGY) if topology is not None else None
+    return topology.match_labels.get(TOPOLOGY_KEY) if topology is not None else None

@@ -3,18 +3,12 @@
        start                 "ready"
 (none) ──────► starting ───────────────► running
                   ▲                         │ ends before its time, or is killed because it no longer answers
-                  └── pause, growing ───────┘   (`liveness`)
+                  └── pause, growing ───────┘
 stop(): SIGTERM, and SIGKILL after a grace period; what ends then is not started again.
 
-Liveness of a cluster's programs: one whose event loop no longer turns is started anew, as a kubelet does it.
-
-    started ──says "ready"──► alive ──no answer──► 1, 2 … `failures` in a row ──► told to end, killed, started again
-                                ▲──── any answer ────┘
-
-A program is asked for `/livez` over HTTP. Any answer is life, an error too, and so is a connection that is refused or
-closed: a loop has to turn for that. Silence alone counts: nothing came within `timeout_s`. A program that has not said
-that it is ready is still starting, and not asked. When our own loop was late as well, the machine was suspended or has
-no time for anybody, and the silence says nothing.
+A program whose event loop no longer turns is started anew, as a kubelet does it: once ready, it is asked for `/livez`.
+Any answer is life, an error too, and so is a connection that is refused or closed. Silence alone counts: nothing came
+within `timeout_s`, several times in a row. When our own loop was late as well, the silence says nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a source finds: the pools of a class, node by node; and the interface that every source keeps.
+"""What a source finds: the pools of a class, node by node; and the base of every source.
 
 A source is pure: from a StorageClass, the Nodes and the objects that its driver publishes it says which pools a volume
 of the class may be made in. It never guesses: a node it knows nothing about is left out, a class that it cannot read
@@ -8,14 +8,16 @@ empty tuple, and it is published as "0".
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
+from tonnage.pools.reading import name_of
 
 
 class Pool(NamedTuple):
@@ -65,35 +67,26 @@ class Published(NamedTuple):
     """Objects of the source's own kind."""
 
 
-class PoolSource(Protocol):
+class PoolSource(ABC):
     """Where the pools of some drivers are told."""
 
-    @property
-    def name(self) -> str:
-        """What `--source` calls it."""
-
-    @property
-    def drivers(self) -> tuple[str, ...]:
-        """The CSI drivers that it is for, unless somebody says otherwise; empty: it has to be said."""
-
-    @property
-    def kind(self) -> Resource | None:
-        """The custom kind that it reads, if any."""
-
-    @property
-    def has_agent(self) -> bool:
-        """Whether what it reads is kept by the driver's own program on each node, so that it falls silent with it."""
-
-    @property
-    def only_node(self) -> str:
-        """The one node that it knows of, where a copy of this program runs on each; empty: it knows of all."""
-
-    @property
-    def silent_since(self) -> datetime | None:
-        """Since when nothing new can be had from it, as far as it knows that itself."""
+    name: str
+    """What `--source` calls it."""
+    drivers: tuple[str, ...] = ()
+    """The CSI drivers that it is for, unless somebody says otherwise; empty: it has to be said."""
+    kind: Resource | None = None
+    """The custom kind that it reads, if any."""
+    has_agent: bool = False
+    """Whether what it reads is kept by the driver's own program on each node, so that it falls silent with it."""
+    only_node: str = ""
+    """The one node that it knows of, where a copy of this program runs on each; empty: it knows of all."""
+    silent_since: datetime | None = None
+    """Since when nothing new can be had from it, as far as it knows that itself."""
 
     def names_of(self, node: Doc) -> tuple[str, ...]:
         """What the source's objects about a node may be named after: the node, or what else it is called there."""
+        return (name_of(node),)
 
+    @abstractmethod
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         """The pools of one class on the nodes that are handed in, or that the objects are about."""

@@ -15,9 +15,8 @@ from tonnage.errors import Conflict, Forbidden, NotFound
 from tonnage.objects.storage_v1 import CAPACITY_GROUP, POOL_POLICY, StorageClass
 from tonnage.pools.class_pools import ClassPools, PoolSource, Published
 from tonnage.pools.settings import PoolsSettings
-from tonnage.pools.told_once import ToldOnce
 from tonnage.pools.wanted import OF_CLASSES, Sharing, groups_of, partly_shared
-from tonnage.pools.writing import AnnotationWriter
+from tonnage.pools.writing import AnnotationWriter, ToldOnce
 
 _UNKNOWN = "unknown"
 

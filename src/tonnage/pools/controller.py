@@ -6,19 +6,12 @@
                          changes (`classes.py`)
 
 A write that the server does not need is not sent.
-
-The objects in which a driver tells its pools, by what they are about: a node, or what it is called elsewhere.
-
-Since when nobody keeps true what is told about a node: its pools are marked, and after a while taken away.
-
-the driver is no longer registered on the node     CSINode; where the cluster has none for the node, it may be
-the source's objects cannot be followed            for longer than streams break and come back
-the source says so itself                          a program that is asked, and fails
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -36,16 +29,19 @@ from tonnage.objects.meta import Document, Key
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.pools.class_pools import NodePools, PoolSource, Published
 from tonnage.pools.classes import ClassKeeper
-from tonnage.pools.metrics import PoolsMetrics
 from tonnage.pools.reading import annotations_of, node_of
 from tonnage.pools.settings import PoolsSettings
-from tonnage.pools.told_once import ToldOnce
 from tonnage.pools.wanted import NodeIndex, is_kept_by_provisioner, ours_of, wanted_of
-from tonnage.pools.writing import AnnotationWriter
+from tonnage.pools.writing import AnnotationWriter, PoolsMetrics, ToldOnce
 
 
 class Silence:
-    """What is known of a source's life."""
+    """Since when nobody keeps true what is told about a node: its pools are marked, and after a while taken away.
+
+    the driver is no longer registered on the node     CSINode; where the cluster has none for the node, it may be
+    the source's objects cannot be followed            for longer than streams break and come back
+    the source says so itself                          a program that is asked, and fails
+    """
 
     def __init__(
         self, settings: PoolsSettings, *, csi_nodes: Cache[CSINode], objects: Cache[Document] | None, clock: Clock
@@ -88,7 +84,10 @@ class Silence:
 
 
 class ToldObjects:
-    """One place for each object. It may be about another node than before: its owner is set after it was made."""
+    """The objects in which a driver tells its pools, by what they are about: a node, or what it is called elsewhere.
+
+    An object may be about another node than before: its owner is set after it was made.
+    """
 
     def __init__(self, found: Iterable[Document] = ()) -> None:
         self._about: dict[str, dict[Key, Doc]] = {}
@@ -125,6 +124,7 @@ class ToldObjects:
 _CLASS_PAUSE_S: Final = 2.0
 """Between two looks at all classes."""
 _LOOK_EVERY_S: Final = 60.0
+DRIVER_LABEL: Final = "csi.storage.k8s.io/drivername"
 
 _log = logs.logger("tonnage.pools")
 
@@ -280,7 +280,7 @@ class PoolsController:
         if storage_class is None or not self._class_keeper.is_kept(storage_class):
             self._place(key, "")
             # Another copy of this program, for another driver, keeps objects of its own classes.
-            if storage_class is None and self._is_of_this_source(capacity):
+            if storage_class is None and capacity.metadata.labels.get(DRIVER_LABEL, "") in self._settings.drivers:
                 await self._apply(capacity, {})
             return None
         before = self._node_of.get(key, "")
@@ -307,10 +307,6 @@ class PoolsController:
         self._show()
         await self._apply(capacity, wanted)
         return left_s if left_s is not None and left_s > 0 else None
-
-    def _is_of_this_source(self, capacity: CSIStorageCapacity) -> bool:
-        driver = capacity.metadata.labels.get("csi.storage.k8s.io/drivername", "")
-        return driver in self._settings.drivers
 
     def _pools_of(
         self, capacity: CSIStorageCapacity, storage_class: StorageClass
@@ -364,10 +360,7 @@ class PoolsController:
                 await self._writer.apply(capacity, wanted, force=True, only_as_seen=True)
 
     def _show(self) -> None:
-        states: dict[str, int] = {}
-        for state in self._states.values():
-            states[state] = states.get(state, 0) + 1
-        self._metrics.show(states, len(self._problems))
+        self._metrics.show(Counter(self._states.values()), len(self._problems))
 
 
 def _doc(found: Document) -> Doc:

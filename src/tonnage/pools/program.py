@@ -32,12 +32,10 @@ from tonnage.objects.document import dig
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.storage_v1 import CSINode, CSIStorageCapacity, StorageClass
 from tonnage.pools.class_pools import PoolSource
-from tonnage.pools.command_runner import CommandFailed, run_command
 from tonnage.pools.controller import PoolsController
-from tonnage.pools.metrics import PoolsMetrics
 from tonnage.pools.settings import PoolsSettings
-from tonnage.pools.sources.command import CommandPools, InvalidOutput
-from tonnage.pools.told_once import ToldOnce
+from tonnage.pools.sources.command import CommandFailed, CommandPools, InvalidOutput, run_command
+from tonnage.pools.writing import PoolsMetrics, ToldOnce
 
 _NODES: Final = BY_PLURAL["", "nodes"]
 
@@ -175,21 +173,21 @@ class PoolsProgram:
             except (CommandFailed, InvalidOutput) as exc:
                 self._metrics.ran(exc.reason if isinstance(exc, CommandFailed) else "no-pools")
                 told.tell(f"--command {command.words[0]}", [exc.message])
-                silent_s = self._clock.monotonic() - good_at_s
                 source = controller.source
                 if isinstance(source, CommandPools) and source.output is not None:
-                    if silent_s > self._settings.drop_after_s:
-                        controller.source = replace(source, output=None)
-                        controller.look_again()
+                    if self._clock.monotonic() - good_at_s > self._settings.drop_after_s:
+                        self._say(replace(source, output=None))
                     elif source.silent_since is None:
-                        controller.source = replace(source, silent_since=started_at)
-                        controller.look_again()
+                        self._say(replace(source, silent_since=started_at))
             else:
                 self._metrics.ran("good")
                 told.tell(f"--command {command.words[0]}", ())
                 good_at_s = self._clock.monotonic()
                 source = controller.source
                 if isinstance(source, CommandPools):
-                    controller.source = replace(source, output=output, observed_at=started_at, silent_since=None)
-                    controller.look_again()
+                    self._say(replace(source, output=output, observed_at=started_at, silent_since=None))
             await self._clock.sleep(jittered(command.interval_s, 0.1, self._rng))
+
+    def _say(self, source: CommandPools) -> None:
+        self.controller.source = source
+        self.controller.look_again()

@@ -1,18 +1,63 @@
-"""How this program writes: by server-side apply, all of its annotations of an object as one set, so that what is not in
-it any more goes."""
+"""How this program writes, counts and tells.
+
+It writes by server-side apply, all of its annotations of an object as one set, so that what is not in it any more goes.
+Problems are told when they come and when they are gone, not every time somebody looks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from tonnage import logs
 from tonnage.client.http import Client
+from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.errors import TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Object
-from tonnage.pools.metrics import PoolsMetrics
 from tonnage.pools.settings import PROGRAM
+
+
+class PoolsMetrics:
+    """Counters and gauges; `state` of an object is kept, stale or none."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._writes = Counter(
+            "tonnage_pools_writes_total",
+            "Annotations written or taken away, by kind of object and result.",
+            ("kind", "result"),
+            registry=registry,
+        )
+        self._problems = Gauge(
+            "tonnage_pools_problems",
+            "What is wrong with classes, or with what their driver publishes, at the moment.",
+            registry=registry,
+        )
+        self._objects = Gauge(
+            "tonnage_pools_objects",
+            "Capacity objects of the driver's classes, by state.",
+            ("state",),
+            registry=registry,
+        )
+        self.queues = WorkQueueMetrics(registry)
+        """For `Reconciler(metrics=…)`."""
+        self._runs = Counter(
+            "tonnage_pools_command_runs_total", "Runs of --command, by result.", ("result",), registry=registry
+        )
+
+    def wrote(self, kind: str, result: str) -> None:
+        self._writes.labels(kind, result).inc()
+
+    def ran(self, result: str) -> None:
+        self._runs.labels(result).inc()
+
+    def show(self, states: dict[str, int], problems: int) -> None:
+        for state in ("kept", "stale", "none"):
+            self._objects.labels(state).set(states.get(state, 0))
+        self._problems.set(problems)
+
 
 _log = logs.logger("tonnage.pools")
 
@@ -63,3 +108,35 @@ class AnnotationWriter:
 def _manager(node: str) -> str:
     """Node names may be longer than a field manager's."""
     return f"{PROGRAM}-{sha256(node.encode()).hexdigest()[:16]}" if node else PROGRAM
+
+
+MOST_TOLD = 20
+"""Lines for one thing at a time; the rest is a number."""
+
+
+class ToldOnce:
+    """What is wrong with each of several things, as it was last told."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._known.values()))
+
+    def tell(self, thing: str, problems: Iterable[str]) -> None:
+        """What is wrong with a thing now; nothing: it is all right."""
+        now, before = tuple(dict.fromkeys(problems)), self._known.get(thing, ())
+        news = [each for each in now if each not in before]
+        for problem in news[:MOST_TOLD]:
+            _log.warning(problem, object=thing)
+        if len(news) > MOST_TOLD:
+            _log.warning("More of the same", object=thing, problems=len(news) - MOST_TOLD)
+        if before and not now:
+            _log.info("It is all right again", object=thing)
+        if now:
+            self._known[thing] = now
+        else:
+            self._known.pop(thing, None)
+
+    def forget(self, thing: str) -> None:
+        self._known.pop(thing, None)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from tonnage.plane.metric_catalogue import PROGRAMS, MetricDescription, catalogue, problems_of
+sys.path.append(str(Path(__file__).parents[3] / "scripts"))
+from reference.metric_catalogue import PROGRAMS, MetricDescription, catalogue, problems_of
 
 CATALOGUE = catalogue()
 ALL = [(program, each) for program, found in CATALOGUE.items() for each in found]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from tonnage.plane.metric_catalogue import MetricDescription, described, problems_of
+sys.path.append(str(Path(__file__).parents[3] / "scripts"))
+from reference.metric_catalogue import MetricDescription, described, problems_of
 
 
 def of(name: str, type_: str = "gauge", told: str = "Something.", labels: tuple[str, ...] = ()) -> MetricDescription:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tonnage.plane.metric_catalogue import catalogue
+sys.path.append(str(Path(__file__).parents[3] / "scripts"))
+from reference.metric_catalogue import catalogue
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "monitoring"

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from tonnage.clock import SystemClock
-from tonnage.pools.command_runner import CommandFailed, run_command
-from tonnage.pools.sources.command import CommandOutput, InvalidOutput
+from tonnage.pools.sources.command import CommandFailed, CommandOutput, InvalidOutput, run_command
 
 GI = 1 << 30
 

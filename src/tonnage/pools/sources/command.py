@@ -1,27 +1,33 @@
-"""Any driver: a program on each node that prints the node's pools as JSON. What it may print, and what is made of it.
+"""Any driver: a program on each node that prints the node's pools as JSON: how it is run, and what it may print.
 
     [{"name": "fast", "free": "100Gi"}, {"name": "slow", "free": 214748364800}]        for every class of the driver
     {"classes": {"fast": [{"free": "100Gi"}]}, "policy": "most-free"}                  for some, and how it chooses
 
 `name` tells pools apart: two classes with a pool of one name draw from the same disks. Without one a pool is its place
-in the list. What is not of this form is refused as a whole; `command_runner.py` runs the program.
+in the list. What is not of this form is refused as a whole.
+
+A program that hangs is killed, with all that it started. Its environment is this program's; nothing is read by a shell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from tonnage.clock import Clock, within
 from tonnage.errors import TonnageError
-from tonnage.objects.document import Doc
-from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import POOL_POLICIES, StorageClass
-from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
-from tonnage.pools.reading import bytes_of, name_of
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource, Published
+from tonnage.pools.reading import bytes_of
 
 MOST_POOLS = 10_000
 """On one node; a list that is longer is a mistake."""
@@ -48,10 +54,10 @@ class CommandOutput:
 
 
 @dataclass(frozen=True)
-class CommandPools:
+class CommandPools(PoolSource):
     """`--source command`: the last good output of the program on this node."""
 
-    node_name: str
+    only_node: str
     drivers: tuple[str, ...]
     output: CommandOutput | None = None
     observed_at: datetime | None = None
@@ -59,15 +65,6 @@ class CommandPools:
     """Since when the program tells nothing that can be read; None: the last run was good."""
     policy: str = ""
     name: str = "command"
-    kind: Resource | None = None
-    has_agent: bool = False
-
-    @property
-    def only_node(self) -> str:
-        return self.node_name
-
-    def names_of(self, node: Doc) -> tuple[str, ...]:
-        return (name_of(node),)
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         """The pools of this node."""
@@ -77,10 +74,7 @@ class CommandPools:
         if pools is None:
             return ClassPools()
         policy = self.policy or self.output.policy
-        return ClassPools(
-            {self.node_name: NodePools(pools, self.observed_at)},
-            policy if len(pools) > 1 else "",
-        )
+        return ClassPools({self.only_node: NodePools(pools, self.observed_at)}, policy if len(pools) > 1 else "")
 
 
 def read_output(text: bytes) -> CommandOutput:
@@ -121,3 +115,81 @@ def _pools(told: Any, where: str) -> tuple[Pool, ...]:
             raise InvalidOutput(f'{where}[{number}]: there are two pools named "{name}"')
         found[name] = Pool(name, free)
     return tuple(found.values())
+
+
+MOST_OUTPUT: Final = 1 << 20
+"""Bytes; ten thousand pools are less."""
+_MOST_ERROR: Final = 400
+_CHUNK: Final = 1 << 16
+_END_S: Final = 5.0
+"""A program that has left its session, and holds on to the pipe, is not waited for."""
+
+
+class CommandFailed(TonnageError):
+    """A program that printed no pools; `reason` is a word for counting."""
+
+    def __init__(self, command: Sequence[str], reason: str, problem: str) -> None:
+        self.reason = reason
+        super().__init__(f"{command[0]}: {problem}")
+
+
+async def run_command(command: Sequence[str], *, clock: Clock, timeout_s: float) -> CommandOutput:
+    """One run. Raises CommandFailed, or InvalidOutput for what it printed."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
+        )
+    except OSError as exc:
+        raise CommandFailed(command, "not-started", exc.strerror or str(exc)) from exc
+    try:
+        output, error = await within(clock, timeout_s, _read(process))
+    except TimeoutError:
+        raise CommandFailed(command, "timeout", f"no end after {timeout_s:g} s; it was killed") from None
+    finally:
+        await _end(process, clock)
+    if len(output) > MOST_OUTPUT:
+        raise CommandFailed(command, "too-much", f"it printed more than {MOST_OUTPUT} bytes")
+    if process.returncode != 0:
+        said = error.decode(errors="replace").strip()
+        raise CommandFailed(command, "failed", f"exit {process.returncode}" + (f": {said}" if said else ""))
+    return read_output(output)
+
+
+async def _read(process: Process) -> tuple[bytes, bytes]:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    complaints = asyncio.create_task(_bounded(process.stderr, _MOST_ERROR))
+    try:
+        output = await _bounded(process.stdout, MOST_OUTPUT + 1, stops=True)
+        if len(output) > MOST_OUTPUT:
+            return output, b""
+        error = await complaints
+        await process.wait()
+        return output, error
+    finally:
+        complaints.cancel()
+
+
+async def _bounded(stream: asyncio.StreamReader, most: int, *, stops: bool = False) -> bytes:
+    """The beginning of what a stream brings, up to so much; the rest is read and thrown away, or left unread."""
+    found = bytearray()
+    while chunk := await stream.read(_CHUNK):
+        found += chunk[: max(most - len(found), 0)]
+        if stops and len(found) >= most:
+            break
+    return bytes(found)
+
+
+async def _end(process: Process, clock: Clock) -> None:
+    """Nothing that was started is left behind, nor waited for: what it printed last is read, or it would not end."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(TimeoutError):
+        await within(clock, _END_S, _drain(process))
+
+
+async def _drain(process: Process) -> None:
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            await _bounded(stream, 0)
+    await process.wait()

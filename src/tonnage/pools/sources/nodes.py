@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
-from tonnage.objects.document import Doc
-from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource, Published
 from tonnage.pools.reading import annotations_of, bytes_of, field_written_at, labels_of, name_of
 
 
 @dataclass(frozen=True)
-class NodeTexts:
+class NodeTexts(PoolSource):
     """`--source nodes`. `key` may have `{class}` in it; `policy` is what its admin says of the driver."""
 
     key: str
@@ -29,13 +26,6 @@ class NodeTexts:
     drivers: tuple[str, ...] = ()
     policy: str = ""
     name: str = "nodes"
-    kind: Resource | None = None
-    has_agent: bool = False
-    only_node: str = ""
-    silent_since: datetime | None = None
-
-    def names_of(self, node: Doc) -> tuple[str, ...]:
-        return (name_of(node),)
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         """What every node says for the class."""

@@ -19,17 +19,15 @@ nothing about room.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.texts.go_regexp import GoRegexp, InvalidPattern, compile_go
-from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource, Published
 from tonnage.pools.reading import (
     bytes_of,
-    name_of,
     newest_by_node,
     node_of,
     number_of,
@@ -45,18 +43,13 @@ _READ_ONLY: Final = 1
 """`permissions` of a group: -1 not known, 0 writeable, 1 read-only."""
 
 
-class OpenEbsLvm:
+class OpenEbsLvm(PoolSource):
     """`--source openebs-lvm`."""
 
     name = "openebs-lvm"
     drivers = (DRIVER,)
     kind = LVM_NODES
     has_agent = True
-    only_node = ""
-    silent_since: datetime | None = None
-
-    def names_of(self, node: Doc) -> tuple[str, ...]:
-        return (name_of(node),)
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         """The groups that the class draws from."""

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Final
 
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
 from tonnage.objects.texts.go_regexp import GoRegexp, InvalidPattern, compile_go
-from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource, Published
 from tonnage.pools.reading import (
     bytes_of,
     labels_of,
@@ -39,15 +38,13 @@ ZFS_NODES: Final = Resource("zfs.openebs.io", "v1", "ZFSNode", "zfsnodes", True,
 NODE_ID: Final = "openebs.io/nodeid"
 
 
-class OpenEbsZfs:
+class OpenEbsZfs(PoolSource):
     """`--source openebs-zfs`."""
 
     name = "openebs-zfs"
     drivers = (DRIVER,)
     kind = ZFS_NODES
     has_agent = True
-    only_node = ""
-    silent_since: datetime | None = None
 
     def names_of(self, node: Doc) -> tuple[str, ...]:
         return tuple(dict.fromkeys((name_of(node), labels_of(node).get(NODE_ID, name_of(node)))))

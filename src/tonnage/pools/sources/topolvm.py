@@ -15,31 +15,23 @@ one is the default is seen by its number, which is then the same on all nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Final
 
 from tonnage.objects.document import Doc
-from tonnage.objects.resources import Resource
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.pools.class_pools import ClassPools, NodePools, Pool, Published
+from tonnage.pools.class_pools import ClassPools, NodePools, Pool, PoolSource, Published
 from tonnage.pools.reading import annotations_of, bytes_of, field_written_at, name_of
 
 DRIVERS: Final = ("topolvm.io", "topolvm.cybozu.com")
 DEFAULT: Final = "00default"
 
 
-class TopoLvm:
+class TopoLvm(PoolSource):
     """`--source topolvm`."""
 
     name = "topolvm"
     drivers = DRIVERS
-    kind: Resource | None = None
     has_agent = True
-    only_node = ""
-    silent_since: datetime | None = None
-
-    def names_of(self, node: Doc) -> tuple[str, ...]:
-        return (name_of(node),)
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
         """The one pool of the class's device class, on every node that has device classes."""
