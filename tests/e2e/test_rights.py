@@ -22,7 +22,7 @@ from rights_stage import RightsStage, staged
 from support.api_servers import ServerApi, kube_apiserver
 from support.processes import start_cluster
 from support.rights_audit import audit
-from tonnage.roles.role_files import PROGRAMS, rules_of
+from tonnage.roles import PROGRAMS, rules_of
 
 OF_UP = ("csi-driver", "controllers", "scheduler", "provisioner", "node")
 CONFIGURATION = """\

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tonnage.roles.role_files import RoleRule
+from tonnage.roles import RoleRule
 
 _FOR_EVERYBODY: Final = ("/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version")
 """The role system:discovery, and system:public-info-viewer."""

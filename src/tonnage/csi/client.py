@@ -20,7 +20,7 @@ import asyncio
 import math
 import random
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Self, TypeVar, cast
 
 import grpc
@@ -34,6 +34,7 @@ from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.address import socket_path, target_of
 from tonnage.csi.errors import Code, CsiError, code_name, is_in_doubt
 
+Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
 OnCall = Callable[[str, str, str, float], None]
 """Told of every call: the driver (empty until it has said its name), the method as `/csi.v1.Node/NodeGetInfo`, the gRPC
@@ -64,6 +65,16 @@ _NOT_THE_DRIVERS = re.compile(
 """How gRPC words a failure of its own, also one whose code looks like a driver's answer."""
 
 _log = logs.logger(__name__)
+
+
+def _rpc(service: str, request: type[Q], response: type[R]) -> Callable[[CsiClient, Q], Coroutine[Any, Any, R]]:
+    """A method of `CsiClient`: one call of CSI, named as its request is."""
+    method = request.__name__.removesuffix("Request")
+
+    async def call(self: CsiClient, request: Q) -> R:
+        return await self._call(service, method, request, response)
+
+    return call
 
 
 class CsiClient:
@@ -130,58 +141,26 @@ class CsiClient:
     # -- Controller ---------------------------------------------------------------------------------------------------
 
     async def controller_capabilities(self) -> csi.ControllerGetCapabilitiesResponse:
-        request = csi.ControllerGetCapabilitiesRequest()
-        return await self._call(
-            "Controller", "ControllerGetCapabilities", request, csi.ControllerGetCapabilitiesResponse
-        )
+        request, response = csi.ControllerGetCapabilitiesRequest(), csi.ControllerGetCapabilitiesResponse
+        return await self._call("Controller", "ControllerGetCapabilities", request, response)
 
-    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
-        return await self._call("Controller", "CreateVolume", request, csi.CreateVolumeResponse)
-
-    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
-        return await self._call("Controller", "DeleteVolume", request, csi.DeleteVolumeResponse)
-
-    async def controller_publish(
-        self, request: csi.ControllerPublishVolumeRequest
-    ) -> csi.ControllerPublishVolumeResponse:
-        return await self._call("Controller", "ControllerPublishVolume", request, csi.ControllerPublishVolumeResponse)
-
-    async def controller_unpublish(
-        self, request: csi.ControllerUnpublishVolumeRequest
-    ) -> csi.ControllerUnpublishVolumeResponse:
-        return await self._call(
-            "Controller", "ControllerUnpublishVolume", request, csi.ControllerUnpublishVolumeResponse
-        )
-
-    async def controller_expand(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
-        return await self._call("Controller", "ControllerExpandVolume", request, csi.ControllerExpandVolumeResponse)
-
-    async def controller_modify(self, request: csi.ControllerModifyVolumeRequest) -> csi.ControllerModifyVolumeResponse:
-        return await self._call("Controller", "ControllerModifyVolume", request, csi.ControllerModifyVolumeResponse)
-
-    async def controller_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
-        return await self._call("Controller", "ControllerGetVolume", request, csi.ControllerGetVolumeResponse)
-
-    async def validate_capabilities(
-        self, request: csi.ValidateVolumeCapabilitiesRequest
-    ) -> csi.ValidateVolumeCapabilitiesResponse:
-        response = csi.ValidateVolumeCapabilitiesResponse
-        return await self._call("Controller", "ValidateVolumeCapabilities", request, response)
-
-    async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
-        return await self._call("Controller", "CreateSnapshot", request, csi.CreateSnapshotResponse)
-
-    async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
-        return await self._call("Controller", "DeleteSnapshot", request, csi.DeleteSnapshotResponse)
-
-    async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
-        return await self._call("Controller", "ListSnapshots", request, csi.ListSnapshotsResponse)
-
-    async def list_volumes(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
-        return await self._call("Controller", "ListVolumes", request, csi.ListVolumesResponse)
-
-    async def get_capacity(self, request: csi.GetCapacityRequest) -> csi.GetCapacityResponse:
-        return await self._call("Controller", "GetCapacity", request, csi.GetCapacityResponse)
+    create_volume = _rpc("Controller", csi.CreateVolumeRequest, csi.CreateVolumeResponse)
+    delete_volume = _rpc("Controller", csi.DeleteVolumeRequest, csi.DeleteVolumeResponse)
+    controller_publish = _rpc("Controller", csi.ControllerPublishVolumeRequest, csi.ControllerPublishVolumeResponse)
+    controller_unpublish = _rpc(
+        "Controller", csi.ControllerUnpublishVolumeRequest, csi.ControllerUnpublishVolumeResponse
+    )
+    controller_expand = _rpc("Controller", csi.ControllerExpandVolumeRequest, csi.ControllerExpandVolumeResponse)
+    controller_modify = _rpc("Controller", csi.ControllerModifyVolumeRequest, csi.ControllerModifyVolumeResponse)
+    controller_volume = _rpc("Controller", csi.ControllerGetVolumeRequest, csi.ControllerGetVolumeResponse)
+    validate_capabilities = _rpc(
+        "Controller", csi.ValidateVolumeCapabilitiesRequest, csi.ValidateVolumeCapabilitiesResponse
+    )
+    create_snapshot = _rpc("Controller", csi.CreateSnapshotRequest, csi.CreateSnapshotResponse)
+    delete_snapshot = _rpc("Controller", csi.DeleteSnapshotRequest, csi.DeleteSnapshotResponse)
+    list_snapshots = _rpc("Controller", csi.ListSnapshotsRequest, csi.ListSnapshotsResponse)
+    list_volumes = _rpc("Controller", csi.ListVolumesRequest, csi.ListVolumesResponse)
+    get_capacity = _rpc("Controller", csi.GetCapacityRequest, csi.GetCapacityResponse)
 
     # -- Node ---------------------------------------------------------------------------------------------------------
 
@@ -192,23 +171,12 @@ class CsiClient:
         request = csi.NodeGetCapabilitiesRequest()
         return await self._call("Node", "NodeGetCapabilities", request, csi.NodeGetCapabilitiesResponse)
 
-    async def stage(self, request: csi.NodeStageVolumeRequest) -> csi.NodeStageVolumeResponse:
-        return await self._call("Node", "NodeStageVolume", request, csi.NodeStageVolumeResponse)
-
-    async def unstage(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
-        return await self._call("Node", "NodeUnstageVolume", request, csi.NodeUnstageVolumeResponse)
-
-    async def publish(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
-        return await self._call("Node", "NodePublishVolume", request, csi.NodePublishVolumeResponse)
-
-    async def unpublish(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
-        return await self._call("Node", "NodeUnpublishVolume", request, csi.NodeUnpublishVolumeResponse)
-
-    async def node_expand(self, request: csi.NodeExpandVolumeRequest) -> csi.NodeExpandVolumeResponse:
-        return await self._call("Node", "NodeExpandVolume", request, csi.NodeExpandVolumeResponse)
-
-    async def volume_stats(self, request: csi.NodeGetVolumeStatsRequest) -> csi.NodeGetVolumeStatsResponse:
-        return await self._call("Node", "NodeGetVolumeStats", request, csi.NodeGetVolumeStatsResponse)
+    stage = _rpc("Node", csi.NodeStageVolumeRequest, csi.NodeStageVolumeResponse)
+    unstage = _rpc("Node", csi.NodeUnstageVolumeRequest, csi.NodeUnstageVolumeResponse)
+    publish = _rpc("Node", csi.NodePublishVolumeRequest, csi.NodePublishVolumeResponse)
+    unpublish = _rpc("Node", csi.NodeUnpublishVolumeRequest, csi.NodeUnpublishVolumeResponse)
+    node_expand = _rpc("Node", csi.NodeExpandVolumeRequest, csi.NodeExpandVolumeResponse)
+    volume_stats = _rpc("Node", csi.NodeGetVolumeStatsRequest, csi.NodeGetVolumeStatsResponse)
 
     # -- behind them --------------------------------------------------------------------------------------------------
 

@@ -25,89 +25,54 @@ NodeRpc = csi.NodeServiceCapability.RPC
 _NAME_BYTES = 63
 
 
+class _Has:
+    """An attribute that is True when a driver has all of these capabilities."""
+
+    def __init__(self, *capabilities: int) -> None:
+        self._capabilities = frozenset(capabilities)
+
+    def __get__(self, owner: PluginCapabilities | ControllerCapabilities | NodeCapabilities, _: type) -> bool:
+        return self._capabilities <= owner.rpcs
+
+
 @dataclass(frozen=True, slots=True)
 class PluginCapabilities:
-    services: frozenset[int] = frozenset()
+    rpcs: frozenset[int] = frozenset()
 
-    @property
-    def controller_service(self) -> bool:
-        return Service.CONTROLLER_SERVICE in self.services
-
-    @property
-    def volume_accessibility_constraints(self) -> bool:
-        """Its volumes cannot be reached from everywhere: it has topology."""
-        return Service.VOLUME_ACCESSIBILITY_CONSTRAINTS in self.services
+    controller_service = _Has(Service.CONTROLLER_SERVICE)
+    volume_accessibility_constraints = _Has(Service.VOLUME_ACCESSIBILITY_CONSTRAINTS)
+    """Its volumes cannot be reached from everywhere: it has topology."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerCapabilities:
     rpcs: frozenset[int] = frozenset()
 
-    @property
-    def create_delete_volume(self) -> bool:
-        return ControllerRpc.CREATE_DELETE_VOLUME in self.rpcs
-
-    @property
-    def publish_unpublish_volume(self) -> bool:
-        """It attaches volumes to nodes."""
-        return ControllerRpc.PUBLISH_UNPUBLISH_VOLUME in self.rpcs
-
-    @property
-    def publish_readonly(self) -> bool:
-        return ControllerRpc.PUBLISH_READONLY in self.rpcs
-
-    @property
-    def list_volumes_published_nodes(self) -> bool:
-        """It can list its volumes, each with the nodes that it is attached to."""
-        return {ControllerRpc.LIST_VOLUMES, ControllerRpc.LIST_VOLUMES_PUBLISHED_NODES} <= self.rpcs
-
-    @property
-    def get_capacity(self) -> bool:
-        return ControllerRpc.GET_CAPACITY in self.rpcs
-
-    @property
-    def create_delete_snapshot(self) -> bool:
-        return ControllerRpc.CREATE_DELETE_SNAPSHOT in self.rpcs
-
-    @property
-    def clone_volume(self) -> bool:
-        return ControllerRpc.CLONE_VOLUME in self.rpcs
-
-    @property
-    def expand_volume(self) -> bool:
-        return ControllerRpc.EXPAND_VOLUME in self.rpcs
-
-    @property
-    def modify_volume(self) -> bool:
-        return ControllerRpc.MODIFY_VOLUME in self.rpcs
-
-    @property
-    def single_node_multi_writer(self) -> bool:
-        """It knows a volume for one pod from one for all pods of a node."""
-        return ControllerRpc.SINGLE_NODE_MULTI_WRITER in self.rpcs
+    create_delete_volume = _Has(ControllerRpc.CREATE_DELETE_VOLUME)
+    publish_unpublish_volume = _Has(ControllerRpc.PUBLISH_UNPUBLISH_VOLUME)
+    """It attaches volumes to nodes."""
+    publish_readonly = _Has(ControllerRpc.PUBLISH_READONLY)
+    list_volumes_published_nodes = _Has(ControllerRpc.LIST_VOLUMES, ControllerRpc.LIST_VOLUMES_PUBLISHED_NODES)
+    """It can list its volumes, each with the nodes that it is attached to."""
+    get_capacity = _Has(ControllerRpc.GET_CAPACITY)
+    create_delete_snapshot = _Has(ControllerRpc.CREATE_DELETE_SNAPSHOT)
+    clone_volume = _Has(ControllerRpc.CLONE_VOLUME)
+    expand_volume = _Has(ControllerRpc.EXPAND_VOLUME)
+    modify_volume = _Has(ControllerRpc.MODIFY_VOLUME)
+    single_node_multi_writer = _Has(ControllerRpc.SINGLE_NODE_MULTI_WRITER)
+    """It knows a volume for one pod from one for all pods of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCapabilities:
     rpcs: frozenset[int] = frozenset()
 
-    @property
-    def stage_unstage_volume(self) -> bool:
-        return NodeRpc.STAGE_UNSTAGE_VOLUME in self.rpcs
-
-    @property
-    def expand_volume(self) -> bool:
-        return NodeRpc.EXPAND_VOLUME in self.rpcs
-
-    @property
-    def single_node_multi_writer(self) -> bool:
-        """It knows a volume for one pod from one for all pods of a node."""
-        return NodeRpc.SINGLE_NODE_MULTI_WRITER in self.rpcs
-
-    @property
-    def volume_mount_group(self) -> bool:
-        """It mounts for a group itself: it is told the pod's fsGroup."""
-        return NodeRpc.VOLUME_MOUNT_GROUP in self.rpcs
+    stage_unstage_volume = _Has(NodeRpc.STAGE_UNSTAGE_VOLUME)
+    expand_volume = _Has(NodeRpc.EXPAND_VOLUME)
+    single_node_multi_writer = _Has(NodeRpc.SINGLE_NODE_MULTI_WRITER)
+    """It knows a volume for one pod from one for all pods of a node."""
+    volume_mount_group = _Has(NodeRpc.VOLUME_MOUNT_GROUP)
+    """It mounts for a group itself: it is told the pod's fsGroup."""
 
 
 @dataclass(frozen=True, slots=True)

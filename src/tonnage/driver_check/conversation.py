@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.client import CsiClient
+from tonnage.csi.conversion import volume_capability
 from tonnage.csi.driver_capabilities import ControllerCapabilities, NodeCapabilities, PluginCapabilities
 from tonnage.csi.errors import Code, CsiError, is_in_doubt
-from tonnage.csi.volume_capabilities import volume_capability
 from tonnage.driver_check.contracts import CallRefused, Capacity, CheckedVolume, NodeInfo, Segments
 from tonnage.driver_check.results import CheckOutcome, CheckVerdict
 from tonnage.driver_check.settings import CheckSettings

@@ -15,7 +15,7 @@ from typing import Final
 
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import within
-from tonnage.csi.secrets import secret_values
+from tonnage.csi.conversion import secret_values
 from tonnage.errors import TonnageError
 from tonnage.node.attach_limits import AttachLimitUpdater
 from tonnage.node.context import NodeContext

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, taint_of, without_scaler_taints
+from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool, marked_at, taint_of, without_scaler_taints
 from tonnage.nodescaler.trial import Trial
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
@@ -304,3 +304,68 @@ class _Planner:
         missing = self._pool.min_nodes - len(self._members) - len(self._opened)
         spare = self._names_to_give()[: max(missing, 0)] if not self._is_backing_off else []
         return tuple(name for name in self._pool.names if name in self._opened or name in spare)
+
+
+class IdleSince:
+    """Since when each node has had nothing to do; a scaler that is restarted begins to count anew."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}
+
+    def note(self, idle: Iterable[str], now_s: float) -> None:
+        """These are idle now, and no others."""
+        self._since_s = {name: self._since_s.get(name, now_s) for name in idle}
+
+    def span_s(self, name: str, now_s: float) -> float:
+        """How long it has been idle; 0 when it is not."""
+        return now_s - self._since_s.get(name, now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """What to do about nodes with nothing to do, and when to look again (seconds from now, None for never)."""
+
+    mark: tuple[str, ...] = ()
+    unmark: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    next_s: float | None = None
+
+
+def removals(
+    plan: ScalePlan, nodes: Mapping[str, Node], pool: NodePool, idle: IdleSince, *, now_s: float, time_s: float
+) -> Removals:
+    """Decide about every node of the pool. `now_s` is the monotonic time of `idle`, `time_s` seconds since 1970.
+
+                    idle for unneeded_s            idle still, settle_s later
+          ready ───────────────────────► marked ─────────────────────────────► removed
+            ▲                              │
+            └──────────────────────────────┘
+               somebody is on it or expected
+
+    A marked node takes no new pods. Between mark and removal lies the time that a scheduler needs to say, in a
+    nomination or a binding, what it decided before it saw the mark. The mark is on the node, with its time.
+    """
+    mark: list[str] = []
+    unmark: list[str] = []
+    remove: list[str] = []
+    waits_s: list[float] = []
+    may_go = len(plan.members) - pool.min_nodes
+    # Those that were marked come first: they are on their way. Then those that have been idle longest.
+    for name in sorted(
+        plan.members, key=lambda name: (marked_at(nodes[name]) is None, -idle.span_s(name, now_s), name)
+    ):
+        at_s = marked_at(nodes[name])
+        # One that was marked in the future, before the clock was set back, is marked anew.
+        if name in plan.in_use or may_go <= 0 or (at_s is not None and at_s > time_s + pool.settle_s):
+            unmark += [name] if at_s is not None else []
+            continue
+        left_s = pool.unneeded_s - idle.span_s(name, now_s) if at_s is None else at_s + pool.settle_s - time_s
+        if left_s > 0:
+            waits_s.append(left_s)
+            may_go -= at_s is not None
+            continue
+        (mark if at_s is None else remove).append(name)
+        may_go -= 1
+    if mark:
+        waits_s.append(pool.settle_s)
+    return Removals(tuple(mark), tuple(unmark), tuple(remove), min(waits_s, default=None))

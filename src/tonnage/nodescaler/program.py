@@ -25,11 +25,9 @@ from tonnage.client.informers import Informers
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock, within
 from tonnage.errors import ApiError, TonnageError
-from tonnage.nodescaler.idle_nodes import IdleSince, removals
 from tonnage.nodescaler.node_pool import NodePool, taint_of
-from tonnage.nodescaler.nominations import ProposedNominations
-from tonnage.nodescaler.plan import ScalePlan, plan
-from tonnage.nodescaler.pool_nodes import PoolNodes
+from tonnage.nodescaler.plan import IdleSince, ScalePlan, plan, removals
+from tonnage.nodescaler.writes import PoolNodes, ProposedNominations
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
 from tonnage.objects.core_v1 import Namespace, Node, Pod, ReplicationController, Service
 from tonnage.objects.meta import Key, Object

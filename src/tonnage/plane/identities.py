@@ -36,7 +36,7 @@ from tonnage.objects.document import Doc, encode
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.objects.texts.yaml_writer import write_yaml
 from tonnage.private_files import own_folder, write_private
-from tonnage.roles.role_files import account_of, documents_of
+from tonnage.roles import account_of, documents_of
 
 NAMESPACE: Final = "kube-system"
 PREFIX: Final = "tonnage-up:"

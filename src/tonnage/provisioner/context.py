@@ -14,8 +14,8 @@ from tonnage.client.metrics import WorkQueueMetrics
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
+from tonnage.csi.conversion import UndecodableSecret, secret_values
 from tonnage.csi.driver_capabilities import DriverInfo
-from tonnage.csi.secrets import UndecodableSecret, secret_values
 from tonnage.errors import ApiError, TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Secret, SecretReference
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttachment

@@ -6,9 +6,8 @@ Here a check passes when it does go wrong.
 from __future__ import annotations
 
 from tonnage.faults import Fault
-from tonnage.stories.attach_limits import LIMIT, counted
+from tonnage.stories.enhancements import LIMIT, counted, ten_pods
 from tonnage.stories.objects import claim, deployment, pod, pod_spec, stateful_set
-from tonnage.stories.pools import ten_pods
 from tonnage.stories.story_runner import StoryRunner
 
 _LONG_ENOUGH_S = 4.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tonnage.stories import attach_limits, gates_off, nominations, pools
+from tonnage.stories import enhancements, gates_off
 from tonnage.stories.story_runner import StoryRunner
 
 Story = Callable[[StoryRunner], Awaitable[None]]
@@ -41,7 +41,7 @@ class Suite:
     stories: tuple[Story, ...]
     nodes: int = 3
     node_pools: tuple[str, ...] = ("node-1=100Gi", "node-2=3x100Gi", "node-3=2x60Gi")
-    max_volumes: tuple[str, ...] = ("16", f"node-2={attach_limits.LIMIT}")
+    max_volumes: tuple[str, ...] = ("16", f"node-2={enhancements.LIMIT}")
 
 
 SUITES: tuple[Suite, ...] = (
@@ -49,16 +49,16 @@ SUITES: tuple[Suite, ...] = (
         "with all four enhancements",
         "",
         (
-            pools.claims_are_packed_jointly,
-            pools.old_figures_are_not_used_twice,
-            pools.old_figures_are_not_used_twice_by_the_letter,
-            pools.a_drained_node_gives_its_volumes_away,
-            pools.most_free_first,
-            pools.least_free_first,
-            nominations.the_decision_is_seen_and_survives,
-            nominations.others_may_propose,
-            attach_limits.limits_follow_reality,
-            attach_limits.a_refused_attachment_corrects_the_limit,
+            enhancements.claims_are_packed_jointly,
+            enhancements.old_figures_are_not_used_twice,
+            enhancements.old_figures_are_not_used_twice_by_the_letter,
+            enhancements.a_drained_node_gives_its_volumes_away,
+            enhancements.most_free_first,
+            enhancements.least_free_first,
+            enhancements.the_decision_is_seen_and_survives,
+            enhancements.others_may_propose,
+            enhancements.limits_follow_reality,
+            enhancements.a_refused_attachment_corrects_the_limit,
         ),
     ),
     Suite(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.access_modes import UnsupportedAccessModes, access_mode, single_access_mode
-from tonnage.csi.volume_capabilities import volume_capability
+from tonnage.csi.conversion import UnsupportedAccessModes, access_mode, single_access_mode, volume_capability
 
 Mode = csi.VolumeCapability.AccessMode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.csi.secrets import UndecodableSecret, secret_values
+from tonnage.csi.conversion import UndecodableSecret, secret_values
 from tonnage.objects.core_v1 import Secret
 from tonnage.objects.meta import ObjectMeta
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pool_builders import burst, fresh, marked, member
 
-from tonnage.nodescaler.idle_nodes import IdleSince, Removals, removals
-from tonnage.nodescaler.plan import plan
+from tonnage.nodescaler.plan import IdleSince, Removals, plan, removals
 
 TIME_S = 1_000_000
 

@@ -19,8 +19,8 @@ from tonnage.client.http import Client
 from tonnage.clock import VirtualClock
 from tonnage.errors import NotFound
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
-from tonnage.nodescaler.pool_nodes import PoolNodes
 from tonnage.nodescaler.program import NodeScaler
+from tonnage.nodescaler.writes import PoolNodes
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.events_v1 import Event

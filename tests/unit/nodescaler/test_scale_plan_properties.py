@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from pool_builders import burst, marked, member, nominated_to, not_ready, stuck
 
 from examples_tried import tries
-from tonnage.nodescaler.idle_nodes import IdleSince, removals
-from tonnage.nodescaler.plan import ScalePlan, plan
+from tonnage.nodescaler.plan import IdleSince, ScalePlan, plan, removals
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.testing.builders import node, pod
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from support.rights_audit import AuditedCall, audit, call_of, calls_in
-from tonnage.roles.role_files import RoleRule
+from tonnage.roles import RoleRule
 
 USER = "system:serviceaccount:kube-system:tonnage-test"
 

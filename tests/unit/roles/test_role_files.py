@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.objects.resources import RESOURCES
-from tonnage.roles.role_files import OWN_NAMESPACE, PROGRAMS, account_of, documents_of, rights_of, rules_of
+from tonnage.roles import OWN_NAMESPACE, PROGRAMS, account_of, documents_of, rights_of, rules_of
 
 ELSEWHERE = {
     ("local.openebs.io", "lvmnodes"),

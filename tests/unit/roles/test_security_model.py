@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.roles.role_files import PROGRAMS, account_of, rights_of
+from tonnage.roles import PROGRAMS, account_of, rights_of
 
 PAGE = (Path(__file__).parents[3] / "docs" / "security-model.md").read_text()
 

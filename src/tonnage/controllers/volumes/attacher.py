@@ -34,9 +34,9 @@ from tonnage.controllers.volumes.attacher_requests import (
     volume_error,
 )
 from tonnage.csi.client import CsiClient
+from tonnage.csi.conversion import UndecodableSecret, secret_values
 from tonnage.csi.driver_capabilities import DriverInfo, get_controller_capabilities, get_driver_name
 from tonnage.csi.errors import CsiError
-from tonnage.csi.secrets import UndecodableSecret, secret_values
 from tonnage.errors import ApiError, Conflict, Invalid, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume, Secret

@@ -14,11 +14,10 @@ from tonnage.client.cache import Cache
 from tonnage.client.recorder import truncated
 from tonnage.clock import rfc3339
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.access_modes import UnsupportedAccessModes, access_mode
 from tonnage.csi.client import CsiClient
+from tonnage.csi.conversion import UnsupportedAccessModes, access_mode, volume_capability
 from tonnage.csi.driver_capabilities import ControllerCapabilities
 from tonnage.csi.errors import Code, CsiError, error_text
-from tonnage.csi.volume_capabilities import volume_capability
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import CSIPersistentVolumeSource, PersistentVolume
 from tonnage.objects.document import Doc

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.access_modes import single_access_mode
+from tonnage.csi.conversion import single_access_mode, volume_capability
 from tonnage.csi.driver_capabilities import NodeCapabilities
 from tonnage.csi.errors import error_text
-from tonnage.csi.volume_capabilities import volume_capability
 from tonnage.errors import TonnageError
 from tonnage.keyed_locks import KeyedLocks
 from tonnage.node.drivers import Drivers

@@ -19,10 +19,9 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
-from tonnage.csi.access_modes import AccessMode, UnsupportedAccessModes, access_mode
+from tonnage.csi.conversion import AccessMode, UnsupportedAccessModes, access_mode, volume_capability
 from tonnage.csi.driver_capabilities import DriverInfo
 from tonnage.csi.errors import Code, CsiError, error_text, is_in_doubt
-from tonnage.csi.volume_capabilities import volume_capability
 from tonnage.errors import BadRequest, InternalError, Invalid, RequestEntityTooLarge, TonnageError
 from tonnage.objects.core_v1 import (
     PROVISIONED_BY,

@@ -29,7 +29,7 @@ from tonnage.objects.node_selectors import NodeSelector
 from tonnage.objects.requirements import InvalidSelector, Requirement
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
-from tonnage.roles.role_files import RoleRule, rules_of
+from tonnage.roles import RoleRule, rules_of
 from tonnage.scheduling.configuration.configuration import LeaderElection
 from tonnage.scheduling.volumes.attach.volume_ids import csi_driver_of
 from tonnage.whatif.sources import ClusterState

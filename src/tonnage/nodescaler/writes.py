@@ -1,22 +1,30 @@
-"""A pool's nodes on an API server: made, made ready, marked, removed. This plays the cloud and the kubelet alike.
+"""What the node scaler writes: a pool's nodes (it plays the cloud and the kubelet alike), and nominations of pods.
 
 Every act is safe to repeat: names are given, not invented, and each write is based on the state that was looked at
 (its resourceVersion). A write that finds another state is not done, and says so; whoever asked looks again.
+
+A nomination is a server-side apply of `status.nominatedNodeName` and of nothing else, under a manager's name of our
+own, and never forced. The server then keeps KEP-5278's rule for us: where somebody else has set the field, the request
+is refused (Conflict); where it is ours we may change it; and to apply nothing takes back what is ours alone. Who set it
+stands in `metadata.managedFields`, so that nothing is lost when we are restarted.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from tonnage import logs
 from tonnage.client.http import Client
 from tonnage.clock import Clock, StampAges, rfc3339
-from tonnage.errors import AlreadyExists, Conflict, NotFound
+from tonnage.errors import AlreadyExists, Conflict, Invalid, NotFound
 from tonnage.nodescaler.node_pool import TO_BE_DELETED, NodePool
 from tonnage.nodescaler.plan import nodes_used_by
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, dig
 from tonnage.objects.node_selectors import NO_SCHEDULE, NOT_READY, Taint
 
 _log = logs.logger("tonnage.node-scaler")
@@ -110,3 +118,72 @@ def _readiness(is_ready: bool, at: datetime) -> Doc:
         "lastHeartbeatTime": now,
         "lastTransitionTime": now,
     }
+
+
+_AT_ONCE = 8
+"""Requests under way at a time."""
+
+
+def is_set_by(manager: str, doc: Doc) -> bool:
+    """Whether this manager set the pod's nomination, alone or with others who said the same."""
+    entries: list[Any] = dig(doc, "metadata", "managedFields") or []
+    return any(
+        entry.get("manager") == manager and dig(entry, "fieldsV1", "f:status", "f:nominatedNodeName") is not None
+        for entry in entries
+    )
+
+
+class ProposedNominations:
+    """What one manager proposed."""
+
+    def __init__(self, client: Client, manager: str) -> None:
+        self._client = client
+        self.manager = manager
+        self._known: dict[str, tuple[str, bool]] = {}  # uid -> (resourceVersion, is ours)
+
+    async def ours(self, nominated: Iterable[Pod]) -> frozenset[str]:
+        """The uids of those pods whose nomination is ours. Typed objects do not say; the server is asked, once a
+        version."""
+        pods = list(nominated)
+        known = self._known
+        self._known = {pod.uid: known[pod.uid] for pod in pods if pod.uid in known}
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def ask(pod: Pod) -> None:
+            async with limit:
+                try:
+                    self._note(await self._client.get_doc(Pod, pod.key), pod.uid)
+                except NotFound:
+                    self._known.pop(pod.uid, None)
+
+        changed = [pod for pod in pods if self._known.get(pod.uid, ("",))[0] != pod.metadata.resource_version]
+        await asyncio.gather(*map(ask, changed))
+        return frozenset(uid for uid, (_, is_ours) in self._known.items() if is_ours)
+
+    def _note(self, doc: Doc, uid: str) -> None:
+        metadata = doc["metadata"]
+        if metadata["uid"] == uid:
+            self._known[uid] = metadata["resourceVersion"], is_set_by(self.manager, doc)
+
+    async def propose(self, pod: Pod, node_name: str) -> bool:
+        """Nominate a pod, if it is still without a nomination or has one of ours; whether it was done."""
+        return await self._apply(pod, {"nominatedNodeName": node_name})
+
+    async def withdraw(self, pod: Pod) -> bool:
+        """Clear a pod's nomination if it is still ours; False when the pod is gone."""
+        return await self._apply(pod, {})
+
+    async def _apply(self, pod: Pod, status: Doc) -> bool:
+        # The uid makes it this life of the pod: another one of its name has not been looked at.
+        metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        doc: Doc = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
+        try:
+            done = await self._client.patch_doc(
+                Pod, pod.key, doc, patch_type="apply", subresource="status", field_manager=self.manager
+            )
+        except (Conflict, Invalid, NotFound) as exc:
+            # Nominated by somebody else, bound, or gone since we looked: the next look finds it so.
+            _log.info("A nomination was not ours to write", pod=pod.key, error=exc.message)
+            return False
+        self._note(done, pod.uid)
+        return True

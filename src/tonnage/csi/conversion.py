@@ -1,4 +1,6 @@
-"""Kubernetes' access modes as CSI has them, by csi-lib-utils' table.
+"""What Kubernetes' objects say of a volume's use and its secrets, in CSI's words.
+
+Access modes go by csi-lib-utils' table:
 
     access mode           driver with SINGLE_NODE_MULTI_WRITER    without
     ReadWriteMany         MULTI_NODE_MULTI_WRITER                 MULTI_NODE_MULTI_WRITER
@@ -8,15 +10,18 @@
 
 A driver with that capability knows a volume for one pod from one for all pods of a node. A VolumeCapability has one
 mode: a sidecar that asks for several at once goes by `access_mode`, a kubelet by the mode it mounts with.
+
+A Secret is read when it is needed, and kept nowhere. A value that is not text is refused by name, and never shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import TonnageError
+from tonnage.objects.core_v1 import Secret
 
 AccessMode = csi.VolumeCapability.AccessMode
 
@@ -59,3 +64,45 @@ def access_mode(modes: Collection[str], *, single_node_multi_writer: bool) -> cs
     if widest is None:
         raise UnsupportedAccessModes(f"unsupported AccessMode combination: [{' '.join(modes)}]")
     return single_access_mode(widest, single_node_multi_writer=single_node_multi_writer)
+
+
+def volume_capability(
+    mode: csi.VolumeCapability.AccessMode.Mode,
+    *,
+    is_block: bool,
+    fs_type: str = "",
+    mount_flags: Iterable[str] = (),
+    volume_mount_group: str = "",
+) -> csi.VolumeCapability:
+    """A block volume has no file system: its type, flags and group are left out."""
+    access_mode = AccessMode(mode=mode)
+    if is_block:
+        return csi.VolumeCapability(block=csi.VolumeCapability.BlockVolume(), access_mode=access_mode)
+    mount = csi.VolumeCapability.MountVolume(
+        fs_type=fs_type, mount_flags=list(mount_flags), volume_mount_group=volume_mount_group
+    )
+    return csi.VolumeCapability(mount=mount, access_mode=access_mode)
+
+
+class UndecodableSecret(TonnageError):
+    """A Secret with a value that is not UTF-8 text; `key` is which."""
+
+    def __init__(self, secret: Secret, key: str) -> None:
+        self.secret = secret.key
+        self.key = key
+        super().__init__(
+            f'secret "{secret.key}": the value of key "{key}" is not UTF-8 text, which is all that a CSI driver takes',
+            hint=f'write the value of "{key}" as text and encode it in base64 once',
+        )
+
+
+def secret_values(secret: Secret) -> dict[str, str]:
+    """The Secret's values by key. Raises UndecodableSecret."""
+    values = {}
+    for key, value in secret.data.items():
+        try:
+            values[key] = value.decode()
+        except UnicodeDecodeError:
+            # `from None`: the cause would show the value.
+            raise UndecodableSecret(secret, key) from None
+    return values

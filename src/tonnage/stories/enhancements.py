@@ -1,16 +1,22 @@
-"""KEP-5925's stories: several pools, old figures, and a drained node.
+"""The stories of four enhancements.
 
-KEP-4049's stories: the same claim, once for the node with the most room, once for the one with the least.
+KEP-5925: several pools, old figures, and a drained node. KEP-4049: the same claim, once for the node with the most
+room, once for the one with the least. KEP-5278: the decision is there to be seen before the pod is bound, and others
+may propose one. KEP-4876: attach limits follow what is really there, by and by and at once when it hurts.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
+from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault
-from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
-from tonnage.stories.objects import claim, pod, stateful_set
+from tonnage.objects.storage_v1 import CSIDriver, CSINode
+from tonnage.stories.objects import claim, deployment, pod, pod_spec, stateful_set
 from tonnage.stories.story_runner import StoryRunner
 
 NO_ROOM = "node(s) did not have enough free storage"
@@ -160,3 +166,117 @@ async def _placed(runner: StoryRunner, profile: str, wanted: str, why: str) -> N
     node = await runner.bound("db")
     runner.check(f"it goes to {wanted}", node == wanted, why)
     runner.check("by the score for free storage", max(scores, key=lambda name: scores[name]) == wanted, shown)
+
+
+async def the_decision_is_seen_and_survives(runner: StoryRunner) -> None:
+    """KEP-5278, stories 1 and 2: everyone sees where a pod is expected, and a killed scheduler goes on there"""
+    runner.faults(Fault("slow", value=2.0))
+    await runner.apply(claim("data", "10Gi"), pod("db", ["data"]))
+
+    async def nominated() -> str:
+        found = await runner.pod("db")
+        return "" if found.spec.node_name else found.status.nominated_node_name
+
+    expected = await runner.until("the decision to be seen", nominated)
+    runner.check("the node is known while the volume is still being made", bool(expected), expected)
+    scheduler = runner.plane.supervisor["scheduler"]
+    runner.say(f"  $ kill -9 {scheduler.pid}   (the scheduler)", style="yellow")
+    os.kill(scheduler.pid, signal.SIGKILL)
+    node = await runner.bound("db")
+    runner.check("its successor binds the pod to the same node", node == expected, node)
+    runner.check("and it really was another process", runner.plane.supervisor["scheduler"].starts > 1)
+    left = (await runner.pod("db")).status.nominated_node_name
+    runner.check("after the binding there is no nomination any more", left == "", left or "none")
+
+
+async def others_may_propose(runner: StoryRunner) -> None:
+    """KEP-5278, stories 3 and 4: an autoscaler or a queue names a node, and its room is kept until the pod comes"""
+    planned = pod("planned", ["mine"], is_gated=True)
+    await runner.apply(claim("mine", "90Gi"), planned)
+    await _propose(runner, "planned", "node-1")
+    runner.say("  + status.nominatedNodeName of planned: node-1", style="cyan")
+    await runner.apply(claim("theirs", "90Gi"), pod("other", ["theirs"], node="node-1"))
+    message = await runner.refused("other")
+    runner.check(
+        "node-1's only disk is kept for the pod that is expected", "did not have enough free storage" in message
+    )
+    runner.say("  - the scheduling gate of planned", style="cyan")
+    await runner.client.patch(Pod, f"{runner.namespace}/planned", {"spec": {"schedulingGates": None}})
+    node = await runner.bound("planned")
+    runner.check("the pod goes where it was expected, though node-2 has more room", node == "node-1", node)
+
+
+async def _propose(runner: StoryRunner, name: str, node: str) -> None:
+    patch: Doc = {"status": {"nominatedNodeName": node}}
+    await runner.client.patch(Pod, f"{runner.namespace}/{name}", patch, subresource="status")
+
+
+TOO_MANY = "node(s) exceed max volume count"
+LIMIT = 4
+"""Attach slots of node-2 in the play."""
+
+
+async def limits_follow_reality(runner: StoryRunner) -> None:
+    """KEP-4876, stories 1 to 3: slots that others take, and give back, are seen within the period"""
+    await period(runner, 10)
+    runner.faults(Fault("slots-taken", "node-2", 3))
+    await runner.until("CSINode of node-2 to say 1", lambda: says(runner, "node-2", 1))
+    runner.check("node-2 has one slot left, and CSINode says so", True, f"allocatable.count {LIMIT} -> 1")
+    await runner.apply(claim("a", "1Gi"), claim("b", "1Gi"), pod("db", ["a", "b"], node="node-2"))
+    message = await runner.refused("db")
+    runner.check("a pod with two volumes is not sent there", f"1 {TOO_MANY}" in message)
+    runner.faults()
+    node = await runner.bound("db")
+    await runner.running("db")
+    runner.check(
+        "the slots are given back, and the pod goes there by itself", node == "node-2", "allocatable.count -> 4"
+    )
+
+
+async def a_refused_attachment_corrects_the_limit(runner: StoryRunner) -> None:
+    """KEP-4876: an attachment that finds no slot corrects the limit at once, and the pod is replaced elsewhere"""
+    await period(runner, 3600)
+    runner.faults(Fault("slots-taken", "node-2", 3))
+    count = await counted(runner, "node-2")
+    runner.check(
+        "CSINode still believes in all slots", count == LIMIT, f"allocatable.count {count}; next look in an hour"
+    )
+    web = deployment("web", pod_spec(ephemeral=["1Gi", "1Gi"], prefers="node-2"))
+    await runner.apply(web)
+    failed = await runner.until("a pod to be failed", lambda: rejected(runner))
+    when = "after a second; by default after 15, --attach-error-grace-seconds"
+    runner.check(
+        f"the pod that cannot be attached is failed ({when})", True, f"{failed.status.reason}: {failed.status.message}"
+    )
+    runner.check("it was on node-2, whose slots were gone", failed.spec.node_name == "node-2", failed.spec.node_name)
+    count = await counted(runner, "node-2")
+    runner.check("CSINode was corrected at once", count == 1, f"allocatable.count {count}")
+
+    async def replaced() -> Pod | None:
+        return next((each for each in await runner.pods("web") if each.status.phase == "Running"), None)
+
+    await runner.explain(web)
+    found = await runner.until("another pod to run", replaced)
+    runner.check(
+        "its Deployment made another, which runs elsewhere", found.spec.node_name != "node-2", found.spec.node_name
+    )
+    await period(runner, 10)
+
+
+async def rejected(runner: StoryRunner) -> Pod | None:
+    found = [each for each in await runner.pods("web") if each.status.reason == "VolumeAttachmentLimitExceeded"]
+    return found[0] if found else None
+
+
+async def says(runner: StoryRunner, node: str, count: int) -> bool:
+    return await counted(runner, node) == count
+
+
+async def counted(runner: StoryRunner, node: str) -> int | None:
+    """The attach limit that is published."""
+    driver = (await runner.client.get(CSINode, node)).driver(DRIVER_NAME)
+    return driver.allocatable.count if driver is not None else None
+
+
+async def period(runner: StoryRunner, seconds: int) -> None:
+    await runner.client.patch(CSIDriver, DRIVER_NAME, {"spec": {"nodeAllocatableUpdatePeriodSeconds": seconds}})
