@@ -1,145 +1,102 @@
-"""What a drain comes to: who moves where, who is stuck and why, what is rebuilt, lost, or stays behind."""
+"""What a drain comes to: who moves where, who is stuck and why, what is rebuilt, lost, or stays behind.
+
+The structs are the answer's JSON: their fields, under these names and in this order, are a contract (docs/whatif.md).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-Action = Literal["rebuild", "reattach", "stays"]
+import msgspec
+
+EMPTY_DIR: Final = "emptyDir"
+DELETED: Final = "nobody manages it: it is deleted and does not come back, and kubectl drain asks for --force"
+PREEMPTED: Final = "preempted by a pod that had to move; nobody manages it: it does not come back"
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeMove:
+class VolumeMove(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
     """A claim of a pod that had to go: its volume is made anew where the pod went, followed it, or stays."""
 
     claim: str
-    action: Action
+    action: Literal["rebuild", "reattach", "stays"]
     size_bytes: int
-    home: str = ""
-    """The node that has its contents; empty for storage that several nodes reach."""
-
-    def document(self) -> dict[str, Any]:
-        return {"claim": self.claim, "action": self.action, "bytes": self.size_bytes}
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={"source": "from", "target": "to", "equally_good": "equallyGood", "step": "during"},
+):
     """A pod that went from one node to another; its successor, that is, where it is not the same by name."""
 
     pod: str
     workload: str
     source: str
     target: str
-    volumes: tuple[VolumeMove, ...] = ()
+    volumes: tuple[VolumeMove, ...]
     equally_good: tuple[str, ...] = ()
     """The other nodes that the scheduler liked as much: the choice among them is by lot."""
     step: str = ""
     """The node that was drained, when they are drained one after the other."""
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "pod": self.pod,
-            "workload": self.workload,
-            "from": self.source,
-            "to": self.target,
-            "volumes": [each.document() for each in self.volumes],
-            **({"equallyGood": list(self.equally_good)} if self.equally_good else {}),
-            **({"during": self.step} if self.step else {}),
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class Stuck:
+class Stuck(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={"source": "from", "is_evicted": "evicted", "step": "during", "comes_back": "comesBack"},
+):
     """A pod that may not leave, or that nobody has room for."""
 
     pod: str
     workload: str
     source: str
     message: str
-    is_evicted: bool = True
+    is_evicted: bool
     """False when a budget keeps it where it is."""
-    volumes: tuple[VolumeMove, ...] = ()
+    volumes: tuple[VolumeMove, ...]
     step: str = ""
-    comes_back: bool = False
-    """One after the other: it runs again once the node is back."""
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "pod": self.pod,
-            "workload": self.workload,
-            "from": self.source,
-            "message": self.message,
-            "evicted": self.is_evicted,
-            "volumes": [each.document() for each in self.volumes],
-            **({"during": self.step, "comesBack": self.comes_back} if self.step else {}),
-        }
+    comes_back: bool | None = None
+    """One after the other: whether it runs again once the node is back."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockingBudget:
+class BlockingBudget(msgspec.Struct, frozen=True):
     """A PodDisruptionBudget that keeps pods on a node."""
 
     name: str
     pods: tuple[str, ...]
     why: str
 
-    def document(self) -> dict[str, Any]:
-        return {"name": self.name, "pods": list(self.pods), "why": self.why}
 
-
-@dataclass(frozen=True, slots=True)
-class LostPod:
-    """A pod that nobody manages: what runs in it is over."""
+class LostPod(msgspec.Struct, frozen=True, rename={"source": "from"}):
+    """A pod that nobody manages: what runs in it is over, for it was `DELETED` or `PREEMPTED`."""
 
     pod: str
     source: str
-    is_preempted: bool = False
-    """It was not on a drained node, but had to make room."""
-
-    @property
-    def message(self) -> str:
-        if self.is_preempted:
-            return "preempted by a pod that had to move; nobody manages it: it does not come back"
-        return "nobody manages it: it is deleted and does not come back, and kubectl drain asks for --force"
-
-    def document(self) -> dict[str, Any]:
-        return {"pod": self.pod, "from": self.source, "message": self.message}
+    message: str
 
 
-@dataclass(frozen=True, slots=True)
-class DataLeftBehind:
+class DataLeftBehind(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
     """Data that stays on a node: where it is, what holds it, and who uses it."""
 
     node: str
     what: str
+    volume: str | None
+    claim: str | None
     size_bytes: int | None
-    volume: str = ""
-    claim: str = ""
-    pods: tuple[str, ...] = ()
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "node": self.node,
-            "what": self.what,
-            "volume": self.volume or None,
-            "claim": self.claim or None,
-            "bytes": self.size_bytes,
-            "pods": list(self.pods),
-        }
+    pods: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LostData:
+class LostData(msgspec.Struct, frozen=True, rename={"size_bytes": "bytes"}):
     """Data that ends with its pod."""
 
     pod: str
     volume: str
     what: str
-    size_bytes: int | None = None
-
-    def document(self) -> dict[str, Any]:
-        return {"pod": self.pod, "volume": self.volume, "what": self.what, "bytes": self.size_bytes}
+    size_bytes: int | None
 
 
 @dataclass(slots=True)
@@ -157,6 +114,8 @@ class DrainOutcome:
     """(pod, node) of those that stay: of DaemonSets, and static ones."""
     left_behind: list[DataLeftBehind] = field(default_factory=list)
     lost_data: list[LostData] = field(default_factory=list)
+    rebuilds: list[tuple[str, str, int]] = field(default_factory=list)
+    """(from, to, bytes) of each volume that is made anew."""
     waiting_before: list[str] = field(default_factory=list)
     """Pods that had no node before anything was drained."""
 
@@ -171,24 +130,23 @@ class DrainOutcome:
 
     @property
     def bytes_rebuilt(self) -> int:
-        return sum(size for _, _, size, _ in self.rebuilt())
+        return sum(size_bytes for _, _, size_bytes in self.rebuilds)
 
     def rebuilt(self) -> list[tuple[str, str, int, int]]:
         """(from, to, bytes, volumes) of what is rebuilt, by source and target."""
-        sums: dict[tuple[str, str], tuple[int, int]] = {}
-        for move in (*self.moves, *self.preempted):
-            for each in move.volumes:
-                if each.action == "rebuild":
-                    size, count = sums.get((each.home, move.target), (0, 0))
-                    sums[each.home, move.target] = (size + each.size_bytes, count + 1)
-        return [(source, target, *found) for (source, target), found in sorted(sums.items())]
+        sizes: dict[tuple[str, str], list[int]] = {}
+        for source, target, size_bytes in self.rebuilds:
+            sizes.setdefault((source, target), []).append(size_bytes)
+        return [(*places, sum(found), len(found)) for places, found in sorted(sizes.items())]
 
     def flags(self) -> list[str]:
         """What `kubectl drain` has to be told to do this."""
-        found = ["--ignore-daemonsets"] if self.daemons else []
-        if any(each.what == EMPTY_DIR for each in self.lost_data):
-            found.append("--delete-emptydir-data")
-        return [*found, *(["--force"] if any(not each.is_preempted for each in self.lost) else [])]
+        asked = {
+            "--ignore-daemonsets": bool(self.daemons),
+            "--delete-emptydir-data": any(each.what == EMPTY_DIR for each in self.lost_data),
+            "--force": any(each.message == DELETED for each in self.lost),
+        }
+        return [flag for flag, is_asked in asked.items() if is_asked]
 
     def document(self) -> dict[str, Any]:
         return {
@@ -214,8 +172,6 @@ class DrainOutcome:
         }
 
 
-EMPTY_DIR = "emptyDir"
-
-
-def documents(found: Iterable[Any]) -> list[dict[str, Any]]:
-    return [each.document() for each in found]
+def documents(found: Sequence[msgspec.Struct]) -> list[dict[str, Any]]:
+    """The structs as JSON has them."""
+    return msgspec.json.decode(msgspec.json.encode(found), type=list[dict[str, Any]])

@@ -1,8 +1,7 @@
 """Who is where before a drain: pods with their nodes, the volumes of their claims, and data that a drain does not move.
 
-A volume whose node affinity admits drained nodes alone, of a driver that does not rebuild: it stays where it is, and
-whoever needs it waits for the node. What a pod keeps in a hostPath stays too, and its successor finds another folder.
-An emptyDir and the claim of an ephemeral volume end with the pod.
+A volume that drained nodes alone reach, of a driver that does not rebuild, stays where it is, and so does what a pod
+keeps in a hostPath. An emptyDir and the claim of an ephemeral volume end with the pod.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ def left_behind(world: World, drained: Collection[str]) -> list[DataLeftBehind]:
         for pod in world.pods_on(name):
             if not stays(pod):
                 found += (
-                    DataLeftBehind(name, f"hostPath {each.host_path.path}", None, pods=(pod.key,))
+                    DataLeftBehind(name, f"hostPath {each.host_path.path}", None, None, None, (pod.key,))
                     for each in pod.spec.volumes
                     if each.host_path is not None
                 )
-    return sorted(found, key=lambda each: (each.node, each.volume == "", each.volume, each.pods, each.what))
+    return sorted(found, key=lambda each: (each.node, not each.volume, each.volume or "", each.pods, each.what))
 
 
 def lost_data(world: World, pod: Pod) -> Iterator[LostData]:
     """What ends when this pod goes."""
     for each in pod.spec.volumes:
         if each.empty_dir is not None:
-            yield LostData(pod.key, each.name, EMPTY_DIR)
+            yield LostData(pod.key, each.name, EMPTY_DIR, None)
         elif each.ephemeral is not None:
             volume = world.volume_of(f"{pod.namespace}/{each.claim_name(pod.name)}")
             yield LostData(pod.key, each.name, EPHEMERAL, volume.size.value() if volume is not None else None)
@@ -66,18 +65,19 @@ def _users(world: World) -> dict[str, list[Pod]]:
 def _of_volume(
     world: World, volume: PersistentVolume, drained: Collection[str], users: dict[str, list[Pod]]
 ) -> Iterator[DataLeftBehind]:
-    claim = volume.spec.claim_ref.key if volume.spec.claim_ref is not None else ""
-    if claim and world.get(PersistentVolumeClaim, claim) is None:
-        claim = ""
+    owner = volume.spec.claim_ref
+    claim = owner.key if owner is not None and world.get(PersistentVolumeClaim, owner.key) is not None else ""
     pods = users.get(claim, []) if claim else []
     homes = _homes(world, volume, pods)
     if not homes or not homes <= set(drained) or world.storage.rebuilds(volume):
         return
-    if _is_ephemeral(volume, pods):
+    if owner is not None and any(
+        each.ephemeral and each.claim_name(pod.name) == owner.name for pod in pods for each in pod.spec.volumes
+    ):
         return  # it ends with its pod
     what = kind_of(volume) if len(homes) == 1 else f"{kind_of(volume)}, reached from drained nodes alone"
     keys = tuple(sorted(each.key for each in pods))
-    yield DataLeftBehind(",".join(sorted(homes)), what, volume.size.value(), volume.name, claim, keys)
+    yield DataLeftBehind(",".join(sorted(homes)), what, volume.name, claim or None, volume.size.value(), keys)
 
 
 def _homes(world: World, volume: PersistentVolume, pods: list[Pod]) -> set[str]:
@@ -87,11 +87,6 @@ def _homes(world: World, volume: PersistentVolume, pods: list[Pod]) -> set[str]:
     if volume.spec.host_path is not None:  # it is wherever its pod is, and nowhere else
         return {each.spec.node_name for each in pods if each.spec.node_name}
     return set()
-
-
-def _is_ephemeral(volume: PersistentVolume, pods: list[Pod]) -> bool:
-    name = volume.spec.claim_ref.name if volume.spec.claim_ref is not None else ""
-    return any(each.ephemeral and each.claim_name(pod.name) == name for pod in pods for each in pod.spec.volumes)
 
 
 def kind_of(volume: PersistentVolume) -> str:
@@ -171,7 +166,10 @@ replace = msgspec.structs.replace
 
 
 def as_in_a_cluster(objects: Iterable[Object]) -> Iterator[Object]:
-    """The objects, with pods that are adopted and ready."""
+    """The objects, with pods as their cluster has them where a manifest says less.
+
+    A pod without a controller is adopted by the set that selects it; one that runs and does not say so is ready.
+    """
     found = list(objects)
     sets: dict[str, list[StatefulSet | ReplicaSet]] = {}
     for each in found:

@@ -1,17 +1,15 @@
-"""A drain, previewed: what it would do, the best order, and whether one more node may fail; as far as it got.
-
-preview = Preview(scene, nodes, is_one_by_one=False)
-preview.run(step)          # a KeyboardInterrupt leaves what is known so far
-preview.document()
-"""
+"""A drain, previewed: what it would do, the best order, and whether one more node may fail; as far as it got."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, Final
+
+import msgspec
 
 from tonnage.errors import TonnageError, closest
 from tonnage.objects.core_v1 import Node, Pod
@@ -25,6 +23,11 @@ ALL_UP_TO: Final = 5
 GREEDY_UP_TO: Final = 12
 """Nodes of which the next is chosen by trying each."""
 
+MOST_WORK: Final = 50_000
+"""Failures tried times nodes of the cluster: a minute's work or a few."""
+LEAST_TRIED: Final = 10
+
+Step = Callable[[float], object]
 Cost = tuple[int, int]
 """(pods stuck, bytes rebuilt)."""
 
@@ -53,15 +56,16 @@ class OrderSearch:
 def trials(count: int) -> int:
     """How many orders may have to be tried."""
     if count <= ALL_UP_TO:
-        total = 1
-        for each in range(2, count + 1):
-            total *= each
-        return total - 1
+        return math.factorial(count) - 1
     return count * (count + 1) // 2 if count <= GREEDY_UP_TO else 3
 
 
-def search(scene: Scene, given: DrainOutcome, found: OrderSearch, step: Step = lambda amount: None) -> None:
-    """Look for an order that is better than the given one; `found` has the best at any time."""
+def search(scene: Scene, given: DrainOutcome, found: OrderSearch, step: Step) -> None:
+    """Look for an order that is better than the given one; `found` has the best at any time.
+
+    Up to five nodes all orders are tried; of more, the next node is always the one that does the least harm; of very
+    many, a few orders by rule. An order is given up as soon as it is no better than the best, for harm only adds up.
+    """
     nodes = given.drained
     if found.cost == (0, 0) or len(nodes) < 2:
         found.is_complete = True
@@ -111,21 +115,12 @@ def _by_rule(scene: Scene, nodes: Sequence[str]) -> Iterator[tuple[str, ...]]:
     yield from dict.fromkeys((tuple(reversed(nodes)), tuple(by_pods), tuple(reversed(by_pods))))
 
 
-MOST_WORK: Final = 50_000
-"""Failures tried times nodes of the cluster: a minute's work or a few."""
-LEAST_TRIED: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, rename={"drained": "during"}):
     """A node that must not fail meanwhile, and who would be stuck if it did."""
 
     node: str
     drained: tuple[str, ...]
     stuck: tuple[Stuck, ...]
-
-    def document(self) -> dict[str, Any]:
-        return {"node": self.node, "during": list(self.drained), "stuck": documents(self.stuck)}
 
 
 @dataclass(slots=True)
@@ -154,15 +149,8 @@ class OneMore:
         }
 
 
-def stages(nodes: Sequence[str], *, is_one_by_one: bool) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """When one more may fail: (those that were drained and are back, those that are drained now)."""
-    if not is_one_by_one:
-        return [((), tuple(nodes))]
-    return [(tuple(nodes[:number]), (name,)) for number, name in enumerate(nodes)]
-
-
 def at_stage(scene: Scene, back: Sequence[str], out: Sequence[str]) -> Rehearsal:
-    """The cluster at such a time."""
+    """The cluster when some nodes were drained and are back, and others are drained now."""
     rehearsal = Rehearsal(scene)
     rehearsal.drain_one_by_one(back)
     if len(out) == 1 and back:
@@ -180,24 +168,21 @@ def candidates(rehearsal: Rehearsal, out: Sequence[str]) -> list[str]:
     return sorted(found, key=lambda name: (-busy[name], name))
 
 
-def try_all(
-    scene: Scene,
-    nodes: Sequence[str],
-    found: OneMore,
-    *,
-    is_one_by_one: bool,
-    step: Step = lambda amount: None,
-) -> None:
-    """Take each node away at each time; `found` has what is known so far at any time."""
+def try_all(scene: Scene, nodes: Sequence[str], found: OneMore, step: Step, *, is_one_by_one: bool) -> None:
+    """Take each node that pods would have to leave away, at each stage of the drain; it is gone for good then.
+
+    Of a large cluster the nodes with the most pods are tried. `found` has what is known so far at any time.
+    """
     count = sum(isinstance(each, Node) for each in scene.state.objects)
     most = max(LEAST_TRIED, MOST_WORK // max(count, 1))
-    for back, out in stages(nodes, is_one_by_one=is_one_by_one):
+    one_by_one = [(nodes[:number], nodes[number : number + 1]) for number in range(len(nodes))]
+    for back, out in one_by_one if is_one_by_one else [((), nodes)]:
         if found.tried >= most:
             found.not_tried += count - len(out)
             continue
-        fresh: Rehearsal | None = at_stage(scene, back, out)
-        names = candidates(fresh, out) if fresh is not None else []
-        for name in names:
+        first = at_stage(scene, back, out)
+        fresh: Rehearsal | None = first
+        for name in candidates(first, out):
             if found.tried >= most:
                 found.not_tried += 1
                 continue
@@ -208,9 +193,6 @@ def try_all(
             if stuck:
                 found.failures.append(Failure(name, tuple(out), tuple(stuck)))
     found.is_complete = not found.not_tried
-
-
-Step = Callable[[float], object]
 
 
 def known_nodes(names: Sequence[str], objects: Iterable[Object], source: str) -> tuple[str, ...]:
@@ -253,19 +235,14 @@ class Preview:
         rehearsal = Rehearsal(self.scene, explains=True)
         self.outcome = rehearsal.outcome
         self.disks_before = rehearsal.disks()
+        (rehearsal.drain_one_by_one if self.is_one_by_one else rehearsal.drain_together)(self.nodes)
+        self.disks_after = rehearsal.disks()
+        self.is_drained = True
+        step(1)
         if self.is_one_by_one:
-            rehearsal.drain_one_by_one(self.nodes)
-            self.disks_after = rehearsal.disks()
-            self.is_drained = True
-            step(1)
             self.order = OrderSearch(self.nodes, self.outcome.cost)
             search(self.scene, self.outcome, self.order, step)
-        else:
-            rehearsal.drain_together(self.nodes)
-            self.disks_after = rehearsal.disks()
-            self.is_drained = True
-            step(1)
-        try_all(self.scene, self.nodes, self.one_more, is_one_by_one=self.is_one_by_one, step=step)
+        try_all(self.scene, self.nodes, self.one_more, step, is_one_by_one=self.is_one_by_one)
         self.is_partial = False
 
     def document(self) -> dict[str, Any]:

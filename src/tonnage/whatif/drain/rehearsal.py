@@ -9,8 +9,10 @@ Nothing here decides anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from tonnage.behaviour.workloads.disruption_plan import guards
 from tonnage.objects.core_v1 import Pod
@@ -18,7 +20,16 @@ from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.engine.attempt import Attempt
 from tonnage.scheduling.plugins.registry import ForeignPlugins
-from tonnage.whatif.drain.outcome import BlockingBudget, DrainOutcome, LostPod, Move, Stuck, VolumeMove
+from tonnage.whatif.drain.outcome import (
+    DELETED,
+    PREEMPTED,
+    BlockingBudget,
+    DrainOutcome,
+    LostPod,
+    Move,
+    Stuck,
+    VolumeMove,
+)
 from tonnage.whatif.drain.places import Places, PodPlace, as_in_a_cluster, left_behind, places_of, workload_of
 from tonnage.whatif.simulate.controllers import is_managed
 from tonnage.whatif.simulate.disk_documents import disk_documents
@@ -34,10 +45,9 @@ class Lineages(Watcher):
     def __init__(self) -> None:
         self.gone_count = 0
         self._next: dict[str, str] = {}
-        self._gone: set[str] = set()
-        self._equally_good: dict[str, tuple[str, ...]] = {}
-
-    # -- what a world tells its watcher -------------------------------------------------------------------------------
+        self.gone_uids: set[str] = set()
+        self.equally_good: dict[str, tuple[str, ...]] = {}
+        """By uid, the other nodes that a pod's scheduler liked as much as the one it chose, if that was asked for."""
 
     def decided(self, number: int, attempt: Attempt) -> None:
         found = attempt.explanation
@@ -47,23 +57,14 @@ class Lineages(Watcher):
         open_to = [each for each in found.nodes if each.feasible and not each.passed_over]
         best = next((each.total for each in open_to if each.name == chosen), None)
         others = (each.name for each in open_to if each.total == best and each.name != chosen)
-        self._equally_good[attempt.pod.uid] = tuple(sorted(others))
+        self.equally_good[attempt.pod.uid] = tuple(sorted(others))
 
     def gone(self, pod: Pod, why: str) -> None:
-        self._gone.add(pod.uid)
+        self.gone_uids.add(pod.uid)
         self.gone_count += 1
 
     def replaced(self, old: Pod, new: Pod) -> None:
         self._next[old.uid] = new.uid
-
-    # -- what is asked afterwards -------------------------------------------------------------------------------------
-
-    def is_gone(self, pod: Pod) -> bool:
-        return pod.uid in self._gone
-
-    def equally_good(self, pod: Pod) -> tuple[str, ...]:
-        """The other nodes that a pod's scheduler liked as much as the one it chose, if that was asked for."""
-        return self._equally_good.get(pod.uid, ())
 
     def last(self, pod: Pod, world: World, by_uid: Mapping[str, Pod]) -> tuple[Pod | None, str]:
         """Who came last in a pod's place, and why that does not run; an empty reason when it does."""
@@ -185,7 +186,7 @@ class Rehearsal:
         by_uid = self._by_uid()
         for number, (pod, each) in enumerate(zip(self._stuck_pods, self.outcome.stuck, strict=True)):
             if each.step == name and not self._lineages.last(pod, self.world, by_uid)[1]:
-                self.outcome.stuck[number] = replace(each, comes_back=True)
+                self.outcome.stuck[number] = msgspec.structs.replace(each, comes_back=True)
 
     def lose(self, name: str) -> list[Stuck]:
         """A node is gone for good: who ran before and does not run now."""
@@ -198,7 +199,7 @@ class Rehearsal:
                 continue
             _, message = self._lineages.last(place.pod, self.world, by_uid)
             if message:
-                found.append(self._stuck(before, place, message, "", is_evicted=True))
+                found.append(self._stuck(place, message, "", is_evicted=True))
         return found
 
     def _drain(self, nodes: Sequence[str]) -> Places:
@@ -223,11 +224,11 @@ class Rehearsal:
             is_drained = place.node in before.nodes
             if is_drained and stays(place.pod):
                 self.outcome.daemons.append((place.pod.key, place.node))
-            elif self._lineages.is_gone(place.pod):
+            elif place.pod.uid in self._lineages.gone_uids:
                 self._read_gone(before, place, step, by_uid, is_preempted=not is_drained)
             elif is_drained:
                 refused = self.events.refused.get(place.pod.key, "") or "its eviction was not allowed"
-                self._add_stuck(before, place, refused, step, is_evicted=False)
+                self._add_stuck(place, refused, step, is_evicted=False)
         self._read_budgets(before)
 
     def _read_gone(
@@ -236,12 +237,12 @@ class Rehearsal:
         outcome = self.outcome
         outcome.lost_data += place.lost_data
         if not is_managed(place.pod):
-            outcome.lost.append(LostPod(place.pod.key, place.node, is_preempted))
+            outcome.lost.append(LostPod(place.pod.key, place.node, PREEMPTED if is_preempted else DELETED))
             return
         last, message = self._lineages.last(place.pod, self.world, by_uid)
         if message or last is None:
             told = f"preempted by a pod that had to move; {message}" if is_preempted else message
-            self._add_stuck(before, place, told, step, is_evicted=True)
+            self._add_stuck(place, told, step, is_evicted=True)
             return
         move = self._move(before, place, last, step)
         (outcome.preempted if is_preempted else outcome.moves).append(move)
@@ -249,28 +250,25 @@ class Rehearsal:
     def _move(self, before: Places, place: PodPlace, last: Pod, step: str) -> Move:
         target, volumes = last.spec.node_name, []
         for claim, volume in place.volumes:
-            home = before.homes.get(volume.name, "")
+            home, size_bytes = before.homes.get(volume.name, ""), volume.size.value()
             is_rebuilt = home not in ("", target) and self.world.storage.rebuilds(volume)
-            is_first = volume.name not in before.told
+            if is_rebuilt and volume.name not in before.told:
+                self.outcome.rebuilds.append((home, target, size_bytes))
+                volumes.append(VolumeMove(claim, "rebuild", size_bytes))
+            else:
+                volumes.append(VolumeMove(claim, "reattach", size_bytes))
             before.told.add(volume.name)
-            action: VolumeMove = VolumeMove(
-                claim, "rebuild" if is_rebuilt and is_first else "reattach", volume.size.value(), home
-            )
-            volumes.append(action)
-        workload, others = workload_of(self.world, place.pod), self._lineages.equally_good(last)
+        workload, others = workload_of(self.world, place.pod), self._lineages.equally_good.get(last.uid, ())
         return Move(place.pod.key, workload, place.node, target, tuple(volumes), others, step)
 
-    def _add_stuck(self, before: Places, place: PodPlace, message: str, step: str, *, is_evicted: bool) -> None:
+    def _add_stuck(self, place: PodPlace, message: str, step: str, *, is_evicted: bool) -> None:
         self._stuck_pods.append(place.pod)
-        self.outcome.stuck.append(self._stuck(before, place, message, step, is_evicted=is_evicted))
+        self.outcome.stuck.append(self._stuck(place, message, step, is_evicted=is_evicted))
 
-    def _stuck(self, before: Places, place: PodPlace, message: str, step: str, *, is_evicted: bool) -> Stuck:
-        volumes = tuple(
-            VolumeMove(claim, "stays", volume.size.value(), before.homes.get(volume.name, ""))
-            for claim, volume in place.volumes
-        )
-        workload = workload_of(self.world, place.pod)
-        return Stuck(place.pod.key, workload, place.node, message, is_evicted, volumes, step)
+    def _stuck(self, place: PodPlace, message: str, step: str, *, is_evicted: bool) -> Stuck:
+        volumes = tuple(VolumeMove(claim, "stays", volume.size.value()) for claim, volume in place.volumes)
+        workload, comes_back = workload_of(self.world, place.pod), False if step else None
+        return Stuck(place.pod.key, workload, place.node, message, is_evicted, volumes, step, comes_back)
 
     def _read_budgets(self, before: Places) -> None:
         pods = [pod for name in before.nodes for pod in self.world.pods_on(name) if pod.key in self.events.refused]

@@ -1,7 +1,7 @@
 """A preview for people: the answer in a sentence, then who moves, who is stuck, and what becomes of the data.
 
-Pods of a StatefulSet keep their names and are told one by one; others get new ones, so they are told by their workload,
-as many as go the same way. Long lists are cut; JSON has all of it.
+Pods of a StatefulSet keep their names and are told one by one; others are told by their workload, as many as go the
+same way. Long lists are cut; JSON has all of it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,27 @@ MAX_ROWS: Final = 50
 
 
 def show(preview: Preview, out: TextIO) -> None:
-    page, outcome = TextPage(out), preview.outcome
+    page, outcome, steps = TextPage(out), preview.outcome, preview.is_one_by_one
     for line in _headline(preview):
         page.say(line)
-    _moves("MOVES", outcome.moves, page, is_one_by_one=preview.is_one_by_one)
-    _moves("PREEMPTED", outcome.preempted, page, is_one_by_one=preview.is_one_by_one)
-    _stuck(outcome.stuck, page, is_one_by_one=preview.is_one_by_one)
-    _budgets(outcome, page)
-    _rebuilt(outcome, page)
-    _left_behind(outcome, page)
+    for head, moves in (("MOVES", outcome.moves), ("PREEMPTED", outcome.preempted)):
+        _pods((head, "FROM", "TO", "VOLUMES"), [(each, _target(each)) for each in moves], page, has_steps=steps)
+    stuck = [(each, _why(each)) for each in outcome.stuck]
+    _pods(("STUCK", "FROM", "WHY", "VOLUMES"), stuck, page, has_steps=steps, style="red")
+    _table(("BUDGET", "KEEPS", "WHY"), [(each.name, named(each.pods), each.why) for each in outcome.budgets], page)
+    rebuilt = [(size(size_bytes), *places, f"{count:,}") for *places, size_bytes, count in outcome.rebuilt()]
+    _table(("REBUILT", "FROM", "TO", "VOLUMES"), rebuilt, page, numbers=("REBUILT", "VOLUMES"))
+    left_behind = [
+        (
+            each.claim or each.volume or "-",
+            each.node,
+            size(each.size_bytes) if each.size_bytes is not None else "-",
+            each.what,
+            named(each.pods) or "nobody",
+        )
+        for each in outcome.left_behind
+    ]
+    _table(("STAYS BEHIND", "ON", "SIZE", "WHAT", "USED BY"), left_behind, page)
     for lines in (_notes(outcome), _order(preview), _one_more(preview)):
         for number, line in enumerate(lines):
             if not number:
@@ -65,8 +77,24 @@ def _headline(preview: Preview) -> Iterable[Text]:
         yield assembled(("it does not hold", "bold red"), f": {stuck} stuck; {', '.join(told)}")
 
 
-def _label(pod: str, workload: str) -> str:
-    return pod if not workload or workload.startswith("StatefulSet/") else workload
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _pods(
+    heads: Sequence[str], pods: Iterable[tuple[Move | Stuck, str]], page: TextPage, *, has_steps: bool, style: str = ""
+) -> None:
+    """Pods with where they go or why they do not; those of one workload of which the same is to be said in one row."""
+    groups: dict[tuple[str, str, str, str, str], int] = {}
+    for each, told in pods:
+        is_named = not each.workload or each.workload.startswith("StatefulSet/")
+        label = each.pod if is_named else each.workload
+        row = (label, each.source, told, _volumes(each.volumes), each.step)
+        groups[row] = groups.get(row, 0) + 1
+    rows: list[list[str | Text]] = []
+    for (label, source, told, volumes, step), number in groups.items():
+        during: list[str | Text] = [step] if has_steps else []
+        rows.append([*during, label if number == 1 else f"{label} ×{number}", source, text(told, style), volumes])
+    _table((*(["DURING"] if has_steps else []), *heads), rows, page)
 
 
 def _volumes(volumes: Sequence[VolumeMove]) -> str:
@@ -78,89 +106,25 @@ def _target(move: Move) -> str:
     return f"{move.target} (or {named(move.equally_good)})" if move.equally_good else move.target
 
 
-def _moves(head: str, moves: Sequence[Move], page: TextPage, *, is_one_by_one: bool) -> None:
-    if not moves:
+def _why(stuck: Stuck) -> str:
+    return f"{stuck.message}; it runs again when {stuck.step} is back" if stuck.comes_back else stuck.message
+
+
+def _table(
+    heads: Sequence[str], rows: Sequence[Sequence[str | Text]], page: TextPage, *, numbers: Sequence[str] = ()
+) -> None:
+    if not rows:
         return
-    groups: dict[tuple[str, ...], int] = {}
-    for each in moves:
-        row = (_label(each.pod, each.workload), each.source, _target(each), _volumes(each.volumes), each.step)
-        groups[row] = groups.get(row, 0) + 1
-    during = [TableColumn("DURING")] if is_one_by_one else []
-    table = FittedTable([*during, TableColumn(head), TableColumn("FROM"), TableColumn("TO"), TableColumn("VOLUMES")])
-    for (label, source, target, volumes, step), number in list(groups.items())[:MAX_ROWS]:
-        cells = [label if number == 1 else f"{label} ×{number}", source, target, volumes]
-        table.add(*([step] if is_one_by_one else []), *cells)
-    _print(table, len(groups), page)
-
-
-def _stuck(stuck: Sequence[Stuck], page: TextPage, *, is_one_by_one: bool) -> None:
-    if not stuck:
-        return
-    groups: dict[tuple[str, ...], int] = {}
-    for each in stuck:
-        why = f"{each.message}; it runs again when {each.step} is back" if each.comes_back else each.message
-        row = (_label(each.pod, each.workload), each.source, why, _volumes(each.volumes), each.step)
-        groups[row] = groups.get(row, 0) + 1
-    during = [TableColumn("DURING")] if is_one_by_one else []
-    table = FittedTable(
-        [*during, TableColumn("STUCK"), TableColumn("FROM"), TableColumn("WHY"), TableColumn("VOLUMES")]
-    )
-    for (label, source, why, volumes, step), number in list(groups.items())[:MAX_ROWS]:
-        cells: list[str | Text] = [label if number == 1 else f"{label} ×{number}", source, text(why, "red"), volumes]
-        table.add(*([step] if is_one_by_one else []), *cells)
-    _print(table, len(groups), page)
-
-
-def _budgets(outcome: DrainOutcome, page: TextPage) -> None:
-    if not outcome.budgets:
-        return
-    table = FittedTable([TableColumn("BUDGET"), TableColumn("KEEPS"), TableColumn("WHY")])
-    for each in outcome.budgets[:MAX_ROWS]:
-        table.add(each.name, named(each.pods), each.why)
-    _print(table, len(outcome.budgets), page)
-
-
-def _rebuilt(outcome: DrainOutcome, page: TextPage) -> None:
-    found = outcome.rebuilt()
-    if not found:
-        return
-    table = FittedTable(
-        [
-            TableColumn("REBUILT", is_number=True),
-            TableColumn("FROM"),
-            TableColumn("TO"),
-            TableColumn("VOLUMES", is_number=True),
-        ]
-    )
-    for source, target, size_bytes, volumes in found[:MAX_ROWS]:
-        table.add(size(size_bytes), source, target, f"{volumes:,}")
-    _print(table, len(found), page)
-
-
-def _left_behind(outcome: DrainOutcome, page: TextPage) -> None:
-    if not outcome.left_behind:
-        return
-    table = FittedTable(
-        [
-            TableColumn("STAYS BEHIND"),
-            TableColumn("ON"),
-            TableColumn("SIZE"),
-            TableColumn("WHAT"),
-            TableColumn("USED BY"),
-        ]
-    )
-    for each in outcome.left_behind[:MAX_ROWS]:
-        name = each.claim or each.volume or "-"
-        told = size(each.size_bytes) if each.size_bytes is not None else "-"
-        table.add(name, each.node, told, each.what, named(each.pods) or "nobody")
-    _print(table, len(outcome.left_behind), page)
-
-
-def _print(table: FittedTable, rows: int, page: TextPage) -> None:
+    table = FittedTable([TableColumn(head, is_number=head in numbers) for head in heads])
+    for row in rows[:MAX_ROWS]:
+        table.add(*row)
     page.blank()
     page.table(table)
-    if rows > MAX_ROWS:
-        page.say(text(f"… and {rows - MAX_ROWS:,} more (-o json has all)", style="dim"))
+    if len(rows) > MAX_ROWS:
+        page.say(text(f"… and {len(rows) - MAX_ROWS:,} more (-o json has all)", style="dim"))
+
+
+# -- notes ------------------------------------------------------------------------------------------------------------
 
 
 def _notes(outcome: DrainOutcome) -> Iterable[Text]:
@@ -189,11 +153,8 @@ def _order(preview: Preview) -> Iterable[Text]:
         yield text(f"the order is as good as any that was found ({tried})")
         return
     stuck, size_bytes = found.cost
-    yield assembled(
-        "a better order: ",
-        (" ".join(found.best), "bold green"),
-        f", {stuck} stuck and {size(size_bytes)} rebuilt ({tried})",
-    )
+    best = (" ".join(found.best), "bold green")
+    yield assembled("a better order: ", best, f", {stuck} stuck and {size(size_bytes)} rebuilt ({tried})")
 
 
 def _one_more(preview: Preview) -> Iterable[Text]:

@@ -7,14 +7,9 @@
     one more pool of 80Gi on node-7 and …        two at once, where no single change does
     one more node like node-3                    empty, with its capacity
 
-What is tried for one node leaves the others as they are. On a large cluster not every node is tried: those that came
-nearest are (`NODES_TRIED`).
-
-A node refuses a pod by the first thing that is in the way; what else is, shows when that is gone. So for the nodes that
-came nearest (`NODES_PAIRED`) all that may be changed about one is changed together first; where that lets the pod in,
-each two of the changes are tried, and the first is made as small as it can be, then the second beside it. Of such a
-pair nothing less does: with the second as large as may be the first cannot be smaller, and beside the first the second
-cannot. More than two at once are not looked for; a node like another is the answer then.
+On a large cluster the nodes that came nearest are tried. A node refuses a pod by the first thing that is in the way;
+what else is, shows when that is gone. So where no single change helps, each two changes of one node are tried: the
+first is made as small as it can be beside the largest second, then the second as small as it can be beside the first.
 """
 
 from __future__ import annotations
@@ -37,12 +32,17 @@ from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.capacity.pools import free_bytes
 from tonnage.whatif.fit.counting import FitCluster
 from tonnage.whatif.node_copies import copy_of, own_objects, shape_of, volumes_on, with_more_room, with_more_slots
+from tonnage.whatif.replay import renewed
 
+NODES_TRIED: Final = 64
+"""Of each kind of refusal; where there are more nodes, those with the most room."""
 NODES_PAIRED: Final = 8
 MOST_KNOBS: Final = 12
 """What may be changed about one node; of more, the first. Twelve are 66 pairs."""
-
-Fits = Callable[[Iterable[Object]], bool]
+SHOWN: Final = 5
+_MOST_SLOTS: Final = 256
+_KNOB_OF: Final = {"NodeVolumeLimits": "slots", "VolumeBinding": "pool", "NodeResourcesFit": "resource"}
+"""By the plugin that refused a node, the kind of change that may help by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +58,7 @@ class Knob:
     most: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ChangePair:
-    """Two changes that let the pod in together, and no less of either does."""
-
-    changes: tuple[tuple[Knob, int], tuple[Knob, int]]
-
-    @property
-    def cost(self) -> tuple[tuple[int, int], ...]:
-        """The cheaper kinds first, of the same kinds the smaller amounts."""
-        return tuple(sorted((knob.rank, amount) for knob, amount in self.changes))
-
-    @property
-    def text(self) -> str:
-        return " and ".join(knob.told(amount) for knob, amount in self.changes)
-
-    def objects(self) -> list[Object]:
-        return turned(self.changes)
+Changes = tuple[tuple[Knob, int], ...]
 
 
 def turned(changes: Iterable[tuple[Knob, int]]) -> list[Object]:
@@ -84,20 +68,6 @@ def turned(changes: Iterable[tuple[Knob, int]]) -> list[Object]:
         place = (type(knob.target), knob.target.key)
         found[place] = knob.changed(found.get(place, knob.target), amount)
     return list(found.values())
-
-
-def pairs(knobs: Sequence[Knob], fits: Fits) -> Iterator[ChangePair]:
-    """Every pair of changes of one node that does, each as small as it can be."""
-    knobs = knobs[:MOST_KNOBS]
-    if len(knobs) < 2 or not fits(turned((knob, knob.most) for knob in knobs)):
-        return
-    for one, other in combinations(knobs, 2):
-        first = least(one.most, lambda amount, a=one, b=other: fits(turned(((a, amount), (b, b.most)))))  # type: ignore[misc]
-        if first is None:
-            continue
-        second = least(other.most, lambda amount, a=one, n=first, b=other: fits(turned(((a, n), (b, amount)))))  # type: ignore[misc]
-        if second is not None:
-            yield ChangePair(((one, first), (other, second)))
 
 
 def least(most: int, does: Callable[[int], bool]) -> int | None:
@@ -112,15 +82,6 @@ def least(most: int, does: Callable[[int], bool]) -> int | None:
         else:
             low = middle
     return high
-
-
-NODES_TRIED: Final = 64
-"""Of each kind of refusal; where there are more nodes, those with the most room."""
-SHOWN: Final = 5
-_MOST_SLOTS: Final = 256
-
-Try = Callable[[Iterable[Object]], bool]
-"""Whether the pod fits once these objects are as they say."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -155,167 +116,127 @@ class Remedies:
         self._pod = pod
         self._refusal = refusal
         self._objects = {(type(each), each.key): each for each in cluster.replay.objects}
-        self._nodes = {each.name: each for each in self._of(Node)}
+        self._nodes: dict[str, Node] = {each.name: each for each in self._of(Node)}
+        asked = (cluster.replay.objects.get("PersistentVolumeClaim", key) for key in PodInfo(pod).claim_keys)
+        self._classes = {claim.class_name for claim in asked if isinstance(claim, PersistentVolumeClaim)}
+        """Of the pod's claims."""
 
     def found(self) -> list[Remedy]:
         """All that was found, the least first."""
         if self._refusal.held_back:
             return []
-        tried: list[Remedy] = []
-        for answer in self._refusal.nodes:
-            tried += self._by_state(answer)
-        tried += self._slots()
-        tried += self._pools()
-        tried += self._resources()
-        tried = sorted(tried) or list(self._pairs())
-        return [*tried, *sorted(self._another_node())]
+        tried = [each for answer in self._refusal.nodes for each in self._by_state(answer)]
+        for plugin, kind in _KNOB_OF.items():
+            for node in self._refused_by(plugin):
+                tried += self._by_knobs(node, kind)
+        return [*(sorted(tried) or self._pairs()), *sorted(self._another_node())]
 
     def _of(self, kind: type[Any]) -> Iterator[Any]:
         return (each for each in self._objects.values() if isinstance(each, kind))
 
     def _refused_by(self, plugin: str) -> list[Node]:
-        names = [answer.name for answer in self._refusal.nodes if answer.rejected_by == plugin]
-        found = [self._nodes[name] for name in names if name in self._nodes]
-        return sorted(found, key=lambda node: (-self._room(node), node.name))[:NODES_TRIED]
+        return self._nearest(NODES_TRIED, lambda answer: answer.rejected_by == plugin)
+
+    def _nearest(self, most: int, is_meant: Callable[[NodeAnswer], bool]) -> list[Node]:
+        """Nodes with such answers, those with the most room first."""
+        names = [answer.name for answer in self._refusal.nodes if is_meant(answer)]
+        nodes = [self._nodes[name] for name in names if name in self._nodes]
+        return sorted(nodes, key=lambda node: (-self._room(node), node.name))[:most]
 
     def _room(self, node: Node) -> int:
-        return sum(free_bytes(each) or 0 for each in self._capacities(node))
+        return sum(free_bytes(each) or 0 for each in self.capacities_of(node.name))
 
-    # -- trying -------------------------------------------------------------------------------------------------------
+    def capacities_of(self, node_name: str) -> list[CSIStorageCapacity]:
+        """Objects that reach the node, of the classes that the pod's claims want."""
+        labels = self._nodes[node_name].metadata.labels
+        return [
+            each
+            for each in self._of(CSIStorageCapacity)
+            if each.node_topology is not None
+            and each.node_topology.matches(labels)
+            and (not self._classes or each.storage_class_name in self._classes)
+        ]
 
     def fits(self, changes: Iterable[Object]) -> bool:
         """Whether the pod fits with these objects changed or added; afterwards everything is as before."""
         self._step(1)
-        replay, undo = self._cluster.replay, list[Callable[[], object]]()
+        replay, changed = self._cluster.replay, list[Object]()
         try:
             for each in changes:
-                before = self._objects.get((type(each), each.key))
-                replay.apply(_renewed(each))
-                if before is None:
-                    kind, namespace, name = type(each).__name__, each.namespace, each.name
-                    undo.append(lambda k=kind, ns=namespace, n=name: replay.delete(k, ns, n))  # type: ignore[misc]
-                else:
-                    undo.append(lambda old=before: replay.apply(_renewed(old)))  # type: ignore[misc]
+                replay.apply(renewed(each))
+                changed.append(each)
             engine = replay.engine
             profile = engine.profile_of(self._pod)
-            if profile is None:
-                return False
-            return profile.decider.decide(engine.cluster, PodInfo(self._pod), ()).fits
+            return profile is not None and profile.decider.decide(engine.cluster, PodInfo(self._pod), ()).fits
         finally:
-            for step in reversed(undo):
-                step()
+            for each in reversed(changed):
+                before = self._objects.get((type(each), each.key))
+                if before is None:
+                    replay.delete(type(each).__name__, each.namespace, each.name)
+                else:
+                    replay.apply(renewed(before))
 
-    def _least(self, most: int, change: Callable[[int], Iterable[Object]]) -> int | None:
-        """The smallest amount that does, by halving: more is never worse. None when even the most does not."""
-        return least(most, lambda amount: self.fits(change(amount)))
-
-    # -- kinds --------------------------------------------------------------------------------------------------------
+    # -- one change ---------------------------------------------------------------------------------------------------
 
     def _by_state(self, answer: NodeAnswer) -> Iterator[Remedy]:
         """A node that is out of use, or tainted."""
         node = self._nodes.get(answer.name)
         if node is None or answer.rejected_by not in ("NodeUnschedulable", "TaintToleration"):
             return
-        if node.spec.unschedulable:
-            spec = msgspec.structs.replace(node.spec, unschedulable=False)
-            if self.fits([msgspec.structs.replace(node, spec=spec)]):
-                yield Remedy(0, 0, node.name, "uncordon", f"uncordon {node.name}")
+        if node.spec.unschedulable and self.fits([_with_spec(node, unschedulable=False)]):
+            yield Remedy(0, 0, node.name, "uncordon", f"uncordon {node.name}")
         for taint in node.spec.taints:
-            kept = tuple(each for each in node.spec.taints if each is not taint)
-            spec = msgspec.structs.replace(node.spec, taints=kept)
-            if self.fits([msgspec.structs.replace(node, spec=spec)]):
-                text = f"the taint {taint.key}:{taint.effect} off {node.name}"
-                yield Remedy(1, 0, node.name, "taint", text)
+            if self.fits([_without_taint(node, taint)]):
+                yield Remedy(1, 0, node.name, "taint", _told_taint(taint, node.name))
 
-    def _slots(self) -> Iterator[Remedy]:
-        for node in self._refused_by("NodeVolumeLimits"):
-            found = self._objects.get((CSINode, node.name))
-            if not isinstance(found, CSINode):
-                continue
-            for driver in found.spec.drivers:
-                if driver.allocatable.count is None:
-                    continue
-                fewest = self._least(_MOST_SLOTS, lambda more, d=driver.name, f=found: [with_more_slots(f, d, more)])  # type: ignore[misc]
-                if fewest is not None:
-                    yield Remedy(2, fewest, node.name, "slots", _told_slots(fewest, driver.name, node.name))
-
-    def _pools(self) -> Iterator[Remedy]:
-        if not any(self._claims()):
-            return
-        # Room for all that is promised and asked for: whatever the driver does with the promises, this is enough.
-        wanted = sum(claim.requested_size.value() for claim in self._of(PersistentVolumeClaim))
-        for node in self._refused_by("VolumeBinding"):
-            for capacity in self._capacities(node):
-                smallest = self._least(wanted, lambda size, c=capacity: [with_more_room(c, size, as_pool=True)])  # type: ignore[misc]
-                if smallest is None:
-                    continue
-                yield Remedy(3, smallest, node.name, "pool", _told_pool(smallest, capacity, node.name))
-
-    def _resources(self) -> Iterator[Remedy]:
-        """What a node lacks of one resource; one that lacks two is not helped by either."""
-        for node in self._refused_by("NodeResourcesFit"):
-            for name, amount in node.status.allocatable.items():
-                most = max(amount.milli_value() if name == CPU else amount.value(), 1) * 2**10
-                least = self._least(most, lambda more, n=name, of=node: [_with_more(of, n, more)])  # type: ignore[misc]
-                if least is not None:
-                    yield Remedy(4, least, node.name, "resource", f"{_amount(name, least)} more {name} on {node.name}")
-
-    # -- two at once --------------------------------------------------------------------------------------------------
-
-    def _pairs(self) -> list[Remedy]:
-        """Two changes of one node; the cheapest pair first."""
-        names = [answer.name for answer in self._refusal.nodes if not answer.feasible]
-        nodes = [self._nodes[name] for name in names if name in self._nodes]
-        nearest = sorted(nodes, key=lambda node: (-self._room(node), node.name))[:NODES_PAIRED]
-        found = [(pair, node.name) for node in nearest for pair in pairs(list(self._knobs(node)), self.fits)]
-        found.sort(key=lambda each: (each[0].cost, each[1], each[0].text))
-        return [_of_pair(pair, node) for pair, node in found]
+    def _by_knobs(self, node: Node, kind: str) -> Iterator[Remedy]:
+        """Changes of a kind, each as small as it can be; a node that lacks two things is helped by none of them."""
+        for knob in self._knobs(node):
+            if knob.kind == kind:
+                amount = least(knob.most, lambda more, knob=knob: self.fits(turned(((knob, more),))))  # type: ignore[misc]
+                if amount is not None:
+                    yield _remedy(knob, amount, node.name)
 
     def _knobs(self, node: Node) -> Iterator[Knob]:
         name = node.name
         if node.spec.unschedulable:
             yield Knob(0, "uncordon", node, lambda of, more: _uncordoned(of), lambda more: f"uncordon {name}")
-        for taint in node.spec.taints:
-            if taint.key != UNSCHEDULABLE:
-                yield Knob(
-                    1,
-                    "taint",
-                    node,
-                    lambda of, more, t=taint: _without_taint(of, t),  # type: ignore[misc]
-                    lambda more, t=taint: f"the taint {t.key}:{t.effect} off {name}",  # type: ignore[misc]
-                )
+        yield from (_taint_knob(node, taint) for taint in node.spec.taints if taint.key != UNSCHEDULABLE)
         csi_node = self._objects.get((CSINode, name))
         for driver in csi_node.spec.drivers if isinstance(csi_node, CSINode) else ():
-            if csi_node is not None and driver.allocatable.count is not None:
-                yield Knob(
-                    2,
-                    "slots",
-                    csi_node,
-                    lambda of, more, d=driver.name: with_more_slots(of, d, more),  # type: ignore[misc]
-                    lambda more, d=driver.name: _told_slots(more, d, name),  # type: ignore[misc]
-                    _MOST_SLOTS,
-                )
-        wanted = sum(claim.requested_size.value() for claim in self._of(PersistentVolumeClaim))
-        for capacity in self._capacities(node) if any(self._claims()) else ():
-            yield Knob(
-                3,
-                "pool",
-                capacity,
-                lambda of, more: with_more_room(of, more, as_pool=True),
-                lambda more, c=capacity: _told_pool(more, c, name),  # type: ignore[misc]
-                max(wanted, 1),
-            )
+            if isinstance(csi_node, CSINode) and driver.allocatable.count is not None:
+                yield _slots_knob(csi_node, driver.name)
+        if self._classes:
+            # Room for all that is promised and asked for: whatever the driver does with the promises, this is enough.
+            wanted = sum(claim.requested_size.value() for claim in self._of(PersistentVolumeClaim))
+            yield from (_pool_knob(capacity, name, max(wanted, 1)) for capacity in self.capacities_of(name))
         asked = {CPU, MEMORY, "pods", *PodInfo(self._pod).requests}
-        for resource, amount in node.status.allocatable.items():
-            if resource in asked:
-                yield Knob(
-                    4,
-                    "resource",
-                    node,
-                    lambda of, more, n=resource: _with_more(of, n, more),  # type: ignore[misc]
-                    lambda more, n=resource: f"{_amount(n, more)} more {n} on {name}",  # type: ignore[misc]
-                    max(amount.milli_value() if resource == CPU else amount.value(), 1) * 2**10,
-                )
+        yield from (_resource_knob(node, resource) for resource in node.status.allocatable if resource in asked)
+
+    # -- more than one ------------------------------------------------------------------------------------------------
+
+    def _pairs(self) -> list[Remedy]:
+        """Two changes of one node; the cheaper kinds first, of the same kinds the smaller amounts."""
+        found = []
+        for node in self._nearest(NODES_PAIRED, lambda answer: not answer.feasible):
+            for changes in self._pairs_of(list(self._knobs(node))[:MOST_KNOBS]):
+                parts = tuple(_remedy(knob, amount, node.name) for knob, amount in changes)
+                told = " and ".join(each.text for each in parts)
+                cost = sorted((each.rank, each.amount) for each in parts)
+                found.append((cost, Remedy(5, len(parts), node.name, "pair", told, parts)))
+        return [remedy for _, remedy in sorted(found, key=lambda each: (each[0], each[1].node, each[1].text))]
+
+    def _pairs_of(self, knobs: Sequence[Knob]) -> Iterator[Changes]:
+        """Every pair of changes that does, each as small as it can be; none where not even all together do."""
+        if len(knobs) < 2 or not self.fits(turned((knob, knob.most) for knob in knobs)):
+            return
+        for one, other in combinations(knobs, 2):
+            first = least(one.most, lambda n, a=one, b=other: self.fits(turned(((a, n), (b, b.most)))))  # type: ignore[misc]
+            if first is None:
+                continue
+            second = least(other.most, lambda n, a=(one, first), b=other: self.fits(turned((a, (b, n)))))  # type: ignore[misc]
+            if second is not None:
+                yield (one, first), (other, second)
 
     def _another_node(self) -> Iterator[Remedy]:
         """A node like one that is there; of equal nodes the first."""
@@ -330,71 +251,62 @@ class Remedies:
             if self.fits(copied):
                 yield Remedy(6, 1, node.name, "node", f"one more node like {node.name}")
 
-    def _capacities(self, node: Node) -> list[CSIStorageCapacity]:
-        """Objects that reach the node, of the classes that the pod's claims want."""
-        classes = self._classes()
-        return [
-            each
-            for each in self._of(CSIStorageCapacity)
-            if each.node_topology is not None
-            and each.node_topology.matches(node.metadata.labels)
-            and (not classes or each.storage_class_name in classes)
-        ]
 
-    def capacities_of(self, node_name: str) -> list[CSIStorageCapacity]:
-        """The objects that tell of room for the pod on a node."""
-        return self._capacities(self._nodes[node_name])
-
-    def _claims(self) -> Iterator[Any]:
-        for key in PodInfo(self._pod).claim_keys:
-            found = self._cluster.replay.objects.get("PersistentVolumeClaim", key)
-            if found is not None:
-                yield found
-
-    def _classes(self) -> set[str]:
-        return {claim.class_name for claim in self._claims()}
+def _remedy(knob: Knob, amount: int, node: str) -> Remedy:
+    return Remedy(knob.rank, amount, node, knob.kind, knob.told(amount))
 
 
-def _of_pair(pair: ChangePair, node: str) -> Remedy:
-    changes = tuple(Remedy(knob.rank, amount, node, knob.kind, knob.told(amount)) for knob, amount in pair.changes)
-    return Remedy(5, len(changes), node, "pair", pair.text, changes)
+# -- what may be changed ----------------------------------------------------------------------------------------------
+
+
+def _taint_knob(node: Node, taint: Taint) -> Knob:
+    return Knob(
+        1, "taint", node, lambda of, more: _without_taint(of, taint), lambda more: _told_taint(taint, node.name)
+    )
+
+
+def _slots_knob(csi_node: CSINode, driver: str) -> Knob:
+    def told(more: int) -> str:
+        slots = "1 more attach slot" if more == 1 else f"{more} more attach slots"
+        return f"{slots} for {driver} on {csi_node.name}"
+
+    return Knob(2, "slots", csi_node, lambda of, more: with_more_slots(of, driver, more), told, _MOST_SLOTS)
+
+
+def _pool_knob(capacity: CSIStorageCapacity, node: str, most: int) -> Knob:
+    def told(more: int) -> str:
+        return f"one more pool of {Quantity.from_bytes(more)} of class {capacity.storage_class_name} on {node}"
+
+    return Knob(3, "pool", capacity, lambda of, more: with_more_room(of, more, as_pool=True), told, most)
+
+
+def _resource_knob(node: Node, name: str) -> Knob:
+    def added(more: int) -> Quantity:
+        return Quantity.parse(f"{more}m") if name == CPU else Quantity.from_bytes(more)
+
+    def changed(of: Node, more: int) -> Node:
+        allocatable = {**of.status.allocatable, name: of.status.allocatable[name] + added(more)}
+        return msgspec.structs.replace(of, status=msgspec.structs.replace(of.status, allocatable=allocatable))
+
+    def told(more: int) -> str:
+        return f"{added(more) if name in (CPU, MEMORY) else more} more {name} on {node.name}"
+
+    has = node.status.allocatable[name]
+    return Knob(4, "resource", node, changed, told, max(has.milli_value() if name == CPU else has.value(), 1) * 2**10)
 
 
 def _uncordoned(node: Node) -> Node:
     taints = tuple(each for each in node.spec.taints if each.key != UNSCHEDULABLE)
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=False, taints=taints))
+    return _with_spec(node, unschedulable=False, taints=taints)
 
 
 def _without_taint(node: Node, taint: Taint) -> Node:
-    kept = tuple(each for each in node.spec.taints if each != taint)
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=kept))
+    return _with_spec(node, taints=tuple(each for each in node.spec.taints if each != taint))
 
 
-def _told_slots(number: int, driver: str, node: str) -> str:
-    slots = "1 more attach slot" if number == 1 else f"{number} more attach slots"
-    return f"{slots} for {driver} on {node}"
+def _with_spec(node: Node, **changes: Any) -> Node:
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, **changes))
 
 
-def _told_pool(size_bytes: int, capacity: CSIStorageCapacity, node: str) -> str:
-    return f"one more pool of {_size(size_bytes)} of class {capacity.storage_class_name} on {node}"
-
-
-def _renewed(found: Object) -> Object:
-    """The same object as a newer version of itself: the server numbers it."""
-    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, resource_version=""))
-
-
-def _with_more(node: Node, resource: str, more: int) -> Node:
-    added = Quantity.parse(f"{more}m") if resource == CPU else Quantity.from_bytes(more)
-    allocatable = {**node.status.allocatable, resource: node.status.allocatable[resource] + added}
-    return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, allocatable=allocatable))
-
-
-def _amount(resource: str, amount: int) -> str:
-    if resource == CPU:
-        return str(Quantity.parse(f"{amount}m"))
-    return _size(amount) if resource == MEMORY else str(amount)
-
-
-def _size(size_bytes: int) -> str:
-    return str(Quantity.from_bytes(size_bytes))
+def _told_taint(taint: Taint, node: str) -> str:
+    return f"the taint {taint.key}:{taint.effect} off {node}"
