@@ -23,9 +23,9 @@ Rows = tuple[tuple[str, ...], ...]
 
 ROWS: Rows = (
     (
-        "background", "backoff", "certificates", "clock", "connection_budget", "durations", "endpoints",
-        "errors", "faults", "fnv", "gates", "health", "http_connection", "keyed_heap", "keyed_locks", "listener",
-        "logs", "metrics", "printable", "private_files", "quantity", "serving",
+        "backoff", "certificates", "clock", "connection_budget", "endpoints",
+        "errors", "faults", "fnv", "gates", "health", "http_connection", "keyed", "listener", "logs",
+        "metrics", "printable", "private_files", "quantity", "serving",
     ),
     ("objects",),
     ("store", "documents", "client", "scheduling", "csi", "roles"),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 
 from reference import code, table
-from tonnage.durations import format_duration
+from tonnage.clock import format_duration
 from tonnage.gates import Gates
 from tonnage.objects.codec import encode
 from tonnage.scheduling.configuration.configuration import ConfigurationFile, RequestLimits

@@ -5,8 +5,6 @@ what to do, plus an optional hint that the command line prints on a line of its 
 vocabulary of failures, one class for each `reason`; the API server raises them, the client raises them again from the
 Status it received, so both sides of the wire speak of the same thing. Turning one into a Status document is the API
 server's affair (`apiserver/status.py`).
-
-What a person may have meant by a name that does not exist: the known names that are spelled most like it.
 """
 
 from __future__ import annotations
@@ -48,6 +46,12 @@ class ApiError(TonnageError):
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "InternalError"
 
+    def __init_subclass__(cls, *, code: int | None = None) -> None:
+        """With a `code`, the class is named as Kubernetes' reason is."""
+        super().__init_subclass__()
+        if code is not None:
+            cls.code, cls.reason = code, cls.__name__
+
     def __init__(
         self,
         message: str,
@@ -68,93 +72,59 @@ class ApiError(TonnageError):
         self.retry_after_s = retry_after_s
 
 
-class BadRequest(ApiError):
-    code = 400
-    reason = "BadRequest"
+class BadRequest(ApiError, code=400): ...
 
 
-class Unauthorized(ApiError):
-    code = 401
-    reason = "Unauthorized"
+class Unauthorized(ApiError, code=401): ...
 
 
-class Forbidden(ApiError):
-    code = 403
-    reason = "Forbidden"
+class Forbidden(ApiError, code=403): ...
 
 
-class NotFound(ApiError):
-    code = 404
-    reason = "NotFound"
+class NotFound(ApiError, code=404): ...
 
 
-class MethodNotAllowed(ApiError):
-    code = 405
-    reason = "MethodNotAllowed"
+class MethodNotAllowed(ApiError, code=405): ...
 
 
-class NotAcceptable(ApiError):
-    code = 406
-    reason = "NotAcceptable"
+class NotAcceptable(ApiError, code=406): ...
 
 
-class AlreadyExists(ApiError):
-    code = 409
-    reason = "AlreadyExists"
+class AlreadyExists(ApiError, code=409): ...
 
 
-class Conflict(ApiError):
-    code = 409
-    reason = "Conflict"
+class Conflict(ApiError, code=409): ...
 
 
-class Gone(ApiError):
-    code = 410
-    reason = "Gone"
+class Gone(ApiError, code=410): ...
 
 
-class Expired(ApiError):
+class Expired(ApiError, code=410):
     """A resourceVersion or continue token older than what is kept."""
 
-    code = 410
-    reason = "Expired"
     continue_token: str = ""
     """How to go on with a list whose moment is gone, at the price of consistency."""
 
 
-class RequestEntityTooLarge(ApiError):
-    code = 413
-    reason = "RequestEntityTooLarge"
+class RequestEntityTooLarge(ApiError, code=413): ...
 
 
-class UnsupportedMediaType(ApiError):
-    code = 415
-    reason = "UnsupportedMediaType"
+class UnsupportedMediaType(ApiError, code=415): ...
 
 
-class Invalid(ApiError):
-    code = 422
-    reason = "Invalid"
+class Invalid(ApiError, code=422): ...
 
 
-class TooManyRequests(ApiError):
-    code = 429
-    reason = "TooManyRequests"
+class TooManyRequests(ApiError, code=429): ...
 
 
-class InternalError(ApiError):
-    code = 500
-    reason = "InternalError"
+class InternalError(ApiError, code=500): ...
 
 
-class ServiceUnavailable(ApiError):
-    code = 503
-    reason = "ServiceUnavailable"
+class ServiceUnavailable(ApiError, code=503): ...
 
 
-class Timeout(ApiError):
-    code = 504
-    reason = "Timeout"
+class Timeout(ApiError, code=504): ...
 
 
 def closest(name: str, known: Iterable[str], *, most: int = 1) -> list[str]:

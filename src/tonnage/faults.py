@@ -110,30 +110,24 @@ class FaultFile:
 
     def put(self, fault: Fault) -> None:
         """Ask for a fault; one of the same kind and for the same node is replaced."""
-        self._change(lambda held: [*_others(held, fault), fault])
+        same = (fault.kind, fault.node)
+        self._change(lambda held: [*(each for each in held if (each.kind, each.node) != same), fault])
 
     def clear(self, kind: str = "", node: str = "") -> tuple[Fault, ...]:
         """End the faults of this kind and of this node; empty is any. Returns those that were there."""
-        ended: list[Fault] = []
-
-        def keep(held: Iterable[Fault]) -> list[Fault]:
-            kept: list[Fault] = []
-            for fault in held:
-                is_meant = kind in ("", fault.kind) and node in ("", fault.node)
-                (ended if is_meant else kept).append(fault)
-            return kept
-
-        self._change(keep)
-        return tuple(ended)
+        return self._end(lambda fault: kind in ("", fault.kind) and node in ("", fault.node))
 
     def end(self, kind: str, node: str) -> tuple[Fault, ...]:
         """End one fault, that of this kind and of this node, or with an empty node the one for all nodes alone."""
+        return self._end(lambda fault: (fault.kind, fault.node) == (kind, node))
+
+    def _end(self, is_meant: Callable[[Fault], bool]) -> tuple[Fault, ...]:
         ended: list[Fault] = []
 
         def keep(held: Iterable[Fault]) -> list[Fault]:
             kept: list[Fault] = []
             for fault in held:
-                (ended if (fault.kind, fault.node) == (kind, node) else kept).append(fault)
+                (ended if is_meant(fault) else kept).append(fault)
             return kept
 
         self._change(keep)
@@ -148,7 +142,8 @@ class FaultFile:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _turn(self.path.with_name(f".{self.path.name}.lock")):
-                _write(self.path, change(self.all()))
+                changed = [asdict(fault) for fault in change(self.all())]
+                write_private(self.path, json.dumps(changed, indent=1).encode())
         except OSError as exc:
             raise InvalidFault(f"{self.path} cannot be written: {exc.strerror}") from exc
 
@@ -157,10 +152,6 @@ def active_fault(faults: Iterable[Fault], kind: str, node: str) -> Fault | None:
     """The fault of a kind that concerns `node`, out of several; one that names it comes before one for all."""
     found = [fault for fault in faults if fault.kind == kind and fault.node in ("", node)]
     return max(found, key=lambda fault: bool(fault.node), default=None)
-
-
-def _others(held: Iterable[Fault], fault: Fault) -> Iterator[Fault]:
-    return (each for each in held if (each.kind, each.node) != (fault.kind, fault.node))
 
 
 @contextmanager
@@ -172,10 +163,6 @@ def _turn(lock: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
-
-
-def _write(path: Path, faults: Iterable[Fault]) -> None:
-    write_private(path, json.dumps([asdict(fault) for fault in faults], indent=1).encode())
 
 
 def _read(path: Path) -> tuple[Fault, ...]:

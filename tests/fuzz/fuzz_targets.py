@@ -35,7 +35,7 @@ from tonnage.client import rest
 from tonnage.client.config import credentials, kubeconfig
 from tonnage.client.config.connection import ExecPlugin
 from tonnage.client.transport.answer_reader import AnswerReader, NotHttp
-from tonnage.clock import parse_rfc3339, rfc3339_micro
+from tonnage.clock import parse_duration, parse_rfc3339, rfc3339_micro
 from tonnage.csi import csi_pb2 as csi
 from tonnage.dashboard.server.access import RequestRefused
 from tonnage.documents.admit import Malformed, admit
@@ -43,7 +43,6 @@ from tonnage.documents.apply.managed_fields import check_entries, write_entries
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.schema import schema_of_resource
 from tonnage.driver.errors import StatusError
-from tonnage.durations import parse_duration
 from tonnage.errors import ApiError, TonnageError
 from tonnage.faults import FaultFile
 from tonnage.gates import Gates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.durations import format_duration, parse_duration
+from tonnage.clock import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

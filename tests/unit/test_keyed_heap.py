@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.keyed_heap import KeyedHeap
+from tonnage.keyed import KeyedHeap
 
 
 def drained(heap: KeyedHeap[str]) -> list[str]:

@@ -21,7 +21,7 @@ from tonnage.documents import api_errors
 from tonnage.documents.pod_resources import Amounts
 from tonnage.documents.quota import charge, is_counted, may_use_more, with_used
 from tonnage.errors import ApiError
-from tonnage.keyed_locks import KeyedLocks
+from tonnage.keyed import KeyedLocks
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL, Resource
 from tonnage.store import KeyMissing, StaleRevision, Store, StoreRecord

@@ -16,8 +16,8 @@ from tonnage.apiserver.authorizer import CLUSTER_ROLES
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.stored_documents import encoder
-from tonnage.background import in_background
 from tonnage.backoff import Backoff
+from tonnage.clock import in_background
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy, must_be_recreated, reconciled
 from tonnage.documents.access.rules import aggregated_rules
 from tonnage.documents.system_objects import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES, kubernetes_service

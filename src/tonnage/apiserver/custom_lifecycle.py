@@ -19,9 +19,8 @@ from tonnage.apiserver import event_loop
 from tonnage.apiserver.custom_definitions import CRDS
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
-from tonnage.background import in_background
 from tonnage.backoff import Backoff
-from tonnage.clock import rfc3339
+from tonnage.clock import in_background, rfc3339
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources
 from tonnage.documents.custom.definition_rules import accept_names, establish, is_established, terminate
 from tonnage.documents.kinds.custom_resource_definition import CLEANUP_FINALIZER

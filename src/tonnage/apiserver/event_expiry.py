@@ -15,8 +15,7 @@ import msgspec
 
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.stored_documents import encoder
-from tonnage.background import in_background
-from tonnage.clock import Clock, parse_rfc3339
+from tonnage.clock import Clock, in_background, parse_rfc3339
 from tonnage.errors import TonnageError
 from tonnage.objects import document
 from tonnage.objects.resources import BY_KIND

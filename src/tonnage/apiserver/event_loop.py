@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final, TypeVar
 
-from tonnage.background import in_background
+from tonnage.clock import in_background
 from tonnage.errors import TooManyRequests
 
 T = TypeVar("T")

@@ -39,8 +39,7 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.selection import index_for
 from tonnage.apiserver.settings import DEFAULT_ISSUER, RBAC_MODE, AuditSettings
 from tonnage.apiserver.stored_documents import stored_problem
-from tonnage.background import in_background
-from tonnage.clock import Clock, SystemClock
+from tonnage.clock import Clock, SystemClock, in_background
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.listener import listening

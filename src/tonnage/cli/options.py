@@ -11,9 +11,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from tonnage import logs
+from tonnage.clock import parse_duration
 from tonnage.driver import node_pools
 from tonnage.driver.node_pools import PerNode
-from tonnage.durations import parse_duration
 from tonnage.errors import TonnageError
 from tonnage.gates import GateError, Gates
 from tonnage.quantity import InvalidQuantity, Quantity

@@ -74,6 +74,7 @@ def _rpc(service: str, request: type[Q], response: type[R]) -> Callable[[CsiClie
     async def call(self: CsiClient, request: Q) -> R:
         return await self._call(service, method, request, response)
 
+    call.__annotations__ |= {"request": request, "return": response}
     return call
 
 

@@ -27,7 +27,7 @@ from tonnage.driver.state.folder import StateFolder
 from tonnage.driver.state.records import Intent, SnapshotRecord, VolumeRecord
 from tonnage.driver.state.unknown import measured_bytes
 from tonnage.errors import TonnageError
-from tonnage.keyed_locks import KeyedLocks
+from tonnage.keyed import KeyedLocks
 from tonnage.private_files import NotOurs
 
 

@@ -29,7 +29,7 @@ from tonnage.driver.volumes.create_delete import Snapshots, Volumes
 from tonnage.driver.volumes.publish import Publications, Rebuilder, Stagings
 from tonnage.errors import TonnageError
 from tonnage.faults import FaultFile
-from tonnage.keyed_locks import KeyedLocks
+from tonnage.keyed import KeyedLocks
 
 __all__ = ["CsiDriverSettings", "Driver", "RebuildHooks"]
 

@@ -33,8 +33,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Final
 
-from tonnage.background import in_background
-from tonnage.clock import Clock
+from tonnage.clock import Clock, in_background
 
 READ_BUFFER_BYTES: Final = 32 << 10
 """Two of TLS' largest records."""

@@ -34,9 +34,8 @@ from typing import Any, Final, Protocol
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509 import load_pem_x509_certificate
 
-from tonnage.background import in_background, repeatedly
 from tonnage.certificates import Identity, ensure_identity
-from tonnage.clock import Clock
+from tonnage.clock import Clock, in_background, repeatedly
 from tonnage.errors import TonnageError
 from tonnage.private_files import read_own
 

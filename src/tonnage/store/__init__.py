@@ -9,8 +9,7 @@ with its resource.
     watch = store.watch("nodes/", after=record.revision)
 """
 
-from tonnage.store.backup import back_up
-from tonnage.store.check import Report, check_folder
+from tonnage.store.check import Report, back_up, check_folder
 from tonnage.store.compactor import KEEP_BYTES, KEEP_REVISIONS, KEEP_S
 from tonnage.store.errors import (
     BackupExists,

@@ -4,23 +4,20 @@ A file is judged before anything is written to it: a database of another program
 changed. A new file gets its identity and its tables in one transaction, so a kill leaves either nothing or all of
 it. Errors of SQLite and of the system become a StoreError here, in one place. What the rows mean is told in `log.py`.
 
-SQLite's write-ahead log, looked at before SQLite does: does it break off where commits follow?
-
-After a kill the newest commits are in this file alone. SQLite reads it up to the first frame whose checksum does not
-match and takes the rest for what a crash left half written, without a word. A crash leaves no commit behind such a
-frame, but a disk that changed a byte does: then acknowledged writes are lost, and that has to be told.
-
-The format is that of https://www.sqlite.org/fileformat2.html#walformat: a header of 32 bytes, then frames, each a
-header of 24 bytes and a page. Frames of an earlier round have other salts and do not count.
+A file of an earlier version is brought to the present schema in one transaction when it is opened for writing: a kill,
+a full disk or an error leaves the file as it was. Version 1 had no checksums; a row whose document cannot be what its
+key says (`find_problem`) gets a checksum that does not match, and is kept out like any damaged row.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sqlite3
 import struct
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from importlib import resources
 from pathlib import Path
@@ -39,8 +36,80 @@ from tonnage.store.errors import (
     StoreRemoved,
     StoreTooNew,
 )
-from tonnage.store.migration import FindProblem, migrate
-from tonnage.store.records import compaction_checksum
+from tonnage.store.records import compaction_checksum, row_checksum
+
+FindProblem = Callable[[str, int, bytes], str | None]
+"""(key, revision, document) -> what is wrong with the document, None when it is whole."""
+
+_ROWS_AT_ONCE = 500
+_log = logging.getLogger(__name__)
+
+
+def migrate(connection: sqlite3.Connection, path: Path, version: int, find_problem: FindProblem | None) -> None:
+    """From `version` to the present one. Raises StoreCorrupt, and sqlite3.Error as it comes."""
+    if version != 1:
+        raise StoreCorrupt(path, f"it says schema version {version}, which never was")
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
+    if "checksum" in columns or "document" not in columns:
+        raise StoreCorrupt(path, "it says schema version 1, but its tables are not of that version")
+    _log.info("bringing %s from schema version 1 to 2: a checksum a row", path)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("ALTER TABLE log ADD COLUMN follows INTEGER NOT NULL DEFAULT 0")
+        connection.execute("ALTER TABLE log ADD COLUMN checksum INTEGER NOT NULL DEFAULT -1")
+        for name in ("rows", "sealed", "checksum"):
+            connection.execute(f"ALTER TABLE compaction ADD COLUMN {name} INTEGER NOT NULL DEFAULT -1")
+        newest = _sign_rows(connection, find_problem)
+        _sign_compaction(connection, path, newest)
+        connection.execute("PRAGMA user_version = 2")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _sign_rows(connection: sqlite3.Connection, find_problem: FindProblem | None) -> int:
+    """Give every row its place in the chain and its checksum; the newest revision."""
+    after = 0
+    while rows := connection.execute(
+        "SELECT revision, CAST(key AS BLOB), previous, deleted, CAST(document AS BLOB) FROM log"
+        " WHERE revision > ? ORDER BY revision LIMIT ?",
+        (after, _ROWS_AT_ONCE),
+    ).fetchall():
+        signed = []
+        for revision, key, follows, checksum in _signed(rows, after, find_problem):
+            if checksum < 0:
+                _log.error('revision %d of "%s" was damaged before it had a checksum', revision, key)
+            signed.append((follows, checksum, revision))
+        connection.executemany("UPDATE log SET follows = ?, checksum = ? WHERE revision = ?", signed)
+        after = rows[-1][0]
+    return after
+
+
+def _signed(
+    rows: list[tuple[int, bytes, int, int, bytes]], follows: int, find_problem: FindProblem | None
+) -> Iterator[tuple[int, str, int, int]]:
+    for revision, raw_key, previous, deleted, document in rows:
+        key = (raw_key or b"").decode("utf-8", "surrogateescape")
+        is_whole = find_problem is None or find_problem(key, revision, document) is None
+        checksum = row_checksum(revision, key, previous, follows, deleted, document) if is_whole else -1
+        yield revision, key, follows, checksum
+        follows = revision
+
+
+def _sign_compaction(connection: sqlite3.Connection, path: Path, newest: int) -> None:
+    found = connection.execute("SELECT revision FROM compaction").fetchone()
+    if found is None:
+        raise StoreCorrupt(path, "the compaction table is empty")
+    revision = int(found[0])
+    rows = connection.execute("SELECT count(*) FROM log NOT INDEXED WHERE revision <= ?", (revision,)).fetchone()[0]
+    sealed = max(newest, revision)
+    connection.execute(
+        "UPDATE compaction SET rows = ?, sealed = ?, checksum = ?",
+        (rows, sealed, compaction_checksum(revision, rows, sealed)),
+    )
+
 
 APPLICATION_ID = 0x544F4E4E  # "TONN", in bytes 68..71 of the file, where file(1) looks too
 SCHEMA_VERSION = 2
@@ -95,7 +164,7 @@ def open_writer(
     """The one connection that writes; creates the file (mode 0600) and its tables when they are not there.
 
     `max_pages` limits the file to that many pages of 4 KiB; beyond it SQLite says that the disk is full. A file of an
-    earlier version is brought to the present one (`migration.py`). `key_beside` is a file that was made after the store
+    earlier version is brought to the present one. `key_beside` is a file that was made after the store
     was: if it is there, so must be the store. Raises StoreError when the file is not ours to open, StoreMissing when it
     is not there and must be, and sqlite3.Error and OSError as they come.
     """
@@ -240,7 +309,15 @@ def wal_of(database: Path) -> Path:
 
 
 def lost_commits(path: Path) -> int:
-    """How many commits stand behind a place where the write-ahead log at `path` cannot be read; 0 when all is well."""
+    """How many commits stand behind a place where the write-ahead log at `path` cannot be read; 0 when all is well.
+
+    After a kill the newest commits are in this file alone. SQLite reads it up to the first frame whose checksum does
+    not match and takes the rest for what a crash left half written, without a word. A crash leaves no commit behind
+    such a frame, but a disk that changed a byte does: then acknowledged writes are lost, and that has to be told.
+
+    The format is that of https://www.sqlite.org/fileformat2.html#walformat: a header of 32 bytes, then frames, each a
+    header of 24 bytes and a page. Frames of an earlier round have other salts and do not count.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tonnage.private_files import open_lock, own_folder
-from tonnage.store.database import translated
+from tonnage.store.database import FindProblem, translated
 from tonnage.store.errors import StoreFull, StoreInUse
 from tonnage.store.loading import Loaded
 from tonnage.store.log import StoreLog
 from tonnage.store.log_reader import Index
-from tonnage.store.migration import FindProblem
 from tonnage.store.records import StoreRecord
 from tonnage.store.reserve import MIN_FREE_BYTES, Reserve, free_bytes, make_room
 from tonnage.store.state import State

@@ -22,6 +22,7 @@ from typing import Any
 
 from tonnage.store.database import (
     BUSY_TIMEOUT_MS,
+    FindProblem,
     OpenFiles,
     copy_database,
     lost_commits,
@@ -31,7 +32,6 @@ from tonnage.store.database import (
 )
 from tonnage.store.errors import RESCUED, StoreCorrupt, StoreError, StoreFull, StoreRemoved
 from tonnage.store.loading import ENTRIES_MASK, Loaded, Seal, StoredRow, scanned
-from tonnage.store.migration import FindProblem
 from tonnage.store.records import compaction_checksum, row_checksum
 
 _logger = logging.getLogger(__name__)

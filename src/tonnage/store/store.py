@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from tonnage.store.compactor import KEEP_BYTES, KEEP_REVISIONS, KEEP_S, Compactor, Retention
+from tonnage.store.database import FindProblem
 from tonnage.store.errors import (
     FenceBroken,
     KeyExists,
@@ -41,7 +42,6 @@ from tonnage.store.folder import OpenFolder, open_folder
 from tonnage.store.health import PROBE_EVERY_S, PROBE_PATIENCE_S, StoreHealth
 from tonnage.store.log import Row
 from tonnage.store.log_reader import Index, LogReader, Stretch
-from tonnage.store.migration import FindProblem
 from tonnage.store.records import Records, StoreEvent, StoreRecord, event_of
 from tonnage.store.state import KeptOut, resource_of
 from tonnage.store.watch import Feed, Watch, Window

@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.behaviour.workloads.pod_states import scaled_value
 from tonnage.behaviour.workloads.stateful_set_plan import ordinal_of
-from tonnage.durations import parse_duration
+from tonnage.clock import parse_duration
 from tonnage.objects.field_rules import amount_of, at_most_all
 from tonnage.objects.requirements import integer
 from tonnage.objects.texts.decode_budget import whole_number

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.store import Damage, StoreCorrupt, StoreFull, StoreRecord, check_folder
-from tonnage.store.migration import migrate
+from tonnage.store.database import migrate
 
 VERSION_1 = """
 PRAGMA application_id = 0x544F4E4E;

@@ -29,9 +29,8 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
-from tonnage.background import in_background, repeatedly
 from tonnage.backoff import Backoff
-from tonnage.clock import Clock
+from tonnage.clock import Clock, in_background, repeatedly
 from tonnage.errors import ApiError, NotFound, TonnageError
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL

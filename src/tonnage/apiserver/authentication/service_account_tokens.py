@@ -25,9 +25,8 @@ import msgspec
 from tonnage.apiserver.authentication.signing_key import SigningKey
 from tonnage.apiserver.options import WriteOptions
 from tonnage.apiserver.registry import Registry
-from tonnage.background import in_background
 from tonnage.backoff import Backoff
-from tonnage.clock import Clock
+from tonnage.clock import Clock, in_background
 from tonnage.documents.access import service_account_tokens
 from tonnage.documents.access.service_account_tokens import (
     ACCOUNTS,

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from tonnage import logs
-from tonnage.background import in_background
+from tonnage.clock import in_background
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.driver_contents import Content, DriverContents, PoolPlace
 from tonnage.dashboard.wire.rows import NoticeRow

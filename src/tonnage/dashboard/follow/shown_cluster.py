@@ -14,8 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from tonnage.background import in_background, repeatedly
-from tonnage.clock import Clock
+from tonnage.clock import Clock, in_background, repeatedly
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.model.driver_contents import DriverContents
 from tonnage.dashboard.wire.collections import Collections

@@ -24,12 +24,11 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.clock import rfc3339
+from tonnage.clock import format_duration, rfc3339
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.dashboard.questions.given_files import GivenFiles, captions
 from tonnage.dashboard.wire.collections import Collections
-from tonnage.durations import format_duration
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodCondition
 from tonnage.objects.meta import Key, Object

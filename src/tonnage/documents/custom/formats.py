@@ -16,7 +16,7 @@ from email.headerregistry import Address
 from email.utils import parseaddr
 from urllib.parse import urlsplit
 
-from tonnage.durations import parse_duration
+from tonnage.clock import parse_duration
 
 _MAX_CHARS = 64 * 1024
 """No format describes a longer text, but for `byte`, `password` and `uri`."""

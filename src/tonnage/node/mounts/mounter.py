@@ -21,7 +21,7 @@ from tonnage.csi.conversion import single_access_mode, volume_capability
 from tonnage.csi.driver_capabilities import NodeCapabilities
 from tonnage.csi.errors import error_text
 from tonnage.errors import TonnageError
-from tonnage.keyed_locks import KeyedLocks
+from tonnage.keyed import KeyedLocks
 from tonnage.node.drivers import Drivers
 from tonnage.node.mounts import mount_paths
 from tonnage.node.mounts.mount_paths import MountPaths, MountRecord

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tonnage.durations import parse_duration
+from tonnage.clock import parse_duration
 from tonnage.errors import TonnageError
 from tonnage.objects.texts.decode_budget import whole_number
 

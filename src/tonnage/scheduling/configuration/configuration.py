@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from tonnage.durations import format_duration
+from tonnage.clock import format_duration
 from tonnage.gates import Gates
 from tonnage.objects.field_errors import Errors, duplicate, invalid
 from tonnage.objects.meta import Record

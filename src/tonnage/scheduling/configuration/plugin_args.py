@@ -28,7 +28,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
-from tonnage.durations import format_duration
+from tonnage.clock import format_duration
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import NodeAffinity, TopologySpreadConstraint
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, NoReturn, TypeVar, Union, get_args,
 
 import msgspec
 
-from tonnage.durations import parse_duration
+from tonnage.clock import parse_duration
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.field_errors import FieldError, go_value
 from tonnage.objects.field_rules import unsupported

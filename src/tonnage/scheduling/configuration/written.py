@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from tonnage.durations import format_duration
+from tonnage.clock import format_duration
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Record
 from tonnage.scheduling.configuration.configuration import KIND, Configuration

@@ -23,7 +23,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from tonnage.clock import Clock
-from tonnage.keyed_heap import KeyedHeap
+from tonnage.keyed import KeyedHeap
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.events import POP_FROM_BACKOFF

@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from tonnage.keyed_heap import KeyedHeap
+from tonnage.keyed import KeyedHeap
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.pod_info import PodInfo

@@ -16,7 +16,7 @@ from typing import Any, Final, TextIO
 
 from rich.text import Text
 
-from tonnage.durations import format_duration
+from tonnage.clock import format_duration
 from tonnage.printable import assembled, printable, text
 from tonnage.scheduling.volumes.explain.nearest_miss import amount
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tonnage.durations import parse_duration
+from tonnage.clock import parse_duration
 from tonnage.errors import TonnageError, did_you_mean
 from tonnage.objects.document import Doc
 from tonnage.objects.names import dns_subdomain

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from tonnage.keyed_heap import KeyedHeap
+from tonnage.keyed import KeyedHeap
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, PodMeta
 from tonnage.objects.meta import Key, split_key
 from tonnage.objects.storage_v1 import CSIStorageCapacity

@@ -1,13 +1,11 @@
-"""A heap whose items can be found and taken out by name.
-
-A binary heap cannot forget an item in its middle, so one that is taken out or reordered leaves its old entry behind,
-to be skipped when it comes to the top. Left-overs are swept out before they outnumber the items.
-"""
+"""A heap whose items can be found and taken out by name, and a lock for each key."""
 
 from __future__ import annotations
 
+import asyncio
 import heapq
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
@@ -18,7 +16,11 @@ _FEW: Final = 64
 
 
 class KeyedHeap(Generic[T]):
-    """Items by name, the one with the smallest `order` on top; equals in the order they came."""
+    """Items by name, the one with the smallest `order` on top; equals in the order they came.
+
+    An item that is taken out or reordered leaves its old entry in the binary heap, to be skipped when it comes to the
+    top. Left-overs are swept out before they outnumber the items.
+    """
 
     def __init__(self) -> None:
         self._tickets = count()
@@ -74,3 +76,33 @@ class KeyedHeap(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """All items, top first."""
         return (item for _, _, item in sorted(self._items.values(), key=lambda entry: entry[:2]))
+
+
+class KeyedLocks:
+    """One at a time for each key. A lock is there as long as somebody holds it or waits for it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def hold(self, *keys: str) -> AsyncIterator[None]:
+        """Hold all of these, taken in the order of keys, so that no two callers wait for one another."""
+        async with AsyncExitStack() as held:
+            for key in sorted(set(keys)):
+                await held.enter_async_context(self._one(key))
+            yield
+
+    @asynccontextmanager
+    async def _one(self, key: str) -> AsyncIterator[None]:
+        lock, interested = self._locks.get(key, (None, 0))
+        lock = lock or asyncio.Lock()
+        self._locks[key] = (lock, interested + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            interested = self._locks[key][1] - 1
+            if interested:
+                self._locks[key] = (lock, interested)
+            else:
+                del self._locks[key]
