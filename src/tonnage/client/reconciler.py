@@ -55,14 +55,27 @@ class Reconciler:
     def add(self, key: Key) -> None:
         self.queue.add(key)
 
-    def follow(self, objects: Cache[T], keys: Callable[[T], Iterable[Key]] | None = None) -> None:
-        """Queue a key for every event: the object's own, or those that `keys` maps it to."""
+    def follow(
+        self,
+        objects: Cache[T],
+        keys: Callable[[T], Iterable[Key]] | None = None,
+        *,
+        changed_by: Callable[[T], object] | None = None,
+    ) -> None:
+        """Queue a key for every event: the object's own, or those that `keys` maps it to.
+
+        With `changed_by`, an update counts only if that is different for the old and the new object.
+        """
 
         def changed(found: T) -> None:
             for key in (found.key,) if keys is None else keys(found):
                 self.queue.add(key)
 
-        objects.on_change(changed)
+        def updated(old: T, new: T) -> None:
+            if changed_by is None or changed_by(old) != changed_by(new):
+                changed(new)
+
+        objects.add_handlers(on_add=changed, on_update=updated, on_delete=changed)
 
     async def run(self) -> None:
         """Work until cancelled."""

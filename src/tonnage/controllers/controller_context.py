@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from tonnage.client.http import Client
 from tonnage.client.informers import InformerFactory
 from tonnage.client.metrics import WorkQueueMetrics
+from tonnage.client.reconciler import Reconcile, Reconciler
 from tonnage.client.recorder import EventType, Recorder
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import PersistentVolume, Pod
@@ -44,6 +46,47 @@ class ControllerContext:
     attachers: dict[str, AttacherHere] = field(default_factory=dict)
     """By the driver's name. Shared by all controllers: who binds a volume or creates an attachment does the
     attacher's first write with it."""
+
+
+class QueueController:
+    """The frame of a controller: what it is built from, its work queues and other loops, and `run`."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._client = context.client
+        self._informers = context.informers
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._rng = context.rng
+        self._metrics = context.queues
+        self._loops: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    def _add_queue(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        workers: int = 4,
+        first_retry_s: float = 0.05,
+        max_retry_s: float = 60.0,
+    ) -> Reconciler:
+        queue = Reconciler(
+            name,
+            reconcile,
+            clock=self._clock,
+            workers=workers,
+            first_retry_s=first_retry_s,
+            max_retry_s=max_retry_s,
+            metrics=self._metrics,
+        )
+        self._loops.append(queue.run)
+        return queue
+
+    async def run(self) -> None:
+        """Work until cancelled, once all informers are synced."""
+        await self._informers.wait_synced()
+        async with asyncio.TaskGroup() as tasks:
+            for loop in self._loops:
+                tasks.create_task(loop())
 
 
 REPEAT_AFTER_S: Final = 60.0

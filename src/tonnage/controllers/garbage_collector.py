@@ -17,9 +17,8 @@ from typing import Final
 from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.discovered_kinds import DiscoveredKinds, metadata_class, wait_for_served_resources
-from tonnage.client.reconciler import Reconciler
 from tonnage.clock import within
-from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.controllers.dependency_graph import (
     FOREGROUND,
     ORPHAN,
@@ -82,25 +81,19 @@ _MAX_ABSENT: Final = 500
 _log = logs.logger(__name__)
 
 
-class GarbageCollector:
+class GarbageCollector(QueueController):
     """Deletes what has lost its owners, and carries out deletions in the foreground and those that orphan."""
 
     def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
         self.graph = DependencyGraph()
-        self._client = context.client
-        self._informers = context.informers
-        self._recorder = context.recorder
-        self._clock = context.clock
-        self._rng = context.rng
-        self._reconciler = Reconciler(
-            "garbage-collector", self.reconcile, clock=context.clock, metrics=context.queues, workers=8
-        )
+        self._reconciler = self._add_queue("garbage-collector", self.reconcile, workers=8)
         self.queue = self._reconciler.queue
         """The uids of the objects to process."""
         self._discovered = DiscoveredKinds(
             context.client,
             clock=context.clock,
-            added=self._follow_discovered,
+            added=self._follow,
             removed=self._forget_kind,
             metrics=context.queues,
         )
@@ -119,15 +112,15 @@ class GarbageCollector:
 
     async def _run(self) -> None:
         whole = {resource_of(cls): cls for cls in SHARED}
-        followed = []
-        for resource in await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng):
-            if resource.plural not in _IGNORED:
-                followed.append(self._follow(resource, whole.get(resource) or metadata_class(resource)))
+        served = await wait_for_served_resources(self._client, clock=self._clock, rng=self._rng)
+        followed = [resource for resource in served if resource.plural not in _IGNORED]
+        for resource in followed:
+            self._follow(resource, self._informers.of(whole.get(resource) or metadata_class(resource)))
         await self._informers.wait_synced()
         await self._wait_for_discovered()
         self.start_processing()
         _log.info("In step", kinds=len(followed), objects=len(self.graph))
-        await self._reconciler.run()
+        await super().run()
 
     async def _wait_for_discovered(self) -> None:
         """Custom kinds are waited for too, but not for ever: one that cannot be followed must not stop the rest."""
@@ -160,21 +153,13 @@ class GarbageCollector:
         """An informer has shown that an object is gone, or the server has said so."""
         self._enqueue(self.graph.remove(uid))
 
-    def _follow(self, resource: Resource, cls: type[Object]) -> Cache[Object]:
+    def _follow(self, resource: Resource, informer: Cache[Object]) -> None:
         def seen(found: Object) -> None:
             self.put(Item.of(resource, found.metadata))
 
-        informer = self._informers.of(cls)
         informer.add_handlers(on_add=seen, on_update=lambda _, new: seen(new), on_delete=self._deleted)
         if resource == _DEFINITIONS:
             informer.on_change(self._discovered.look)
-        return informer
-
-    def _follow_discovered(self, resource: Resource, informer: Cache[Object]) -> None:
-        def seen(found: Object) -> None:
-            self.put(Item.of(resource, found.metadata))
-
-        informer.add_handlers(on_add=seen, on_update=lambda _, new: seen(new), on_delete=self._deleted)
 
     def _forget_kind(self, resource: Resource) -> None:
         """The server has this kind no more. Its objects are not seen to be gone: it may be a version that went."""

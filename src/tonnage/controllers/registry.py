@@ -98,6 +98,13 @@ def _root_ca_publisher(context: ControllerContext, configuration: ControllerMana
     return RootCACertificatePublisher(context, ca_pem) if ca_pem else ControllerGroup(())
 
 
+def _row(
+    name: str, alias: str, build: Callable[[ControllerContext], Controller], source: str = ""
+) -> ControllerDescriptor:
+    """A controller without settings; `source` is its name where nothing else is said."""
+    return ControllerDescriptor(name, (alias,) if alias else (), source or name, lambda context, _: build(context))
+
+
 CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
     ControllerDescriptor(
         "persistentvolume-binder-controller",
@@ -113,18 +120,8 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
         "persistentvolumeclaim-protection-controller",
         lambda context, _: ProtectionController(context),
     ),
-    ControllerDescriptor(
-        "volumeattributesclass-protection-controller",
-        (),
-        "volumeattributesclass-protection-controller",
-        lambda context, _: AttributesClassProtection(context),
-    ),
-    ControllerDescriptor(
-        "ephemeral-volume-controller",
-        ("ephemeral-volume",),
-        "ephemeral_volume",
-        lambda context, _: EphemeralVolumeController(context),
-    ),
+    _row("volumeattributesclass-protection-controller", "", AttributesClassProtection),
+    _row("ephemeral-volume-controller", "ephemeral-volume", EphemeralVolumeController, "ephemeral_volume"),
     ControllerDescriptor(
         "persistentvolume-attach-detach-controller",
         ("attachdetach",),
@@ -135,90 +132,20 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
             force_detach_on_timeout=configuration.force_detach_on_timeout,
         ),
     ),
-    ControllerDescriptor(
-        "csi-attacher",
-        (),
-        "csi-attacher",
-        _attachers,
-    ),
-    ControllerDescriptor(
-        "statefulset-controller",
-        ("statefulset",),
-        "statefulset-controller",
-        lambda context, _: StatefulSetController(context),
-    ),
-    ControllerDescriptor(
-        "replicaset-controller",
-        ("replicaset",),
-        "replicaset-controller",
-        lambda context, _: ReplicaSetController(context),
-    ),
-    ControllerDescriptor(
-        "replicationcontroller-controller",
-        ("replicationcontroller",),
-        "replication-controller",
-        lambda context, _: ReplicationManager(context),
-    ),
-    ControllerDescriptor(
-        "daemonset-controller",
-        ("daemonset",),
-        "daemonset-controller",
-        lambda context, _: DaemonSetController(context),
-    ),
-    ControllerDescriptor(
-        "deployment-controller",
-        ("deployment",),
-        "deployment-controller",
-        lambda context, _: DeploymentController(context),
-    ),
-    ControllerDescriptor(
-        "job-controller",
-        ("job",),
-        "job-controller",
-        lambda context, _: JobController(context),
-    ),
-    ControllerDescriptor(
-        "cronjob-controller",
-        ("cronjob",),
-        "cronjob-controller",
-        lambda context, _: CronJobController(context),
-    ),
-    ControllerDescriptor(
-        "ttl-after-finished-controller",
-        ("ttl-after-finished",),
-        "ttl-after-finished-controller",
-        lambda context, _: TTLAfterFinishedController(context),
-    ),
-    ControllerDescriptor(
-        "disruption-controller",
-        ("disruption",),
-        "controllermanager",
-        lambda context, _: DisruptionController(context),
-    ),
-    ControllerDescriptor(
-        "garbage-collector-controller",
-        ("garbagecollector",),
-        "garbage-collector-controller",
-        lambda context, _: GarbageCollector(context),
-    ),
-    ControllerDescriptor(
-        "namespace-controller",
-        ("namespace",),
-        "namespace-controller",
-        lambda context, _: NamespaceController(context),
-    ),
-    ControllerDescriptor(
-        "resourcequota-controller",
-        ("resourcequota",),
-        "resourcequota-controller",
-        lambda context, _: ResourceQuotaController(context),
-    ),
-    ControllerDescriptor(
-        "serviceaccount-controller",
-        ("serviceaccount",),
-        "serviceaccount-controller",
-        lambda context, _: ServiceAccountController(context),
-    ),
+    ControllerDescriptor("csi-attacher", (), "csi-attacher", _attachers),
+    _row("statefulset-controller", "statefulset", StatefulSetController),
+    _row("replicaset-controller", "replicaset", ReplicaSetController),
+    _row("replicationcontroller-controller", "replicationcontroller", ReplicationManager, "replication-controller"),
+    _row("daemonset-controller", "daemonset", DaemonSetController),
+    _row("deployment-controller", "deployment", DeploymentController),
+    _row("job-controller", "job", JobController),
+    _row("cronjob-controller", "cronjob", CronJobController),
+    _row("ttl-after-finished-controller", "ttl-after-finished", TTLAfterFinishedController),
+    _row("disruption-controller", "disruption", DisruptionController, "controllermanager"),
+    _row("garbage-collector-controller", "garbagecollector", GarbageCollector),
+    _row("namespace-controller", "namespace", NamespaceController),
+    _row("resourcequota-controller", "resourcequota", ResourceQuotaController),
+    _row("serviceaccount-controller", "serviceaccount", ServiceAccountController),
     ControllerDescriptor(
         "root-ca-certificate-publisher-controller",
         ("root-ca-cert-publisher",),
@@ -231,12 +158,7 @@ CONTROLLERS: Final[tuple[ControllerDescriptor, ...]] = (
         "node-controller",
         lambda context, configuration: NodeLifecycleController(context, configuration=configuration.node_lifecycle),
     ),
-    ControllerDescriptor(
-        "taint-eviction-controller",
-        (),
-        "taint-eviction-controller",
-        lambda context, _: TaintEvictionController(context),
-    ),
+    _row("taint-eviction-controller", "", TaintEvictionController),
     ControllerDescriptor(
         "pod-garbage-collector-controller",
         ("podgc",),

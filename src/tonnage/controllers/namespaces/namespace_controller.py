@@ -14,10 +14,9 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.client.discovered_kinds import discovered_resources, metadata_class, served_resources
-from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import truncated
 from tonnage.clock import StampAges, parse_rfc3339, rfc3339
-from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.errors import ApiError, Invalid, MethodNotAllowed, NotFound, RequestEntityTooLarge, TonnageError
 from tonnage.objects.core_v1 import Namespace, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc, encode
@@ -117,25 +116,18 @@ _BACKGROUND: Final = encode({"apiVersion": "v1", "kind": "DeleteOptions", "propa
 _log = logs.logger(__name__)
 
 
-class NamespaceController:
+class NamespaceController(QueueController):
     """Empties namespaces that are being deleted."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._clock = context.clock
+        super().__init__(context)
         self._ages = StampAges(context.clock)
         self._namespaces = context.informers.of(Namespace)
-        self._reconciler = Reconciler(
-            "namespaces", self._reconcile, clock=context.clock, metrics=context.queues, workers=10, first_retry_s=0.1
-        )
+        self._reconciler = self._add_queue("namespaces", self._reconcile, workers=10, first_retry_s=0.1)
         self._reconciler.follow(self._namespaces, lambda each: (each.name,) if each.metadata.is_terminating else ())
         # What a namespace waits for longest; when the last of them goes it need not wait for the next look.
         context.informers.of(Pod).add_handlers(on_delete=self._content_deleted)
         context.informers.of(PersistentVolumeClaim).add_handlers(on_delete=self._content_deleted)
-
-    async def run(self) -> None:
-        """Empty namespaces until cancelled."""
-        await self._reconciler.run()
 
     def _content_deleted(self, old: Object) -> None:
         namespace = self._namespaces.get(old.namespace)

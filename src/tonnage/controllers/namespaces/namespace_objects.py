@@ -6,19 +6,16 @@ Mirrors serviceaccounts_controller.go and rootcacertpublisher/publisher.go.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Final
 
 from tonnage import logs
-from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.errors import AlreadyExists, ApiError, NotFound
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import ConfigMap, Namespace, ServiceAccount
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object
-
-T = TypeVar("T", bound=Object)
 
 DEFAULT_SERVICE_ACCOUNT: Final = "default"
 ROOT_CA: Final = "kube-root-ca.crt"
@@ -75,33 +72,24 @@ def correction(found: Object, wanted: Doc) -> Doc | None:
     }
 
 
-class NamespaceObjectController(ABC, Generic[T]):
-    """Keeps one object in each active namespace."""
+class NamespaceObjectController(QueueController):
+    """Keeps one object in each active namespace; `wanted` is what it should be in a namespace."""
 
-    def __init__(self, context: ControllerContext, cls: type[T], name: str) -> None:
-        self._client = context.client
-        self._informers = context.informers
+    def __init__(self, context: ControllerContext, cls: type[Object], name: str, wanted: Callable[[str], Doc]) -> None:
+        super().__init__(context)
         self._name = name
+        self._wanted = wanted
         self._namespaces = context.informers.of(Namespace)
         self._objects = context.informers.of(cls)
-        self._reconciler = Reconciler(name, self._reconcile, clock=context.clock, metrics=context.queues)
-        self._reconciler.follow(self._namespaces)
-        self._reconciler.follow(self._objects, lambda found: (found.namespace,) if found.name == name else ())
-
-    async def run(self) -> None:
-        """Work until cancelled, once all informers are synced: until then everything seems to be missing."""
-        await self._informers.wait_synced()
-        await self._reconciler.run()
-
-    @abstractmethod
-    def wanted(self, namespace: str) -> Doc:
-        """The object as it should be."""
+        queue = self._add_queue(name, self._reconcile)
+        queue.follow(self._namespaces)
+        queue.follow(self._objects, lambda found: (found.namespace,) if found.name == name else ())
 
     async def _reconcile(self, namespace: Key) -> float | None:
         shown = self._namespaces.get(namespace)
         if shown is None or shown.metadata.is_terminating or shown.status.phase != "Active":
             return None
-        found, wanted = self._objects.get(f"{namespace}/{self._name}"), self.wanted(namespace)
+        found, wanted = self._objects.get(f"{namespace}/{self._name}"), self._wanted(namespace)
         if found is None:
             await self._create(namespace, wanted)
         elif (patch := correction(found, wanted)) is not None:
@@ -121,22 +109,15 @@ class NamespaceObjectController(ABC, Generic[T]):
         _log.debug("Created", kind=wanted["kind"], name=self._name, namespace=namespace)
 
 
-class ServiceAccountController(NamespaceObjectController[ServiceAccount]):
+class ServiceAccountController(NamespaceObjectController):
     """Keeps the ServiceAccount `default` in each namespace."""
 
     def __init__(self, context: ControllerContext) -> None:
-        super().__init__(context, ServiceAccount, DEFAULT_SERVICE_ACCOUNT)
-
-    def wanted(self, namespace: str) -> Doc:
-        return service_account(namespace)
+        super().__init__(context, ServiceAccount, DEFAULT_SERVICE_ACCOUNT, service_account)
 
 
-class RootCACertificatePublisher(NamespaceObjectController[ConfigMap]):
+class RootCACertificatePublisher(NamespaceObjectController):
     """Keeps the ConfigMap `kube-root-ca.crt` in each namespace."""
 
     def __init__(self, context: ControllerContext, ca_pem: bytes) -> None:
-        super().__init__(context, ConfigMap, ROOT_CA)
-        self._ca_pem = ca_pem
-
-    def wanted(self, namespace: str) -> Doc:
-        return root_ca(namespace, self._ca_pem)
+        super().__init__(context, ConfigMap, ROOT_CA, lambda namespace: root_ca(namespace, ca_pem))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage import logs
+from tonnage.client.cache import Indexer
 from tonnage.client.discovered_kinds import metadata_class, wait_for_served_resources
-from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.controller_context import ControllerContext, QueueController, namespace_of
 from tonnage.documents.quota import is_counted, is_same_status, names_for, recounted
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, ResourceQuota, Service
@@ -29,20 +29,16 @@ _WHOLE: Final[tuple[type[Object], ...]] = (PersistentVolumeClaim, Pod, Service)
 _log = logs.logger(__name__)
 
 
-class ResourceQuotaController:
+class ResourceQuotaController(QueueController):
     """Counts what the namespaces with quotas hold."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._informers = context.informers
-        self._clock = context.clock
-        self._rng = context.rng
+        super().__init__(context)
         self._quotas = context.informers.of(ResourceQuota)
-        self._reconciler = Reconciler("resource-quota", self._reconcile, clock=context.clock, metrics=context.queues)
+        self._reconciler = self._add_queue("resource-quota", self._reconcile)
         # Not when the server charges one: the object it is charged for is not there yet, and would not be counted.
         self._reconciler.follow(self._quotas, lambda quota: () if quota.is_counted else (quota.namespace,))
-        self._limited: dict[str, int] = {}
-        self._quotas.add_handlers(on_add=self._quota_added, on_delete=self._quota_deleted)
+        self._by_namespace = Indexer(self._quotas, namespace_of)
         self._counted: tuple[Resource, ...] = ()
 
     async def run(self) -> None:
@@ -57,23 +53,13 @@ class ResourceQuotaController:
                     self._informers.of(whole.get(resource) or metadata_class(resource)), self._namespaces_of
                 )
         await self._informers.wait_synced()
-        for namespace in self._limited:  # what went while nobody counted
-            self._reconciler.add(namespace)
-        await self._reconciler.run()
-
-    def _quota_added(self, quota: Object) -> None:
-        self._limited[quota.namespace] = self._limited.get(quota.namespace, 0) + 1
-
-    def _quota_deleted(self, quota: Object) -> None:
-        left = self._limited.get(quota.namespace, 0) - 1
-        if left > 0:
-            self._limited[quota.namespace] = left
-        else:
-            self._limited.pop(quota.namespace, None)
+        for quota in self._quotas:  # what went while nobody counted
+            self._reconciler.add(quota.namespace)
+        await super().run()
 
     def _namespaces_of(self, found: Object) -> tuple[Key, ...]:
         """Most namespaces have no quota, and are not looked at."""
-        return (found.namespace,) if found.namespace in self._limited else ()
+        return (found.namespace,) if self._by_namespace(found.namespace) else ()
 
     async def _reconcile(self, namespace: Key) -> float | None:
         quotas = await self._client.list_docs(_QUOTAS, namespace=namespace)

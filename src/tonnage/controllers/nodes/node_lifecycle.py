@@ -34,9 +34,8 @@ from tonnage.behaviour.nodes.node_lifecycle_plan import (
     zone_of,
 )
 from tonnage.client.cache import Indexer
-from tonnage.client.reconciler import Reconciler
 from tonnage.clock import StampAges, rfc3339
-from tonnage.controllers.controller_context import ControllerContext, node_of_pod
+from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
 from tonnage.errors import ApiError, Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import NodeCondition
@@ -63,18 +62,11 @@ class NodeLifecycleConfiguration:
     rates: EvictionRates = field(default_factory=EvictionRates)
 
 
-class NodeLifecycleController:
+class NodeLifecycleController(QueueController):
     """Watches over all nodes."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        *,
-        configuration: NodeLifecycleConfiguration | None = None,
-    ) -> None:
-        self._client = context.client
-        self._recorder = context.recorder
-        self._clock = context.clock
+    def __init__(self, context: ControllerContext, *, configuration: NodeLifecycleConfiguration | None = None) -> None:
+        super().__init__(context)
         self._ages = StampAges(context.clock, most=1 << 14)
         self._configuration = configuration or NodeLifecycleConfiguration()
         self._nodes = context.informers.of(Node)
@@ -85,17 +77,13 @@ class NodeLifecycleController:
         self._zones = Zones(self._configuration.rates)
         self._to_taint: dict[str, None] = {}  # names, in the order in which they were found lost
         self._some_are_lost = asyncio.Event()
-        self._taints = Reconciler("node-taints", self._reconcile_taints, clock=context.clock, metrics=context.queues)
-        self._taints.follow(self._nodes)
+        self._add_queue("node-taints", self._reconcile_taints).follow(self._nodes)
+        self._loops += [self._taint_lost_nodes, self._keep_monitoring]
 
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._taints.run())
-            tasks.create_task(self._taint_lost_nodes())
-            while True:
-                await self.monitor()
-                await self._clock.sleep(self._configuration.node_monitor_period_s)
+    async def _keep_monitoring(self) -> None:
+        while True:
+            await self.monitor()
+            await self._clock.sleep(self._configuration.node_monitor_period_s)
 
     # -- NoSchedule, at once ------------------------------------------------------------------------------------------
 

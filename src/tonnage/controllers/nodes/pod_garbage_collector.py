@@ -20,7 +20,7 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.clock import within
-from tonnage.controllers.controller_context import ControllerContext
+from tonnage.controllers.controller_context import ControllerContext, QueueController
 from tonnage.controllers.nodes.taint_eviction import mark_disrupted
 from tonnage.errors import Conflict, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, Pod
@@ -61,7 +61,7 @@ def unscheduled_terminating(pods: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in pods if pod.metadata.is_terminating and not pod.spec.node_name]
 
 
-class PodGCController:
+class PodGCController(QueueController):
     """Deletes the pods that are left over."""
 
     def __init__(
@@ -72,8 +72,7 @@ class PodGCController:
         check_every_s: float = CHECK_EVERY_S,
         quarantine_s: float = QUARANTINE_S,
     ) -> None:
-        self._client = context.client
-        self._clock = context.clock
+        super().__init__(context)
         self._threshold = terminated_pod_gc_threshold
         self._check_every_s = check_every_s
         self._quarantine_s = quarantine_s
@@ -83,6 +82,7 @@ class PodGCController:
         self._changed = asyncio.Event()
         self._nodes.add_handlers(on_update=self._node_updated, on_delete=lambda _: self._changed.set())
         self._pods.add_handlers(on_update=self._pod_updated)
+        self._loops.append(self._keep_collecting)
 
     def _node_updated(self, old: Node, new: Node) -> None:
         if new.is_dead and not old.is_dead:
@@ -94,8 +94,7 @@ class PodGCController:
             if node is not None and node.is_dead:
                 self._changed.set()
 
-    async def run(self) -> None:
-        """Look every `check_every_s`, or earlier, until cancelled."""
+    async def _keep_collecting(self) -> None:
         while True:
             self._changed.clear()
             due_s = await self.collect()

@@ -8,9 +8,8 @@ from tonnage import logs
 from tonnage.behaviour.nodes.node_lifecycle_plan import Eviction, no_execute, plan
 from tonnage.client.cache import Indexer
 from tonnage.client.http import Client
-from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock, rfc3339
-from tonnage.controllers.controller_context import ControllerContext, node_of_pod
+from tonnage.controllers.controller_context import ControllerContext, QueueController, node_of_pod
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.volume import ObjectReference
@@ -50,51 +49,27 @@ _MESSAGE: Final = "Taint manager: deleting due to NoExecute taint"
 _log = logs.logger(__name__)
 
 
-class TaintEvictionController:
+class TaintEvictionController(QueueController):
     """Evicts pods from tainted nodes."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._recorder = context.recorder
-        self._clock = context.clock
+        super().__init__(context)
         self._pods = context.informers.of(Pod)
         self._nodes = context.informers.of(Node)
         self._pods_on_node = Indexer(self._pods, node_of_pod)
         self.planned: dict[Key, Eviction] = {}
         """Pods that have to leave, and when."""
-        self._reconciler = Reconciler(
-            "taint-eviction",
-            self._reconcile,
-            clock=context.clock,
-            metrics=context.queues,
-            workers=8,
-            first_retry_s=0.01,
+        queue = self._add_queue("taint-eviction", self._reconcile, workers=8, first_retry_s=0.01)
+        queue.follow(
+            self._pods,
+            lambda pod: (pod.key,) if pod.spec.node_name else (),
+            changed_by=lambda pod: (pod.spec.node_name, pod.spec.tolerations),
         )
-        self._pods.add_handlers(on_add=self._pod_added, on_update=self._pod_updated, on_delete=self._pod_deleted)
-        self._nodes.add_handlers(on_add=self._node_changed, on_update=self._node_updated, on_delete=self._node_changed)
-
-    async def run(self) -> None:
-        """Evict until cancelled."""
-        await self._reconciler.run()
-
-    def _pod_added(self, pod: Pod) -> None:
-        if pod.spec.node_name:
-            self._reconciler.add(pod.key)
-
-    def _pod_updated(self, old: Pod, new: Pod) -> None:
-        if (old.spec.node_name, old.spec.tolerations) != (new.spec.node_name, new.spec.tolerations):
-            self._reconciler.add(new.key)
-
-    def _pod_deleted(self, pod: Pod) -> None:
-        self._reconciler.add(pod.key)
-
-    def _node_updated(self, old: Node, new: Node) -> None:
-        if no_execute(old.spec.taints) != no_execute(new.spec.taints):
-            self._node_changed(new)
-
-    def _node_changed(self, node: Node) -> None:
-        for pod in self._pods_on_node(node.name):
-            self._reconciler.add(pod.key)
+        queue.follow(
+            self._nodes,
+            lambda node: [pod.key for pod in self._pods_on_node(node.name)],
+            changed_by=lambda node: no_execute(node.spec.taints),
+        )
 
     async def _reconcile(self, key: Key) -> float | None:
         """Plan the eviction of one pod, cancel it, or carry it out; safe to run at any time."""

@@ -10,7 +10,6 @@ whose driver has not registered: the pod gets the event of upstream's attacher.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -18,10 +17,14 @@ from tonnage import logs
 from tonnage.backoff import jittered
 from tonnage.behaviour.volumes.attach_detach_plan import MAX_WAIT_FOR_UNMOUNT_S, Detachment, NodeState, plan
 from tonnage.client.cache import Indexer
-from tonnage.client.reconciler import Reconciler
 from tonnage.client.recorder import Recorder, reference_to
 from tonnage.clock import Clock
-from tonnage.controllers.controller_context import ControllerContext, DeduplicatingRecorder, volume_of_attachment
+from tonnage.controllers.controller_context import (
+    ControllerContext,
+    DeduplicatingRecorder,
+    QueueController,
+    volume_of_attachment,
+)
 from tonnage.controllers.volumes.volumes_on_nodes import VolumesAttachedUpdater, VolumeUsers
 from tonnage.errors import AlreadyExists, NotFound
 from tonnage.objects.core_v1 import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
@@ -128,7 +131,7 @@ _UNSEEN_S: Final = 5.0
 _log = logs.logger("tonnage.attachments")
 
 
-class AttachDetachController:
+class AttachDetachController(QueueController):
     """Attaches and detaches until it is cancelled. `sync_period_s` 0: volumes are not queued periodically."""
 
     def __init__(
@@ -139,11 +142,8 @@ class AttachDetachController:
         max_wait_for_unmount_s: float = MAX_WAIT_FOR_UNMOUNT_S,
         force_detach_on_timeout: bool = True,
     ) -> None:
+        super().__init__(context)
         informers = context.informers
-        self._client = context.client
-        self._informers = informers
-        self._clock = context.clock
-        self._rng = context.rng
         self._sync_period_s = sync_period_s
         self._max_wait_s = max_wait_for_unmount_s
         self._force_on_timeout = force_detach_on_timeout
@@ -155,15 +155,12 @@ class AttachDetachController:
         self._csi_nodes = informers.of(CSINode)
         self._attachments = informers.of(VolumeAttachment)
         self._of_volume = Indexer(self._attachments, volume_of_attachment)
-        self._volumes_attached = VolumesAttachedUpdater(
-            context.client, informers, clock=context.clock, metrics=context.queues
-        )
+        self._volumes_attached = VolumesAttachedUpdater(context)
         self._unwanted_since_s: dict[tuple[str, str], float] = {}
         self._created: dict[str, tuple[VolumeAttachment, float]] = {}
         """Attachments that were created and that the informer does not show yet, and when."""
-        self._queue = Reconciler(
-            "attachments", self.reconcile, clock=context.clock, metrics=context.queues, workers=_WORKERS
-        )
+        self._queue = self._add_queue("attachments", self.reconcile, workers=_WORKERS)
+        self._loops += [self._volumes_attached.run, *([self._sync] if sync_period_s > 0 else [])]
         self._queue.follow(self._volumes)
         self._attachments.add_handlers(on_add=self._attachment_added, on_delete=self._attachment_deleted)
         self._queue.follow(self._attachments, volume_of_attachment)
@@ -175,14 +172,6 @@ class AttachDetachController:
             on_add=self._queue_volumes_of_node, on_update=self._node_changed, on_delete=self._queue_volumes_of_node
         )
         self._csi_nodes.add_handlers(on_add=self._queue_volumes_of_node, on_update=self._csi_node_changed)
-
-    async def run(self) -> None:
-        await self._informers.wait_synced()
-        async with asyncio.TaskGroup() as work:
-            work.create_task(self._queue.run())
-            work.create_task(self._volumes_attached.run())
-            if self._sync_period_s > 0:
-                work.create_task(self._sync())
 
     async def reconcile(self, key: Key) -> float | None:
         """Attach one volume to the nodes of its pods and detach it from others; when something more is due."""

@@ -11,16 +11,19 @@ with both (`finalizers`). A driver that does not attach is not called: its attac
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import Backoff
 from tonnage.client.cache import Indexer
-from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache, add_finalizer, remove_finalizer
-from tonnage.controllers.controller_context import ControllerContext, node_of_attachment, volume_of_attachment
+from tonnage.controllers.controller_context import (
+    ControllerContext,
+    QueueController,
+    node_of_attachment,
+    volume_of_attachment,
+)
 from tonnage.controllers.volumes.attacher_requests import (
     NODE_ID_ANNOTATION,
     CannotAttach,
@@ -52,7 +55,7 @@ _TRIES: Final = 4
 _log = logs.logger("tonnage.attacher")
 
 
-class Attacher:
+class Attacher(QueueController):
     """Attaches and detaches the volumes of one driver until it is cancelled.
 
     Every `reconcile_sync_s` a driver that can tell where its volumes are is asked, and what differs is done again.
@@ -70,10 +73,7 @@ class Attacher:
         retry_max_s: float = 300.0,
         reconcile_sync_s: float = 60.0,
     ) -> None:
-        self._client = context.client
-        self._informers = context.informers
-        self._clock = context.clock
-        self._rng = context.rng
+        super().__init__(context)
         self._driver = driver
         self._gates = gates or Gates()
         self._default_fs_type = default_fs_type
@@ -91,13 +91,10 @@ class Attacher:
         """Volumes that are about to get an attachment to a node, and since when."""
         self._force_sync: set[Key] = set()
         """Attachments that are done again whatever their status says: the driver reports otherwise."""
-        retries: dict[str, Any] = {"first_retry_s": retry_first_s, "max_retry_s": retry_max_s}
-        self._queue = Reconciler(
-            "attacher", self.reconcile, clock=context.clock, metrics=context.queues, workers=workers, **retries
+        self._queue = self._add_queue(
+            "attacher", self.reconcile, workers=workers, first_retry_s=retry_first_s, max_retry_s=retry_max_s
         )
-        self._volume_queue = Reconciler(
-            "attacher-volumes", self.reconcile_volume, clock=context.clock, metrics=context.queues
-        )
+        self._volume_queue = self._add_queue("attacher-volumes", self.reconcile_volume)
         self._attachments.add_handlers(
             on_add=self._attachment_added,
             on_update=self._attachment_updated,
@@ -119,12 +116,10 @@ class Attacher:
         )
         if self._driver_info.controller.publish_unpublish_volume:
             self._attachers_here[self._driver_info.name] = self
+        if self._driver_info.controller.list_volumes_published_nodes and self._reconcile_sync_s > 0:
+            self._loops.append(self._resync)
         try:
-            async with asyncio.TaskGroup() as work:
-                work.create_task(self._queue.run())
-                work.create_task(self._volume_queue.run())
-                if self._driver_info.controller.list_volumes_published_nodes and self._reconcile_sync_s > 0:
-                    work.create_task(self._resync())
+            await super().run()
         finally:
             self._attachers_here.pop(self._driver_info.name, None)
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 from tonnage import logs
 from tonnage.behaviour.workloads.templates import claim_for
 from tonnage.client.cache import Indexer
-from tonnage.client.reconciler import Reconciler
-from tonnage.controllers.controller_context import ControllerContext, DeduplicatingRecorder, claims_of_pod
+from tonnage.controllers.controller_context import (
+    ControllerContext,
+    DeduplicatingRecorder,
+    QueueController,
+    claims_of_pod,
+)
 from tonnage.errors import AlreadyExists, TonnageError
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, Volume
 from tonnage.objects.meta import Key
@@ -17,24 +21,19 @@ from tonnage.objects.meta import Key
 _log = logs.logger("tonnage.ephemeral-claims")
 
 
-class EphemeralVolumeController:
+class EphemeralVolumeController(QueueController):
     """Makes the claims of pods until it is cancelled."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._informers = context.informers
+        super().__init__(context)
         self._deduplicated = DeduplicatingRecorder(context.recorder, context.clock)
         self._pods = context.informers.of(Pod)
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._pods_of = Indexer(self._pods, claims_of_pod)
-        self._queue = Reconciler("ephemeral-claims", self.reconcile, clock=context.clock, metrics=context.queues)
+        self._queue = self._add_queue("ephemeral-claims", self.reconcile)
         self._pods.add_handlers(on_add=self._pod_added)
         # A claim that was deleted from under its pod is made again; another's that is gone makes room for ours.
         self._claims.add_handlers(on_delete=self._claim_deleted)
-
-    async def run(self) -> None:
-        await self._informers.wait_synced()
-        await self._queue.run()
 
     async def reconcile(self, key: Key) -> float | None:
         """Make the claims that a pod lacks. Raises TonnageError while one cannot be had."""

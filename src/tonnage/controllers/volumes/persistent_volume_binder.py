@@ -1,7 +1,7 @@
 """The PV binder: claims get volumes, volumes and claims get their phases. Upstream's persistentvolume-controller.
 
-      claims ──► PersistentVolumeBinder ── claim_step ──► BindingWriter ─► API
-      volumes ─► VolumeReconciler ──────── volume_step ──┘
+      claims ──► claim_step ──┬─► BindingWriter ─► API
+      volumes ─► volume_step ─┘
 
 It completes what the objects say, so that it may be killed anywhere, come late, or run twice. A binding is four writes:
 
@@ -15,7 +15,7 @@ Released volumes cannot be taken back: before either, the server is asked and no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -44,13 +44,11 @@ from tonnage.behaviour.volumes.binding_plan import (
     volume_step,
 )
 from tonnage.client.cache import Indexer
-from tonnage.client.metrics import WorkQueueMetrics
-from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache
-from tonnage.clock import Clock
 from tonnage.controllers.controller_context import (
     ControllerContext,
     DeduplicatingRecorder,
+    QueueController,
     claim_of_volume,
     claims_of_pod,
 )
@@ -66,80 +64,6 @@ from tonnage.objects.volume_matching import AVAILABLE
 
 _BUSY_S: Final = 0.5
 """While a claim is being bound to the volume, its state is about to change."""
-
-
-class VolumeReconciler:
-    """Writes every volume's phase; `queue_claim` adds a claim to the binder's queue."""
-
-    def __init__(
-        self,
-        bindings: BindingWriter,
-        queue_claim: Callable[[Key], None],
-        *,
-        clock: Clock,
-        metrics: WorkQueueMetrics | None = None,
-    ) -> None:
-        self._bindings = bindings
-        self._ask_claim = queue_claim
-        self._queue = Reconciler("volumes", self.reconcile, clock=clock, metrics=metrics, workers=WORKERS)
-        self._queue.follow(bindings.volume_informer)
-        self._queue.follow(bindings.claim_informer, self._volumes_for_claim)
-
-    async def run(self) -> None:
-        await self._queue.run()
-
-    async def reconcile(self, key: Key) -> float | None:
-        """Take the next step for one volume."""
-        volume = self._bindings.volumes.get(key)
-        if volume is None:
-            return None
-        if key in self._bindings.being_bound:
-            return _BUSY_S
-        claim = await self._claim_of(volume)
-        match volume_step(volume, claim):
-            case SetPhase(phase, note):
-                await self._bindings.set_phase(volume, phase, note)
-            case QueueClaim():
-                if claim is not None:
-                    self._ask_claim(claim.key)
-            case RecordEvents(of_volume, of_claim):
-                self._bindings.event(volume, of_volume)
-                if claim is not None:
-                    self._bindings.event(claim, of_claim)
-            case Unbind():
-                await self._bindings.unbind(volume)
-            case Release():
-                await self._release(volume)
-        return None
-
-    async def _claim_of(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
-        """The claim that the volume's `claimRef` means, by name and uid; None once it is certain that it is gone."""
-        owner = volume.spec.claim_ref
-        if owner is None or not owner.uid:
-            return None
-        claim = self._bindings.claims.get(owner.key)
-        if claim is not None and claim.uid == owner.uid:
-            return claim
-        if claim is None and volume.status.phase in (RELEASED, FAILED):
-            return None  # the server was asked before
-        try:
-            claim = await self._bindings.client.get(PersistentVolumeClaim, owner.key)
-        except NotFound:
-            return None
-        return claim if claim.uid == owner.uid else None
-
-    async def _release(self, volume: PersistentVolume) -> None:
-        if volume.status.phase not in (RELEASED, FAILED):
-            policy = volume.spec.persistent_volume_reclaim_policy
-            _log.info("Volume is released", volume=volume.name, reclaim_policy=policy)
-            volume = await self._bindings.set_phase(volume, RELEASED)
-        outcome = reclaim_step(volume)
-        if outcome is not None:
-            await self._bindings.set_phase(volume, outcome.phase, outcome.note)
-
-    def _volumes_for_claim(self, claim: PersistentVolumeClaim) -> list[Key]:
-        keys = [volume.name for volume in self._bindings.volumes_for(claim.key)]
-        return [claim.spec.volume_name, *keys] if claim.spec.volume_name else keys
 
 
 WORKERS: Final = 32
@@ -255,34 +179,24 @@ SYNC_PERIOD_S: Final = 15.0
 _log = logs.logger("tonnage.claims")
 
 
-class PersistentVolumeBinder:
+class PersistentVolumeBinder(QueueController):
     """Binds claims and volumes until it is cancelled."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        *,
-        sync_period_s: float = SYNC_PERIOD_S,
-    ) -> None:
-        self._informers = context.informers
-        self._rng = context.rng
+    def __init__(self, context: ControllerContext, *, sync_period_s: float = SYNC_PERIOD_S) -> None:
+        super().__init__(context)
         self._sync_period_s = sync_period_s
         self._bindings = BindingWriter(context)
         self._classes = context.informers.of(StorageClass)
         pods = context.informers.of(Pod)
         self._pods = Indexer(pods, claims_of_pod)
-        self._queue = Reconciler("claims", self.reconcile, clock=context.clock, metrics=context.queues, workers=WORKERS)
-        self._volumes = VolumeReconciler(self._bindings, self._queue.add, clock=context.clock, metrics=context.queues)
+        self._queue = self._add_queue("claims", self.reconcile, workers=WORKERS)
+        volumes = self._add_queue("volumes", self.reconcile_volume, workers=WORKERS)
+        volumes.follow(self._bindings.volume_informer)
+        volumes.follow(self._bindings.claim_informer, self._volumes_for_claim)
         self._queue.follow(self._bindings.claim_informer)
         self._queue.follow(self._bindings.volume_informer, self._claims_for_volume)
         self._queue.follow(self._classes, lambda _: self._pending_keys())
         self._queue.follow(pods, self._claims_for_pod)
-
-    async def run(self) -> None:
-        await self._informers.wait_synced()
-        async with asyncio.TaskGroup() as work:
-            work.create_task(self._queue.run())
-            work.create_task(self._volumes.run())
 
     async def reconcile(self, key: Key) -> float | None:
         """Take the next step for one claim; when to look again, while it is pending."""
@@ -337,12 +251,67 @@ class PersistentVolumeBinder:
         name = claim.spec.volume_name
         if name:
             named = f"metadata.name={name}"
-            found = (await self._bindings.client.list(PersistentVolume, field_selector=named)).items
+            found = (await self._client.list(PersistentVolume, field_selector=named)).items
             volume = found[0] if found else None
             if not isinstance(claim_step(claim, replace(inputs, volume=lambda _: volume)), MarkLost):
                 raise TonnageError(f"claim {claim.key}: its volume {name} is not known here yet")
         claim = await self._bindings.set_claim_phase(claim, "Lost")
         self._bindings.event(claim, note)
+
+    # -- volumes ------------------------------------------------------------------------------------------------------
+
+    async def reconcile_volume(self, key: Key) -> float | None:
+        """Take the next step for one volume."""
+        volume = self._bindings.volumes.get(key)
+        if volume is None:
+            return None
+        if key in self._bindings.being_bound:
+            return _BUSY_S
+        claim = await self._claim_of(volume)
+        match volume_step(volume, claim):
+            case SetPhase(phase, note):
+                await self._bindings.set_phase(volume, phase, note)
+            case QueueClaim():
+                if claim is not None:
+                    self._queue.add(claim.key)
+            case RecordEvents(of_volume, of_claim):
+                self._bindings.event(volume, of_volume)
+                if claim is not None:
+                    self._bindings.event(claim, of_claim)
+            case Unbind():
+                await self._bindings.unbind(volume)
+            case Release():
+                await self._release(volume)
+        return None
+
+    async def _claim_of(self, volume: PersistentVolume) -> PersistentVolumeClaim | None:
+        """The claim that the volume's `claimRef` means, by name and uid; None once it is certain that it is gone."""
+        owner = volume.spec.claim_ref
+        if owner is None or not owner.uid:
+            return None
+        claim = self._bindings.claims.get(owner.key)
+        if claim is not None and claim.uid == owner.uid:
+            return claim
+        if claim is None and volume.status.phase in (RELEASED, FAILED):
+            return None  # the server was asked before
+        try:
+            claim = await self._client.get(PersistentVolumeClaim, owner.key)
+        except NotFound:
+            return None
+        return claim if claim.uid == owner.uid else None
+
+    async def _release(self, volume: PersistentVolume) -> None:
+        if volume.status.phase not in (RELEASED, FAILED):
+            policy = volume.spec.persistent_volume_reclaim_policy
+            _log.info("Volume is released", volume=volume.name, reclaim_policy=policy)
+            volume = await self._bindings.set_phase(volume, RELEASED)
+        outcome = reclaim_step(volume)
+        if outcome is not None:
+            await self._bindings.set_phase(volume, outcome.phase, outcome.note)
+
+    def _volumes_for_claim(self, claim: PersistentVolumeClaim) -> list[Key]:
+        keys = [volume.name for volume in self._bindings.volumes_for(claim.key)]
+        return [claim.spec.volume_name, *keys] if claim.spec.volume_name else keys
 
     # -- event handlers -----------------------------------------------------------------------------------------------
 

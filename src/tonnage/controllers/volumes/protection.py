@@ -10,14 +10,13 @@ pod that gets its node later asks the server for the claim before it mounts, and
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 from tonnage import logs
 from tonnage.client.cache import Indexer
 from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import add_finalizer, remove_finalizer
-from tonnage.controllers.controller_context import ControllerContext, claims_of_pod
+from tonnage.controllers.controller_context import ControllerContext, QueueController, claims_of_pod
 from tonnage.errors import Conflict, NotFound
 from tonnage.objects.core_v1 import PV_PROTECTION, PVC_PROTECTION, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
@@ -26,33 +25,21 @@ from tonnage.objects.storage_v1 import VolumeAttributesClass
 _log = logs.logger("tonnage.protection")
 
 
-class ProtectionController:
+class ProtectionController(QueueController):
     """Protects claims and volumes until it is cancelled."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._informers = context.informers
+        super().__init__(context)
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._volumes = context.informers.of(PersistentVolume)
         pods = context.informers.of(Pod)
         self._pods = Indexer(pods, claims_of_pod)
         self._waiting: dict[str, set[Key]] = {}
         """Claims to be looked at, by namespace."""
-        self._namespaces = Reconciler(
-            "claim-protection", self.reconcile_namespace, clock=context.clock, metrics=context.queues
-        )
-        self._volume_queue = Reconciler(
-            "volume-protection", self.reconcile_volume, clock=context.clock, metrics=context.queues
-        )
+        self._namespaces = self._add_queue("claim-protection", self.reconcile_namespace)
         self._claims.add_handlers(on_add=self._claim_changed, on_update=lambda _, new: self._claim_changed(new))
         pods.on_change(self._pod_changed)
-        self._volume_queue.follow(self._volumes)
-
-    async def run(self) -> None:
-        await self._informers.wait_synced()
-        async with asyncio.TaskGroup() as work:
-            work.create_task(self._namespaces.run())
-            work.create_task(self._volume_queue.run())
+        self._add_queue("volume-protection", self.reconcile_volume).follow(self._volumes)
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -146,17 +133,17 @@ def _is_shut_down(pod: Pod) -> bool:
 VAC_PROTECTION = "kubernetes.io/vac-protection"
 
 
-class AttributesClassProtection:
+class AttributesClassProtection(QueueController):
     """Protects classes of attributes until it is cancelled."""
 
     def __init__(self, context: ControllerContext) -> None:
-        self._client = context.client
-        self._informers = context.informers
+        super().__init__(context)
         self._classes = context.informers.of(VolumeAttributesClass)
         claims, volumes = context.informers.of(PersistentVolumeClaim), context.informers.of(PersistentVolume)
         self._claims = Indexer(claims, lambda claim: tuple(classes_of_claim(claim)))
         self._volumes = Indexer(volumes, lambda volume: tuple(classes_of_volume(volume)))
-        self._work = Reconciler("attributes-class-protection", self.reconcile, clock=context.clock)
+        self._work = Reconciler("attributes-class-protection", self.reconcile, clock=context.clock)  # not counted
+        self._loops.append(self._work.run)
         self._work.follow(self._classes)
         claims.add_handlers(
             on_update=lambda old, new: self._let_go(set(classes_of_claim(old)) - set(classes_of_claim(new))),
@@ -166,10 +153,6 @@ class AttributesClassProtection:
             on_update=lambda old, new: self._let_go(set(classes_of_volume(old)) - set(classes_of_volume(new))),
             on_delete=lambda old: self._let_go(set(classes_of_volume(old))),
         )
-
-    async def run(self) -> None:
-        await self._informers.wait_synced()
-        await self._work.run()
 
     async def reconcile(self, key: Key) -> float | None:
         """Put the finalizer on, or take it off a class that is being deleted and that nobody uses."""

@@ -12,13 +12,15 @@ from typing import Final
 
 from tonnage.behaviour.volumes.attach_detach_plan import needs_attaching
 from tonnage.client.cache import Indexer
-from tonnage.client.http import Client
 from tonnage.client.informers import InformerFactory
-from tonnage.client.metrics import WorkQueueMetrics
-from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import MutationCache
-from tonnage.clock import Clock
-from tonnage.controllers.controller_context import claims_of_pod, node_of_attachment, node_of_pod
+from tonnage.controllers.controller_context import (
+    ControllerContext,
+    QueueController,
+    claims_of_pod,
+    node_of_attachment,
+    node_of_pod,
+)
 from tonnage.errors import NotFound
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
@@ -28,27 +30,21 @@ _TOGETHER_S: Final = 0.5
 """Attachments of a node within this time are listed together. Upstream's reconciler writes ten times a second."""
 
 
-class VolumesAttachedUpdater:
+class VolumesAttachedUpdater(QueueController):
     """Writes the list of every node; nobody else does."""
 
-    def __init__(
-        self, client: Client, informers: InformerFactory, *, clock: Clock, metrics: WorkQueueMetrics | None = None
-    ) -> None:
-        self._client = client
-        self._volumes = informers.of(PersistentVolume)
-        self._nodes = informers.of(Node)
-        self._written = MutationCache(self._nodes, clock=clock)
-        attachments = informers.of(VolumeAttachment)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._volumes = context.informers.of(PersistentVolume)
+        nodes, attachments = context.informers.of(Node), context.informers.of(VolumeAttachment)
+        self._written = MutationCache(nodes, clock=context.clock)
         self.on_node = Indexer(attachments, node_of_attachment)
         self._removed: set[str] = set()
         """Uids of attachments that are about to be deleted."""
-        self._queue = Reconciler("attached-reports", self.reconcile, clock=clock, metrics=metrics)
+        self._queue = self._add_queue("attached-reports", self.reconcile)
         attachments.on_change(self._attachment_changed)
         attachments.add_handlers(on_delete=lambda old: self._removed.discard(old.uid))
-        self._nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)
-
-    async def run(self) -> None:
-        await self._queue.run()
+        nodes.add_handlers(on_add=lambda node: self._queue.add(node.name), on_update=self._node_changed)
 
     async def reconcile(self, key: Key) -> float | None:
         """Write one node's list as the attachments are."""
@@ -95,8 +91,7 @@ class VolumesAttachedUpdater:
 
     def _attachment_changed(self, attachment: VolumeAttachment) -> None:
         """Not at once: a node that gets many volumes gets them in one write."""
-        for node in node_of_attachment(attachment):
-            self._queue.queue.add_after(node, _TOGETHER_S)
+        self._queue.queue.add_after(attachment.spec.node_name, _TOGETHER_S)
 
     def _node_changed(self, old: Node, new: Node) -> None:
         if old.status.volumes_attached != new.status.volumes_attached:
@@ -119,7 +114,12 @@ class VolumeUsers:
         if owner is None or source is None or not needs_attaching(volume, self._drivers.get(source.driver)):
             return []
         claim = self._claims.get(owner.key)
-        is_bound = claim is not None and claim.uid == owner.uid and _is_bound_to(claim, volume)
+        is_bound = (
+            claim is not None
+            and claim.uid == owner.uid
+            and claim.status.phase == "Bound"
+            and claim.spec.volume_name == volume.name
+        )
         users = [
             pod
             for pod in self._pods_of(owner.key)
@@ -150,10 +150,6 @@ def is_pod_terminated(pod: Pod) -> bool:
     return pod.metadata.is_terminating and not any(
         each.state.terminated is None and each.state.waiting is None for each in statuses
     )
-
-
-def _is_bound_to(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    return claim.status.phase == "Bound" and claim.spec.volume_name == volume.name
 
 
 def _is_claim_of(claim: PersistentVolumeClaim, pod: Pod) -> bool:

@@ -286,13 +286,13 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         self, owner: StatefulSet, steps: Sequence[Step], revisions: Sequence[ControllerRevision]
     ) -> TonnageError | None:
         """Take the steps in their order, up to the first that fails."""
-        templates: dict[str, Mapping[str, Any]] = {each.name: templates.template_of(each) for each in revisions}
+        by_revision: dict[str, Mapping[str, Any]] = {each.name: templates.template_of(each) for each in revisions}
         try:
             for step in steps:
                 await asyncio.sleep(0)  # a step may find nothing to write, and there are as many as pods
                 match step:
                     case Create(ordinal, revision):
-                        await self._pod_control.create(owner, templates[revision], ordinal, revision)
+                        await self._pod_control.create(owner, by_revision[revision], ordinal, revision)
                     case DeletePod(pod):
                         await self._pod_control.delete(owner, pod)
                     case CreateClaims(pod):
