@@ -20,7 +20,21 @@ from tonnage import __version__
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "02-explain"
-DATA = {".policy", ".txt", ".yaml", ".schema", ".sql", ".proto", ".pyi", ".typed", ".css", ".html", ".js", ".svg"}
+DATA = {
+    ".policy",
+    ".txt",
+    ".yaml",
+    ".schema",
+    ".shapes",
+    ".sql",
+    ".proto",
+    ".pyi",
+    ".typed",
+    ".css",
+    ".html",
+    ".js",
+    ".svg",
+}
 """Endings of the files of the package that are not Python modules."""
 
 

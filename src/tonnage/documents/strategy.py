@@ -1,18 +1,17 @@
 """What may differ from kind to kind, as one class with sensible answers.
 
-The verbs are generic: they read, call the strategy of the kind at fixed points, and write. A kind with rules of its
-own subclasses `Strategy` in a file named after it and overrides only what it must. Every method works on whole
-documents and does no I/O, so a rule is tested by calling it; the clock is for the rare rule that notes a time.
+The verbs are generic: they read, call the strategy of the kind at fixed points, and write. A kind subclasses
+`Strategy`: what can be said as data stands in class attributes (`defaults`, `rules`, `fixed`, …), what cannot in a
+method. Methods work on whole documents and do no I/O; the clock is for the rare rule that notes a time.
 
-The order of a create is upstream's: decode, `default`, `drop_disabled_fields`, `prepare_create` (status emptied),
-`validate`. Of an update: decode, `default`, `drop_disabled_fields`, `prepare_update` (what this endpoint may not write
-is taken from the old object), `validate_update`. A write through `/status` runs `prepare_status` and `validate_status`
-instead.
+The order of a create is upstream's: decode, `default`, `drop_disabled_fields`, `prepare_create`, `validate`. Of an
+update: decode, `default`, `drop_disabled_fields`, `prepare_update`, `validate_update`. A write through `/status` runs
+`prepare_status` and `validate_status` instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import ClassVar
 
@@ -21,6 +20,7 @@ from tonnage.gates import Gates
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors
+from tonnage.objects.field_rules import Rules, check, unchanged_fields
 from tonnage.objects.resources import Resource
 
 
@@ -35,6 +35,19 @@ class Generation(Enum):
 class Strategy:
     """The rules of one kind. This base is right for a kind that has none."""
 
+    defaults: ClassVar[Doc] = {}
+    """What is filled in where a document does not say it, part by part."""
+    rules: ClassVar[Rules] = {}
+    """What the fields of a legal object hold."""
+    status_rules: ClassVar[Rules] = {}
+    """What a status holds; asked when it is written through `/status`."""
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Fields that never change, as dotted paths."""
+    gated: ClassVar[Mapping[str, str]] = {}
+    """Fields of spec -> the gate without which they are dropped, unless the old object has them."""
+    new_status: ClassVar[Doc | None] = None
+    """The status of an object that no controller has seen yet; None where a client may bring it along, or it is empty.
+    """
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_subdomain)
     """What is wrong with a name, as sentences; empty when it is legal."""
     generation: ClassVar[Generation] = Generation.NONE
@@ -58,24 +71,26 @@ class Strategy:
         self.gates = gates
         self.clock = clock or SystemClock()
 
-    # -- creation ---------------------------------------------------------------------------------------------------
-
     def default(self, doc: Doc) -> None:
         """Fill in, in place, what upstream fills in whenever it decodes this kind."""
+        fill(doc, self.defaults)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         """Drop the fields whose gate is closed, unless the old object has them; `old` is empty at creation."""
+        for field, gate in self.gated.items():
+            if not self.gates.enabled(gate) and field not in old.get("spec", {}):
+                new.get("spec", {}).pop(field, None)
 
     def prepare_create(self, doc: Doc) -> None:
         """Reset what a client may not set at creation."""
-        if "status" in self.resource.subresources:
+        if self.new_status is not None:
+            doc["status"] = copy(self.new_status)
+        elif "status" in self.resource.subresources:
             doc.pop("status", None)
 
     def validate(self, doc: Doc) -> Errors:
         """Everything wrong with a new object, metadata apart (the create verb has judged that)."""
-        return []
-
-    # -- updates ----------------------------------------------------------------------------------------------------
+        return check(doc, "", self.rules)
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         """Take from `old` what a plain update may not change."""
@@ -83,14 +98,12 @@ class Strategy:
             keep(new, old, "status")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """Everything wrong with the change; by default what is wrong with the new object."""
-        return self.validate(new)
+        """Everything wrong with the change; by default what is wrong with the new object, and what may not change."""
+        return self.validate(new) + unchanged_fields(new, old, *self.fixed)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         """Does this update count for metadata.generation?"""
         return not same(new.get("spec"), old.get("spec"))
-
-    # -- the status subresource ---------------------------------------------------------------------------------------
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         """Only status is written here: spec and everything beside it stays as it was."""
@@ -100,9 +113,7 @@ class Strategy:
         new.setdefault("status", {})
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        return []
-
-    # -- the rest -----------------------------------------------------------------------------------------------------
+        return check(new.get("status", {}), "status", self.status_rules)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         """Sentences for the `Warning` header of an accepted write."""
@@ -118,6 +129,15 @@ class Strategy:
 
     def prepare_deletion(self, doc: Doc) -> None:
         """Note on a marked object, in place, that it is on its way out."""
+
+
+def fill(doc: Doc, defaults: Doc) -> None:
+    """Give a document what it does not say, part by part, in place."""
+    for field, value in defaults.items():
+        if isinstance(value, dict):
+            fill(doc.setdefault(field, {}), value)
+        else:
+            doc.setdefault(field, copy(value))
 
 
 def keep(new: Doc, old: Doc, field: str) -> None:

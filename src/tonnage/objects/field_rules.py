@@ -1,24 +1,143 @@
-"""Rules about single values that many kinds share: a word out of a list, a number within bounds, a harmless path.
+"""What a field may hold, as data: rules about single values, and tables of them, a row a field.
 
-Each returns the field errors it finds, in upstream's wording.
+    _PORT: Rules = {"name": needed(named(names.dns_label)), "protocol": needed(one_of("SCTP", "TCP", "UDP"))}
+    errors += check(port, f"{path}[{idx}]", _PORT)
 
-IP addresses and ranges in the fields that existed before anyone was strict about them.
-
-Mirrors IsValidIPForLegacyField and IsValidCIDRForLegacyField with StrictIPCIDRValidation on: octets with leading
-zeros and IPv4 addresses dressed as IPv6 are told apart from plain nonsense, and what an object already had is left
-alone.
+A rule takes a value and its path and returns the field errors it finds, in upstream's wording. `check` reads a table.
+IP addresses and ranges mirror IsValidIPForLegacyField and IsValidCIDRForLegacyField with StrictIPCIDRValidation on.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 from tonnage.objects import names
-from tonnage.objects.field_errors import Errors, FieldError, forbidden, go_value, invalid, required
+from tonnage.objects.document import Doc, dig, same
+from tonnage.objects.field_errors import (
+    Errors,
+    FieldError,
+    duplicate,
+    forbidden,
+    go_value,
+    invalid,
+    required,
+    too_long,
+    too_many,
+)
 from tonnage.objects.texts.decode_budget import whole_number
+
+Rule = Callable[[Any, str], Errors]
+"""What is wrong with a value at a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A rule that is asked about an absent field too, as if that held `zero`."""
+
+    rule: Rule
+    zero: Any = ""
+
+
+Rules = Mapping[str, Rule | Asked]
+"""A field, or a dotted path of fields, and what it may hold; in the order in which errors are told."""
+
+
+def check(doc: Doc, path: str, rules: Rules) -> Errors:
+    """Everything that `rules` finds wrong with the fields of a part of a document."""
+    errors: Errors = []
+    for field, rule in rules.items():
+        value = dig(doc, *field.split("."))
+        at = f"{path}.{field}" if path else field
+        if isinstance(rule, Asked):
+            errors += rule.rule(rule.zero if value is None else value, at)
+        elif value is not None:
+            errors += rule(value, at)
+    return errors
+
+
+def part(rules: Rules) -> Rule:
+    """A part of a document, judged by a table of its own."""
+    return lambda value, path: check(value, path, rules)
+
+
+def each(rule: Rule | Rules, *, unique: str = "", at_most: int | None = None) -> Rule:
+    """A list: every item by a rule or a table; no two items with the same text in the field `unique`."""
+    judge = rule if callable(rule) else part(rule)
+
+    def judge_list(values: Any, path: str) -> Errors:
+        errors = [too_many(path, len(values), at_most)] if at_most is not None and len(values) > at_most else []
+        seen: set[str] = set()
+        for idx, item in enumerate(values):
+            errors += judge(item, f"{path}[{idx}]")
+            if unique:
+                if item.get(unique, "") in seen:
+                    errors.append(duplicate(f"{path}[{idx}].{unique}", item.get(unique, "")))
+                seen.add(item.get(unique, ""))
+        return errors
+
+    return judge_list
+
+
+def both(first: Rule, second: Rule) -> Rule:
+    return lambda value, path: first(value, path) + second(value, path)
+
+
+def needed(rule: Rule | None = None, told: str = "") -> Asked:
+    """A field that must be there and not be empty; what it holds is judged by `rule`."""
+
+    def judge(value: Any, path: str) -> Errors:
+        if not value:
+            return [required(path, told)]
+        return rule(value, path) if rule is not None else []
+
+    return Asked(judge)
+
+
+def if_set(rule: Rule) -> Rule:
+    """A field that may be empty."""
+    return lambda value, path: rule(value, path) if value else []
+
+
+def named(rule: Callable[[Any], list[str]]) -> Rule:
+    """A name: one error for each sentence that `rule` finds."""
+    return lambda value, path: sentences(path, value, rule(value))
+
+
+def one_of(*allowed: str) -> Rule:
+    """A word out of a list, which is told in upstream's order."""
+    return lambda value, path: optional_choice(value, allowed, path)
+
+
+def at_most_bytes(limit: int) -> Rule:
+    return lambda value, path: [too_long(path, limit)] if len(value.encode()) > limit else []
+
+
+def within(low: int, high: int) -> Rule:
+    return lambda value, path: sentences(path, value, names.in_range(value, low, high))
+
+
+def must_be(is_legal: Callable[[Any], bool], told: str) -> Rule:
+    """A rule with a sentence of its own."""
+    return lambda value, path: [] if is_legal(value) else [invalid(path, value, told)]
+
+
+IMMUTABLE = "field is immutable"
+
+
+def immutable(path: str, new: Any, old: Any) -> Errors:
+    """One error when a value differs from the stored one; the new value is shown."""
+    return [] if same(new, old) else [invalid(path, new, IMMUTABLE)]
+
+
+def unchanged_fields(new: Doc, old: Doc, *paths: str) -> Errors:
+    """One error for each of these fields, dotted paths, that differs from the stored object's."""
+    steps = ((path, path.split(".")) for path in paths)
+    return [error for path, step in steps for error in immutable(path, dig(new, *step), dig(old, *step))]
+
 
 NEGATIVE = "must be greater than or equal to 0"
 
@@ -68,6 +187,13 @@ def file_mode(value: int | None, path: str) -> Errors:
     if value is None or 0 <= value <= 0o777:
         return []
     return [invalid(path, value, "must be a number between 0 and 0777 (octal), both inclusive")]
+
+
+def token_lifetime(seconds: int, path: str) -> Errors:
+    """How long a service account's token is asked for."""
+    if seconds < 600:
+        return [invalid(path, seconds, "may not specify a duration less than 10 minutes")]
+    return [invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")] if seconds > 1 << 32 else []
 
 
 def no_backsteps(value: str, path: str) -> Errors:

@@ -9,13 +9,13 @@ import pytest
 
 from tonnage.clock import SystemClock
 from tonnage.documents.kinds import strategies
-from tonnage.documents.kinds.storage.csi_kinds import default_csi_driver
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, mirror_data_sources
 from tonnage.documents.kinds.storage.storage_class import default_class_for
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
 
 RULES = strategies(Gates(), SystemClock())
+default_csi_driver = RULES["storage.k8s.io", "csidrivers"].default
 default_node = RULES["", "nodes"].default
 default_persistent_volume = RULES["", "persistentvolumes"].default
 default_storage_class = RULES["storage.k8s.io", "storageclasses"].default
@@ -61,10 +61,11 @@ def test_of_several_defaults_the_newest_wins_then_the_first_by_name() -> None:
 
 def test_a_driver_gets_the_scaling_field_with_its_gate() -> None:
     doc: Doc = {}
-    default_csi_driver(doc, volume_limit_scaling=True)
+    default_csi_driver(doc)
     assert doc["spec"]["preventPodSchedulingIfMissing"] is False
     doc = {}
-    default_csi_driver(doc, volume_limit_scaling=False)
+    without = strategies(Gates().with_(VolumeLimitScaling=False), SystemClock())
+    without["storage.k8s.io", "csidrivers"].default(doc)
     assert "preventPodSchedulingIfMissing" not in doc["spec"]
 
 
@@ -80,7 +81,7 @@ def test_what_is_said_is_not_overruled() -> None:
         "preventPodSchedulingIfMissing": True,
     }
     doc: Doc = {"spec": dict(said)}
-    default_csi_driver(doc, volume_limit_scaling=True)
+    default_csi_driver(doc)
     assert doc["spec"] == said
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tonnage.documents.kinds.node import node_warnings, validate_node, validate_node_update
+from tonnage.documents.kinds.node import NodeStrategy, validate_node, validate_node_update
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors
+from tonnage.objects.resources import BY_PLURAL
 
 
 def told(errors: Errors) -> list[str]:
@@ -54,4 +56,6 @@ def test_a_feature_name_has_a_bound() -> None:
 
 
 def test_a_plain_node_gets_no_warning() -> None:
-    assert node_warnings(node(podCIDRs=["10.0.0.0/24", "fd00::/64"])) == []
+    assert (
+        NodeStrategy(BY_PLURAL["", "nodes"], Gates()).warnings(node(podCIDRs=["10.0.0.0/24", "fd00::/64"]), None) == []
+    )

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tonnage.documents.kinds.pods.pod_defaults import default_pod
-from tonnage.documents.kinds.pods.pod_form import spec_diff, spec_unchanged
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_create
 from tonnage.documents.kinds.pods.pod_update import validate_pod_status_update, validate_pod_update
+from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors
 from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent
@@ -50,13 +50,13 @@ def test_a_pod_read_and_put_back_by_a_typed_client_is_unchanged() -> None:
     stored = pod(hostNetwork=False, containers=[{"name": "c", "image": "x", "stdin": False}])
     put_back = copy(stored)
     del put_back["spec"]["containers"][0]["resources"]  # an empty struct, which such a client may leave out
-    assert spec_unchanged(put_back["spec"], stored["spec"])
+    assert pod_spec_unchanged(put_back["spec"], stored["spec"])
 
 
 def test_amounts_are_compared_by_value() -> None:
     one = pod(containers=[{"name": "c", "image": "x", "resources": {"requests": {"memory": "1Gi"}}}])
     same = pod(containers=[{"name": "c", "image": "x", "resources": {"requests": {"memory": "1024Mi"}}}])
-    assert spec_unchanged(one["spec"], same["spec"])
+    assert pod_spec_unchanged(one["spec"], same["spec"])
 
 
 def test_labels_of_an_ephemeral_claim_are_part_of_the_spec() -> None:
@@ -64,14 +64,14 @@ def test_labels_of_an_ephemeral_claim_are_part_of_the_spec() -> None:
     stored = pod(volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}])
     changed = copy(stored)
     changed["spec"]["volumes"][0]["ephemeral"]["volumeClaimTemplate"]["metadata"]["labels"]["a"] = "c"
-    assert not spec_unchanged(changed["spec"], stored["spec"])
+    assert not pod_spec_unchanged(changed["spec"], stored["spec"])
 
 
 def test_a_diff_is_told_by_upstreams_internal_names() -> None:
     stored = pod()
     changed = copy(stored)
     changed["spec"]["hostPID"] = True
-    assert '-  "HostPID": false,\n+  "HostPID": true,\n' in spec_diff(stored["spec"], changed["spec"])
+    assert '-  "HostPID": false,\n+  "HostPID": true,\n' in pod_spec_diff(stored["spec"], changed["spec"])
 
 
 # -- status -----------------------------------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ import pytest
 
 from tonnage.clock import SystemClock
 from tonnage.documents.kinds import strategies
-from tonnage.documents.kinds.storage.csi_kinds import validate_csi_node_update, validate_csi_storage_capacity
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors
 
 RULES = strategies(Gates(), SystemClock())
+SETTLED = strategies(Gates().with_(MutableCSINodeAllocatableCount=False), SystemClock())
+validate_csi_storage_capacity = RULES["storage.k8s.io", "csistoragecapacities"].validate
 validate_csi_driver = RULES["storage.k8s.io", "csidrivers"].validate
 validate_csi_driver_update = RULES["storage.k8s.io", "csidrivers"].validate_update
 validate_csi_storage_capacity_update = RULES["storage.k8s.io", "csistoragecapacities"].validate_update
@@ -25,6 +26,11 @@ def told(errors: Errors) -> list[str]:
 
 def csi_node(**driver: Any) -> Doc:
     return {"spec": {"drivers": [{"name": "d", "nodeID": "id"} | driver]}}
+
+
+def validate_csi_node_update(new: Doc, old: Doc, *, allocatable_is_mutable: bool) -> Errors:
+    rules = RULES if allocatable_is_mutable else SETTLED
+    return rules["storage.k8s.io", "csinodes"].validate_update(new, old)
 
 
 def capacity(**fields: Any) -> Doc:

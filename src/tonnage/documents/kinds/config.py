@@ -10,20 +10,17 @@ from __future__ import annotations
 import base64
 from typing import ClassVar
 
-from tonnage.documents.strategy import Strategy
-from tonnage.documents.validation.metadata import immutable
+from tonnage.documents.strategy import Strategy, fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required, too_long
-from tonnage.objects.field_rules import sentences
+from tonnage.objects.field_rules import immutable, sentences
 from tonnage.objects.texts.decode_budget import REQUEST, Budget, BudgetExceeded
 from tonnage.objects.texts.json_text import read_json
 
 MAX_BYTES = 1024 * 1024
 _ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
 _FROZEN = "field is immutable when `immutable` is set"
-# type -> keys it must have
-_REQUIRED_KEYS = {"kubernetes.io/tls": ("tls.crt", "tls.key")}
 _JSON_KEYS = {"kubernetes.io/dockercfg": ".dockercfg", "kubernetes.io/dockerconfigjson": ".dockerconfigjson"}
 
 
@@ -32,11 +29,11 @@ class ConfigMapStrategy(Strategy):
         data, binary = doc.get("data", {}), doc.get("binaryData", {})
         errors: Errors = []
         for key in data:
-            errors += sentences(f"data[{key}]", key, names.config_key(key))
+            errors += _validate_key(key, "data")
             if key in binary:
                 errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
         for key in binary:
-            errors += sentences(f"binaryData[{key}]", key, names.config_key(key))
+            errors += _validate_key(key, "binaryData")
         size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
         # Upstream means the whole object, and its empty path is written so.
         return [*errors, too_long("[]", MAX_BYTES)] if size > MAX_BYTES else errors
@@ -49,10 +46,10 @@ class SecretStrategy(Strategy):
     """`stringData` is a way to write, never to read: it is folded into `data` when it arrives."""
 
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {"type": ("type",)}
+    defaults: ClassVar[Doc] = {"type": "Opaque"}
 
     def default(self, doc: Doc) -> None:
-        if not doc.get("type"):
-            doc["type"] = "Opaque"
+        fill(doc, self.defaults)
         plain = doc.pop("stringData", None)
         if plain:
             encoded = {key: base64.b64encode(text.encode()).decode() for key, text in plain.items()}
@@ -60,9 +57,7 @@ class SecretStrategy(Strategy):
 
     def validate(self, doc: Doc) -> Errors:
         data, kind = doc.get("data", {}), doc.get("type", "")
-        errors: Errors = []
-        for key in data:
-            errors += sentences(f"data[{key}]", key, names.config_key(key))
+        errors = [error for key in data for error in _validate_key(key, "data")]
         if sum(map(_decoded_size, data.values())) > MAX_BYTES:
             errors.append(too_long("data", MAX_BYTES))
         if kind == "kubernetes.io/service-account-token":
@@ -75,8 +70,8 @@ class SecretStrategy(Strategy):
                 errors += [required("data[username]"), required("data[password]")]
         elif kind == "kubernetes.io/ssh-auth":
             errors += [] if data.get("ssh-privatekey") else [required("data[ssh-privatekey]")]
-        else:
-            errors += [required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+        elif kind == "kubernetes.io/tls":
+            errors += [required(f"data[{key}]") for key in ("tls.crt", "tls.key") if key not in data]
         return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
@@ -85,18 +80,19 @@ class SecretStrategy(Strategy):
 
 
 class ServiceAccountStrategy(Strategy):
+    """Of a reference to a Secret only the name counts."""
+
     def prepare_create(self, doc: Doc) -> None:
-        _keep_names_only(doc)
+        for reference in doc.get("secrets", ()):
+            for field in reference.keys() - {"name"}:
+                del reference[field]
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
-        _keep_names_only(new)
+        self.prepare_create(new)
 
 
-def _keep_names_only(doc: Doc) -> None:
-    """Of a reference to a Secret only the name counts."""
-    for reference in doc.get("secrets", ()):
-        for field in [field for field in reference if field != "name"]:
-            del reference[field]
+def _validate_key(key: str, field: str) -> Errors:
+    return sentences(f"{field}[{key}]", key, names.config_key(key))
 
 
 def _validate_frozen(new: Doc, old: Doc, fields: tuple[str, ...]) -> Errors:

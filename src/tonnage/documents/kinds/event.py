@@ -16,28 +16,16 @@ from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.internal_form import internal
-from tonnage.documents.validation.metadata import immutable
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import sentences
+from tonnage.objects.field_rules import Asked, Rule, Rules, check, immutable, needed, part, sentences
 from tonnage.objects.resources import Resource
 
-_TEXT_MAX_BYTES, _NOTE_MAX_BYTES = 128, 1024
+_OBJECT_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _FIXED = (
-    "involvedObject",
-    "reason",
-    "message",
-    "source",
-    "firstTimestamp",
-    "lastTimestamp",
-    "count",
-    "type",
-    "eventTime",
-    "action",
-    "related",
-    "reportingComponent",
-    "reportingInstance",
+    *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type"),
+    *("eventTime", "action", "related", "reportingComponent", "reportingInstance"),
 )
 # These two keep the new API's name in messages of an update.
 _SHOWN = {"reportingComponent": "reportingController"}
@@ -52,10 +40,11 @@ _RENAMED = {
     "reportingComponent": "reportingController",
 }
 _RENAMED_BACK = {new: old for old, new in _RENAMED.items()}
-FIELD_LABELS = {
-    f"regarding.{field}": f"involvedObject.{field}"
-    for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-} | {"reportingController": "reportingComponent", "reason": "reason", "type": "type"}
+FIELD_LABELS = {f"regarding.{field}": f"involvedObject.{field}" for field in _OBJECT_FIELDS} | {
+    "reportingController": "reportingComponent",
+    "reason": "reason",
+    "type": "type",
+}
 """Field selectors of events.k8s.io in the words of the core shape, which can also select by `source`."""
 _CORE_TIMES = ("firstTimestamp", "lastTimestamp", "eventTime")
 _NEW_TIMES = ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "eventTime")
@@ -67,10 +56,7 @@ class EventStrategy(Strategy):
     create_on_update = True
     propagates = False
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {
-        **{
-            f"involvedObject.{field}": ("involvedObject", field)
-            for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-        },
+        **{f"involvedObject.{field}": ("involvedObject", field) for field in _OBJECT_FIELDS},
         "reason": ("reason",),
         "reportingComponent": ("reportingComponent",),
         "source": ("source", "component"),
@@ -80,36 +66,25 @@ class EventStrategy(Strategy):
     stands_in: ClassVar[dict[str, str]] = {"source": "reportingComponent"}
     """An event made through the newer API has no source. Mirrors ToSelectableFields."""
 
+    defaults: ClassVar[Doc] = {"source": {}, "reportingComponent": "", "reportingInstance": ""}
+    """These are written always, empty or not. (So are three times, as null, which we leave out.)"""
+
     @property
     def is_strict(self) -> bool:
         return self.resource.group == "events.k8s.io"
-
-    def default(self, doc: Doc) -> None:
-        """These are written always, empty or not. (So are three times, as null, which we leave out.)"""
-        doc.setdefault("source", {})
-        doc.setdefault("reportingComponent", "")
-        doc.setdefault("reportingInstance", "")
 
     def validate(self, doc: Doc) -> Errors:
         errors = _validate_legacy(doc, strict=self.is_strict)
         if not self.is_strict:
             return errors
-        errors += _validate_series(doc)
-        if not doc.get("eventTime"):
-            errors.append(required("eventTime"))
-        if doc.get("type") not in ("Normal", "Warning"):
-            errors.append(invalid("type", "", f"has invalid value: {doc.get('type', '')}"))
-        for field in ("firstTimestamp", "lastTimestamp", "count", "source"):
-            if doc.get(field):
-                errors.append(invalid(field, "", "needs to be unset"))
-        return errors
+        return errors + check(doc, "", _STRICT)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = _validate_legacy(new, strict=self.is_strict)
         if not self.is_strict:
             return errors
         if not same(new.get("series"), old.get("series")):
-            errors += _validate_series(new)
+            errors += check(new, "", {"series": _SERIES})
         for field in _FIXED:
             now, before = new.get(field), old.get(field)
             if field in ("involvedObject", "related") and not same(now, before):
@@ -137,24 +112,37 @@ def _validate_legacy(doc: Doc, *, strict: bool) -> Errors:
 def _validate_report(doc: Doc, reporter_field: str) -> Errors:
     reporter = doc.get("reportingComponent", "")
     errors = [] if reporter else [required(reporter_field)]
-    errors += sentences(reporter_field, reporter, names.qualified_name(reporter))
-    for field in ("reportingInstance", "action", "reason"):
-        text = doc.get(field, "")
-        if not text:
-            errors.append(required(field))
-        if len(text.encode()) > _TEXT_MAX_BYTES:
-            errors.append(invalid(field, "", f"can have at most {_TEXT_MAX_BYTES} characters"))
-    if len(doc.get("message", "").encode()) > _NOTE_MAX_BYTES:
-        errors.append(invalid("message", "", f"can have at most {_NOTE_MAX_BYTES} characters"))
-    return errors
+    return errors + sentences(reporter_field, reporter, names.qualified_name(reporter)) + check(doc, "", _REPORT)
 
 
-def _validate_series(doc: Doc) -> Errors:
-    series = doc.get("series")
-    if series is None:
-        return []
-    errors = [] if series.get("count", 0) >= 2 else [invalid("series.count", "", "should be at least 2")]
-    return errors if series.get("lastObservedTime") else [*errors, required("series.lastObservedTime")]
+def _at_most(limit: int) -> Rule:
+    return lambda text, at: (
+        [invalid(at, "", f"can have at most {limit} characters")] if len(text.encode()) > limit else []
+    )
+
+
+def _unset(value: object, at: str) -> Errors:
+    return [invalid(at, "", "needs to be unset")] if value else []
+
+
+_REPORT: Rules = {
+    **dict.fromkeys(("reportingInstance", "action", "reason"), needed(_at_most(128))),
+    "message": _at_most(1024),
+}
+_SERIES = part(
+    {
+        "count": Asked(lambda count, at: [] if count >= 2 else [invalid(at, "", "should be at least 2")], 0),
+        "lastObservedTime": needed(),
+    }
+)
+_STRICT: Rules = {
+    "series": _SERIES,
+    "eventTime": needed(),
+    "type": Asked(
+        lambda kind, at: [] if kind in ("Normal", "Warning") else [invalid(at, "", f"has invalid value: {kind}")]
+    ),
+    **dict.fromkeys(("firstTimestamp", "lastTimestamp", "count", "source"), _unset),
+}
 
 
 def to_stored(resource: Resource, doc: Doc) -> Doc:

@@ -9,37 +9,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from tonnage.documents.strategy import Strategy
+from tonnage.documents.strategy import Strategy, fill
+from tonnage.documents.validation.metadata import validate_qualified_finalizer
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, invalid, invalid_object
-from tonnage.objects.field_rules import sentences
+from tonnage.objects.field_rules import each, sentences
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _FINALIZER = "kubernetes"
-_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 class NamespaceStrategy(Strategy):
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.phase": ("status", "phase")}
 
+    new_status: ClassVar[Doc] = {"phase": "Active"}
+
     def default(self, doc: Doc) -> None:
         """Every namespace carries its name as a label, so that selectors can tell namespaces by name."""
         metadata = doc["metadata"]
         if metadata.get("name"):
             metadata["labels"] = {**metadata.get("labels", {}), _NAME_LABEL: metadata["name"]}
-        if not doc.setdefault("status", {}).get("phase"):
-            doc["status"]["phase"] = "Active"
+        fill(doc, {"status": {"phase": "Active"}})
 
     def prepare_create(self, doc: Doc) -> None:
-        doc["status"] = {"phase": "Active"}
+        super().prepare_create(doc)
         finalizers = doc.setdefault("spec", {}).get("finalizers", [])
         if _FINALIZER not in finalizers:
             doc["spec"]["finalizers"] = [*finalizers, _FINALIZER]
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_namespace(doc)
+        """Upstream gives no index here."""
+        finalizers = doc.get("spec", {}).get("finalizers", ())
+        return [error for finalizer in finalizers for error in _validate_finalizer(finalizer, "spec.finalizers")]
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         super().prepare_update(new, old)
@@ -51,11 +54,10 @@ class NamespaceStrategy(Strategy):
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         """Active until it is deleted, Terminating ever after."""
         phase = new.get("status", {}).get("phase", "")
-        if "deletionTimestamp" in new["metadata"]:
-            told = "may only be 'Terminating' if `deletionTimestamp` is not empty"
-            return [] if phase == "Terminating" else [invalid("status.Phase", phase, told)]
-        told = "may only be 'Active' if `deletionTimestamp` is empty"
-        return [] if phase == "Active" else [invalid("status.Phase", phase, told)]
+        is_going = "deletionTimestamp" in new["metadata"]
+        wanted = "Terminating" if is_going else "Active"
+        told = f"may only be '{wanted}' if `deletionTimestamp` is {'not ' if is_going else ''}empty"
+        return [] if phase == wanted else [invalid("status.Phase", phase, told)]
 
     def holds_back_deletion(self, doc: Doc) -> bool:
         return bool(doc.get("spec", {}).get("finalizers"))
@@ -74,30 +76,10 @@ def finalize(old: Doc, sent: Doc) -> Doc:
     changed.setdefault("spec", {}).pop("finalizers", None)
     if wanted:
         changed["spec"]["finalizers"] = list(wanted)
-    errors = validate_namespace_finalizers(changed)
-    if errors:
+    if errors := each(_validate_finalizer)(wanted, "spec.finalizers"):
         raise invalid_object("", "Namespace", old["metadata"]["name"], errors)
     return changed
 
 
-def validate_namespace(doc: Doc) -> Errors:
-    errors: Errors = []
-    for finalizer in doc.get("spec", {}).get("finalizers", ()):
-        errors += _validate_finalizer(finalizer, "spec.finalizers")  # upstream gives no index here
-    return errors
-
-
-def validate_namespace_finalizers(doc: Doc) -> Errors:
-    """What a write to the finalize subresource is judged by."""
-    errors: Errors = []
-    for idx, finalizer in enumerate(doc.get("spec", {}).get("finalizers", ())):
-        errors += _validate_finalizer(finalizer, f"spec.finalizers[{idx}]")
-    return errors
-
-
 def _validate_finalizer(finalizer: str, path: str) -> Errors:
-    errors = sentences(path, finalizer, names.qualified_name(finalizer))
-    if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
-        told = "name is neither a standard finalizer name nor is it fully qualified"
-        errors.append(invalid(path, finalizer, told))
-    return errors
+    return sentences(path, finalizer, names.qualified_name(finalizer)) + validate_qualified_finalizer(finalizer, path)

@@ -13,28 +13,19 @@ import ipaddress
 import re
 from typing import ClassVar
 
-from tonnage.documents.strategy import Strategy
+from tonnage.documents.kinds.pods.pod_placement import TAINT_EFFECT
+from tonnage.documents.strategy import Strategy, fill
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.resources import NOT_POSITIVE, round_amounts, validate_resource_quantity
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.field_errors import Errors, FieldError, duplicate, forbidden, go_value, invalid
-from tonnage.objects.field_rules import choice, is_dual_stack, validate_cidr, validate_label_name
+from tonnage.objects.field_rules import check, is_dual_stack, needed, validate_cidr, validate_label_name
 
-# A Go server writes these structs whole, even for a node that has told nothing yet, and clients read them unasked.
 _SYSTEM_INFO = (
-    "machineID",
-    "systemUUID",
-    "bootID",
-    "kernelVersion",
-    "osImage",
-    "containerRuntimeVersion",
-    "kubeletVersion",
-    "kubeProxyVersion",
-    "operatingSystem",
-    "architecture",
+    *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion"),
+    *("kubeProxyVersion", "operatingSystem", "architecture"),
 )
-_TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _FEATURE_MAX_BYTES = 253
 _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 
@@ -42,23 +33,23 @@ _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 class NodeStrategy(Strategy):
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {"spec.unschedulable": ("spec", "unschedulable")}
 
+    # A Go server writes these structs whole, even for a node that has told nothing yet, and clients read them unasked.
+    defaults: ClassVar[Doc] = {
+        "status": {
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+            "nodeInfo": dict.fromkeys(_SYSTEM_INFO, ""),
+        }
+    }
+
     def default(self, doc: Doc) -> None:
         """Mirrors SetDefaults_NodeStatus, and the conversion that keeps podCIDR and podCIDRs alike."""
         spec, status = doc.setdefault("spec", {}), doc.setdefault("status", {})
         _default_pod_ranges(spec)
-        if spec.get("unschedulable") is False:
-            del spec["unschedulable"]
-        for taint in spec.get("taints", []):
-            if taint.get("value") == "":
-                del taint["value"]
         if "capacity" in status and "allocatable" not in status:
             status["allocatable"] = dict(status["capacity"])
         round_amounts(status.get("capacity"))
         round_amounts(status.get("allocatable"))
-        status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {}).setdefault("Port", 0)
-        info = status.setdefault("nodeInfo", {})
-        for field in _SYSTEM_INFO:
-            info.setdefault(field, "")
+        fill(doc, self.defaults)
 
     def prepare_create(self, doc: Doc) -> None:
         # Dynamic kubelet configuration is gone; what is left of it is not taken in any more.
@@ -88,7 +79,18 @@ class NodeStrategy(Strategy):
         return validate_node_update(new, old)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        return node_warnings(new)
+        told: list[str] = []
+        spec = new.get("spec", {})
+        if "configSource" in spec:
+            told.append("spec.configSource: the feature is removed")
+        if spec.get("externalID"):
+            told.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+        for idx, value in enumerate(spec.get("podCIDRs", [])):
+            network = ipaddress.ip_network(value, strict=False)
+            if network.version == 6 and str(network) != value:
+                canonical = f'should be in RFC 5952 canonical format ("{network}")'
+                told.append(f'spec.podCIDRs[{idx}]: IPv6 CIDR value "{value}" {canonical}')
+        return told
 
 
 def _default_pod_ranges(spec: Doc) -> None:
@@ -123,31 +125,14 @@ def validate_node_update(new: Doc, old: Doc) -> Errors:
             errors.append(duplicate(f"status.addresses[{idx}]", address))
         seen.add(spelled)
     spec, before = new.get("spec", {}), old.get("spec", {})
-    if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
-        told = 'node updates may not change podCIDR except from "" to valid'
-        errors.append(forbidden("spec.podCIDRs", told))
-    if before.get("providerID") and spec.get("providerID") != before["providerID"]:
-        told = 'node updates may not change providerID except from "" to valid'
-        errors.append(forbidden("spec.providerID", told))
+    for field, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+        if before.get(field) and spec.get(field) != before[field]:
+            told = f'node updates may not change {shown} except from "" to valid'
+            errors.append(forbidden(f"spec.{field}", told))
     errors += _validate_taints(spec.get("taints", []))
     if spec.get("externalID", "") != before.get("externalID", ""):
         errors.append(forbidden("spec.externalID", "may not be updated"))
     return errors
-
-
-def node_warnings(doc: Doc) -> list[str]:
-    told: list[str] = []
-    spec = doc.get("spec", {})
-    if "configSource" in spec:
-        told.append("spec.configSource: the feature is removed")
-    if spec.get("externalID"):
-        told.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
-    for idx, value in enumerate(spec.get("podCIDRs", [])):
-        network = ipaddress.ip_network(value, strict=False)
-        if network.version == 6 and str(network) != value:
-            canonical = f'should be in RFC 5952 canonical format ("{network}")'
-            told.append(f'spec.podCIDRs[{idx}]: IPv6 CIDR value "{value}" {canonical}')
-    return told
 
 
 def _validate_taints(taints: list[Doc]) -> Errors:
@@ -159,7 +144,7 @@ def _validate_taints(taints: list[Doc]) -> Errors:
         errors += validate_label_name(key, f"{path}.key")
         if told := names.label_value(value):
             errors.append(invalid(f"{path}.value", value, ";".join(told)))
-        errors += choice(effect, _TAINT_EFFECTS, f"{path}.effect")
+        errors += check(taint, path, {"effect": needed(TAINT_EFFECT)})
         if (key, effect) in seen:
             shown = internal("Taint", taint)
             told_twice = "taints must be unique by key and effect pair"

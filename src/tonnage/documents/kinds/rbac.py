@@ -14,7 +14,7 @@ from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import optional_choice, sentences, unsupported
+from tonnage.objects.field_rules import Asked, Rules, check, named, needed, one_of, sentences, unsupported
 from tonnage.objects.resources import RBAC
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")
@@ -28,15 +28,21 @@ class _RbacStrategy(Strategy):
 
 class RoleStrategy(_RbacStrategy):
     def validate(self, doc: Doc) -> Errors:
-        return _validate_rules(doc, is_namespaced=True)
+        errors: Errors = []
+        for idx, rule in enumerate(doc.get("rules", ())):
+            errors += _validate_rule(rule, f"rules[{idx}]", is_namespaced=self.resource.namespaced)
+        return errors
 
 
-class ClusterRoleStrategy(_RbacStrategy):
+class ClusterRoleStrategy(RoleStrategy):
     def validate(self, doc: Doc) -> Errors:
-        return validate_cluster_role(doc)
+        return super().validate(doc) + _validate_aggregation(doc)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_cluster_role(new, allow_invalid_values=has_invalid_selector(old))
+        """Selectors that were stored before their values were checked are let be."""
+        stored = old.get("aggregationRule", {}).get("clusterRoleSelectors", [])
+        is_lenient = any(validate_label_selector(selector, "") for selector in stored)
+        return super().validate(new) + _validate_aggregation(new, allow_invalid_values=is_lenient)
 
 
 class RoleBindingStrategy(_RbacStrategy):
@@ -70,15 +76,12 @@ class ClusterRoleBindingStrategy(RoleBindingStrategy):
     pass
 
 
-def validate_cluster_role(doc: Doc, *, allow_invalid_values: bool = False) -> Errors:
-    """`allow_invalid_values` is for roles whose selectors were stored before their values were checked."""
-    errors = _validate_rules(doc, is_namespaced=False)
+def _validate_aggregation(doc: Doc, *, allow_invalid_values: bool = False) -> Errors:
     if (aggregation := doc.get("aggregationRule")) is None:
-        return errors
+        return []
     selectors = aggregation.get("clusterRoleSelectors", [])
-    if not selectors:
-        told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        errors.append(required(_SELECTORS, told))
+    told = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+    errors = [] if selectors else [required(_SELECTORS, told)]
     for idx, selector in enumerate(selectors):
         path = f"{_SELECTORS}[{idx}]"
         errors += validate_label_selector(selector, path, allow_invalid_values=allow_invalid_values)
@@ -87,22 +90,8 @@ def validate_cluster_role(doc: Doc, *, allow_invalid_values: bool = False) -> Er
     return errors
 
 
-def has_invalid_selector(doc: Doc) -> bool:
-    selectors = doc.get("aggregationRule", {}).get("clusterRoleSelectors", [])
-    return any(validate_label_selector(selector, "") for selector in selectors)
-
-
-def _validate_rules(doc: Doc, *, is_namespaced: bool) -> Errors:
-    errors: Errors = []
-    for idx, rule in enumerate(doc.get("rules", ())):
-        errors += _validate_rule(rule, f"rules[{idx}]", is_namespaced=is_namespaced)
-    return errors
-
-
 def _validate_rule(rule: Doc, path: str, *, is_namespaced: bool) -> Errors:
-    errors: Errors = []
-    if not rule.get("verbs"):
-        errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+    errors = check(rule, path, {"verbs": needed(told="verbs must contain at least one value")})
     if urls := rule.get("nonResourceURLs"):
         at = f"{path}.nonResourceURLs"
         if is_namespaced:
@@ -110,23 +99,23 @@ def _validate_rule(rule: Doc, path: str, *, is_namespaced: bool) -> Errors:
         if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
             errors.append(invalid(at, urls, "rules cannot apply to both regular resources and non-resource URLs"))
         return errors
-    if not rule.get("apiGroups"):
-        errors.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
-    if not rule.get("resources"):
-        errors.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
-    return errors
+    return errors + check(rule, path, _RESOURCE_RULE)
+
+
+_RESOURCE_RULE: Rules = {
+    "apiGroups": needed(told="resource rules must supply at least one api group"),
+    "resources": needed(told="resource rules must supply at least one resource"),
+}
 
 
 def validate_binding(doc: Doc, *, is_namespaced: bool) -> Errors:
     """Of a RoleBinding, or of a ClusterRoleBinding, which cannot bind a Role."""
-    errors: Errors = []
-    reference = doc.get("roleRef", {})
-    group, kind, name = (reference.get(field, "") for field in ("apiGroup", "kind", "name"))
-    if group != RBAC:
-        errors.append(unsupported("roleRef.apiGroup", group, (RBAC,)))
-    kinds = ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)
-    errors += optional_choice(kind, kinds, "roleRef.kind")
-    errors += sentences("roleRef.name", name, names.path_segment(name)) if name else [required("roleRef.name")]
+    reference: Rules = {
+        "roleRef.apiGroup": Asked(one_of(RBAC)),
+        "roleRef.kind": Asked(one_of(*(("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)))),
+        "roleRef.name": needed(named(names.path_segment)),
+    }
+    errors = check(doc, "", reference)
     for idx, subject in enumerate(doc.get("subjects", ())):
         errors += _validate_subject(subject, f"subjects[{idx}]", is_namespaced=is_namespaced)
     return errors

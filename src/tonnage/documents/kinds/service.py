@@ -9,18 +9,26 @@ judged for their form, not for lying in some range.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import ClassVar
 
-from tonnage.documents.strategy import Strategy
+from tonnage.documents.strategy import Strategy, fill
 from tonnage.documents.validation.metadata import validate_labels
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
 from tonnage.objects.field_rules import (
+    Asked,
+    Rules,
+    both,
+    check,
     choice,
+    if_set,
     is_dual_stack,
-    optional_choice,
+    must_be,
+    named,
+    needed,
+    one_of,
     parse_ip,
     port_number_or_name,
     sentences,
@@ -33,7 +41,6 @@ _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCh
 _AFFINITY_TIMEOUT_S = 10800
 _INTERNAL_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
 _LINK_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
 _MAX_AFFINITY_S = 86400
 _ONLY_BALANCERS = "may only be used when `type` is 'LoadBalancer'"
@@ -50,11 +57,7 @@ class ServiceStrategy(Strategy):
     def default(self, doc: Doc) -> None:
         """Fill in a Service, in place. Mirrors SetDefaults_Service."""
         spec = doc.setdefault("spec", {})
-        for field in ("sessionAffinity", "type", "clusterIP", "externalName", "externalTrafficPolicy"):
-            if spec.get(field) == "":
-                del spec[field]
-        spec.setdefault("sessionAffinity", "None")
-        spec.setdefault("type", "ClusterIP")
+        fill(spec, {"sessionAffinity": "None", "type": "ClusterIP"})
         if spec["sessionAffinity"] == "None":
             spec.pop("sessionAffinityConfig", None)
         elif spec["sessionAffinity"] == "ClientIP":
@@ -62,12 +65,9 @@ class ServiceStrategy(Strategy):
             if "timeoutSeconds" not in config:
                 spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_TIMEOUT_S}}
         for port in spec.get("ports", ()):
-            if not port.get("protocol"):
-                port["protocol"] = "TCP"
+            port.setdefault("protocol", "TCP")
             if port.get("targetPort") in (None, 0, ""):
                 port["targetPort"] = port.get("port", 0)
-            if not port.get("nodePort", True):
-                del port["nodePort"]
         if is_externally_accessible(spec):
             spec.setdefault("externalTrafficPolicy", "Cluster")
         if spec["type"] in _INTERNAL_TYPES:
@@ -110,26 +110,11 @@ class ServiceStrategy(Strategy):
             return [forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
         before = old.get("status", {}).get("loadBalancer", {}).get("ingress", [])
         kept = {item["ip"] for item in before if item.get("ip")}
-        errors: Errors = []
-        for idx, ingress in enumerate(ingresses):
-            at, address, mode, host = (
-                f"{path}[{idx}]",
-                ingress.get("ip", ""),
-                ingress.get("ipMode"),
-                ingress.get("hostname"),
-            )
-            errors += validate_ip(address, f"{at}.ip", kept) if address else []
-            if address and mode is None:
-                errors.append(required(f"{at}.ipMode", "must be specified when `ip` is set"))
-            elif not address and mode is not None:
-                errors.append(forbidden(f"{at}.ipMode", "may not be specified when `ip` is not set"))
-            else:
-                errors += optional_choice(mode, ("Proxy", "VIP"), f"{at}.ipMode")
-            if host:
-                errors += sentences(f"{at}.hostname", host, names.dns_subdomain(host))
-                if parse_ip(host) is not None:
-                    errors.append(invalid(f"{at}.hostname", host, "must be a DNS name, not an IP address"))
-        return errors
+        return [
+            error
+            for idx, ingress in enumerate(ingresses)
+            for error in _validate_ingress(ingress, f"{path}[{idx}]", kept)
+        ]
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         """Fields that a headless service carries in vain, and external addresses, which are going out of use."""
@@ -144,6 +129,18 @@ class ServiceStrategy(Strategy):
         if spec.get("externalIPs") and spec["type"] != "ExternalName":
             return ["spec.externalIPs is deprecated and may no longer be implemented in some clusters"]
         return []
+
+
+def _validate_ingress(ingress: Doc, path: str, kept: Set[str]) -> Errors:
+    address, mode = ingress.get("ip", ""), ingress.get("ipMode")
+    errors = validate_ip(address, f"{path}.ip", kept) if address else []
+    if address and mode is None:
+        errors.append(required(f"{path}.ipMode", "must be specified when `ip` is set"))
+    elif not address and mode is not None:
+        errors.append(forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set"))
+    else:
+        errors += check(ingress, path, {"ipMode": one_of("Proxy", "VIP")})
+    return errors + check(ingress, path, {"hostname": if_set(both(named(names.dns_subdomain), _NOT_AN_IP))})
 
 
 def _drop_untouched_node_ports(spec: Doc, was: Doc) -> None:
@@ -237,11 +234,7 @@ def _validate_ports(ports: list[Doc]) -> Errors:
             taken.add(name)
         elif len(ports) > 1:
             errors.append(required(f"{at}.name"))
-        errors += sentences(f"{at}.port", port.get("port", 0), names.port_number(port.get("port", 0)))
-        errors += choice(port.get("protocol", ""), _PROTOCOLS, f"{at}.protocol")
-        errors += port_number_or_name(port.get("targetPort", 0), f"{at}.targetPort")
-        if "appProtocol" in port:
-            errors += sentences(f"{at}.appProtocol", port["appProtocol"], names.qualified_name(port["appProtocol"]))
+        errors += check(port, at, _PORT)
     return errors
 
 
@@ -261,14 +254,8 @@ def _validate_port_clashes(spec: Doc) -> Errors:
             errors.append(duplicate(f"spec.ports[{idx}].nodePort", outer))
         node_ports.add((protocol, outer))
         if (protocol, number) in inner_ports:
-            shown = {
-                "Name": "",
-                "Protocol": protocol,
-                "AppProtocol": None,
-                "Port": number,
-                "TargetPort": 0,
-                "NodePort": 0,
-            }
+            shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": number}
+            shown |= {"TargetPort": 0, "NodePort": 0}
             errors.append(duplicate(f"spec.ports[{idx}]", shown))
         inner_ports.add((protocol, number))
     return errors
@@ -300,12 +287,11 @@ def _validate_addresses(spec: Doc, was: Doc) -> Errors:
         errors.append(invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified"))
     seen: set[str] = set()
     for idx, family in enumerate(families):
-        errors += optional_choice(family, ("IPv4", "IPv6"), f"spec.ipFamilies[{idx}]")
+        errors += one_of("IPv4", "IPv6")(family, f"spec.ipFamilies[{idx}]")
         if family in seen:
             errors.append(duplicate(f"spec.ipFamilies[{idx}]", family))
         seen.add(family)
-    policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
-    errors += optional_choice(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy")
+    errors += check(spec, "spec", {"ipFamilyPolicy": one_of("PreferDualStack", "RequireDualStack", "SingleStack")})
 
     wrong: Errors = []
     if several[:1] == ["None"] and len(several) > 1:
@@ -397,9 +383,17 @@ def _validate_traffic(spec: Doc) -> Errors:
     if checks and not (spec["type"] == "LoadBalancer" and policy == "Local"):
         told = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
         errors.append(invalid("spec.healthCheckNodePort", checks, told))
-    errors += optional_choice(spec.get("internalTrafficPolicy"), ("Cluster", "Local"), "spec.internalTrafficPolicy")
-    return errors + optional_choice(
-        spec.get("trafficDistribution"),
-        ("PreferClose", "PreferSameZone", "PreferSameNode"),
-        "spec.trafficDistribution",
-    )
+    return errors + check(spec, "spec", _TRAFFIC)
+
+
+_NOT_AN_IP = must_be(lambda host: parse_ip(host) is None, "must be a DNS name, not an IP address")
+_PORT: Rules = {
+    "port": Asked(named(names.port_number), 0),
+    "protocol": needed(one_of("SCTP", "TCP", "UDP")),
+    "targetPort": Asked(port_number_or_name, 0),
+    "appProtocol": named(names.qualified_name),
+}
+_TRAFFIC: Rules = {
+    "internalTrafficPolicy": one_of("Cluster", "Local"),
+    "trafficDistribution": one_of("PreferClose", "PreferSameZone", "PreferSameNode"),
+}

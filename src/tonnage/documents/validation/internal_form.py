@@ -2,12 +2,8 @@
 
 When Kubernetes refuses a change of a whole struct, it prints the struct (or a diff of two) by the field names of its
 internal types: every field, in the order of declaration, `ReadOnly: false` and `FSType: ""` where the document says
-nothing. Tools and people compare those messages, so the shapes stand here as data. The same form is what "unchanged"
-means: an absent field and its zero are one, unless the type makes a difference between them.
-
-    Name       text, "" when absent          Name:bool Name:int   false, 0 when absent
-    Name?      whatever is there, or null    Name?T  Name[T]      a struct, a list of structs, or null
-    Name.T     a struct that is always there Name=key             where the document's name is not the same but for case
+nothing. Tools and people compare those messages. The same form is what "unchanged" means: an absent field and its zero
+are one, unless the type makes a difference between them. The types stand in `schemas/internal_types.shapes`.
 """
 
 from __future__ import annotations
@@ -18,72 +14,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, dig, same
 from tonnage.quantity import Quantity
-
-_SHAPES = """
-CSINodeDriver Name NodeID TopologyKeys? Allocatable?VolumeNodeResources
-VolumeNodeResources Count?
-VolumeAttachmentSpec Attacher Source.VolumeAttachmentSource NodeName
-VolumeAttachmentSource PersistentVolumeName? InlineVolumeSpec?PersistentVolumeSpec
-Taint Key Value Effect TimeAdded?
-NodeAddress Type Address
-VolumeNodeAffinity Required?NodeSelector
-NodeSelector NodeSelectorTerms[NodeSelectorTerm]
-NodeSelectorTerm MatchExpressions[NodeSelectorRequirement] MatchFields[NodeSelectorRequirement]
-NodeSelectorRequirement Key Operator Values?
-PersistentVolumeClaimSpec AccessModes? Selector?LabelSelector Resources.VolumeResourceRequirements VolumeName
- StorageClassName? VolumeMode? DataSource?TypedLocalObjectReference DataSourceRef?TypedObjectReference
- VolumeAttributesClassName?
-VolumeResourceRequirements Limits?ResourceList Requests?ResourceList
-TypedLocalObjectReference APIGroup? Kind Name
-TypedObjectReference APIGroup? Kind Name Namespace?
-PersistentVolumeSource GCEPersistentDisk?GCEPersistentDiskVolumeSource
- AWSElasticBlockStore?AWSElasticBlockStoreVolumeSource HostPath?HostPathVolumeSource
- Glusterfs?GlusterfsPersistentVolumeSource NFS?NFSVolumeSource RBD?RBDPersistentVolumeSource
- Quobyte?QuobyteVolumeSource ISCSI?ISCSIPersistentVolumeSource FlexVolume?FlexPersistentVolumeSource
- Cinder?CinderPersistentVolumeSource CephFS?CephFSPersistentVolumeSource FC?FCVolumeSource Flocker?FlockerVolumeSource
- AzureFile?AzureFilePersistentVolumeSource VsphereVolume?VsphereVirtualDiskVolumeSource
- AzureDisk?AzureDiskVolumeSource PhotonPersistentDisk?PhotonPersistentDiskVolumeSource
- PortworxVolume?PortworxVolumeSource ScaleIO?ScaleIOPersistentVolumeSource Local?LocalVolumeSource
- StorageOS?StorageOSPersistentVolumeSource CSI?CSIPersistentVolumeSource
-GCEPersistentDiskVolumeSource PDName FSType Partition:int ReadOnly:bool
-AWSElasticBlockStoreVolumeSource VolumeID FSType Partition:int ReadOnly:bool
-HostPathVolumeSource Path Type?
-GlusterfsPersistentVolumeSource EndpointsName=endpoints Path ReadOnly:bool EndpointsNamespace?
-NFSVolumeSource Server Path ReadOnly:bool
-RBDPersistentVolumeSource CephMonitors?=monitors RBDImage=image FSType RBDPool=pool RadosUser=user Keyring
- SecretRef?SecretReference ReadOnly:bool
-QuobyteVolumeSource Registry Volume ReadOnly:bool User Group Tenant
-ISCSIPersistentVolumeSource TargetPortal IQN Lun:int ISCSIInterface FSType ReadOnly:bool Portals?
- DiscoveryCHAPAuth:bool=chapAuthDiscovery SessionCHAPAuth:bool=chapAuthSession SecretRef?SecretReference InitiatorName?
-FlexPersistentVolumeSource Driver FSType SecretRef?SecretReference ReadOnly:bool Options?Map
-CinderPersistentVolumeSource VolumeID FSType ReadOnly:bool SecretRef?SecretReference
-CephFSPersistentVolumeSource Monitors? Path User SecretFile SecretRef?SecretReference ReadOnly:bool
-FCVolumeSource TargetWWNs? Lun? FSType ReadOnly:bool WWIDs?
-FlockerVolumeSource DatasetName DatasetUUID
-AzureFilePersistentVolumeSource SecretName ShareName ReadOnly:bool SecretNamespace?
-VsphereVirtualDiskVolumeSource VolumePath FSType StoragePolicyName StoragePolicyID
-AzureDiskVolumeSource DiskName DataDiskURI=diskURI CachingMode? FSType? ReadOnly? Kind?
-PhotonPersistentDiskVolumeSource PdID FSType
-PortworxVolumeSource VolumeID FSType ReadOnly:bool
-ScaleIOPersistentVolumeSource Gateway System SecretRef?SecretReference SSLEnabled:bool ProtectionDomain StoragePool
- StorageMode VolumeName FSType ReadOnly:bool
-LocalVolumeSource Path FSType?
-StorageOSPersistentVolumeSource VolumeName VolumeNamespace FSType ReadOnly:bool SecretRef?ObjectReference
-CSIPersistentVolumeSource Driver VolumeHandle ReadOnly:bool FSType VolumeAttributes?Map
- ControllerPublishSecretRef?SecretReference NodeStageSecretRef?SecretReference NodePublishSecretRef?SecretReference
- ControllerExpandSecretRef?SecretReference NodeExpandSecretRef?SecretReference
-SecretReference Name Namespace
-ObjectReference Kind Namespace Name UID APIVersion ResourceVersion FieldPath
-PersistentVolumeSpec Capacity?ResourceList *PersistentVolumeSource AccessModes? ClaimRef?ObjectReference
- PersistentVolumeReclaimPolicy StorageClassName MountOptions? VolumeMode? NodeAffinity?VolumeNodeAffinity
- VolumeAttributesClassName?
-RoleRef APIGroup Kind Name
-NonResourceAttributes Path Verb
-"""
 
 MAX_DIFF_LINES = 4_000
 """Of both sides together: a diff takes time by the square of its lines. Beyond, the first that differ are shown."""
@@ -183,16 +118,13 @@ def _pruned(value: Any) -> Any:
 
 @cache
 def _shapes() -> dict[str, list[_Field]]:
+    text = (files("tonnage.documents") / "schemas" / "internal_types.shapes").read_text()
     shapes: dict[str, list[_Field]] = {}
-    for line in _SHAPES.strip().replace("\n ", " ").splitlines():
-        name, *words = line.split()
-        fields: list[_Field] = []
-        for word in words:
-            if word.startswith("*"):  # embedded: its fields stand here as if they were our own
-                fields += shapes[word[1:]]
-            else:
-                fields.append(_field(word))
-        shapes[name] = fields
+    for line in text.replace("\n ", " ").splitlines():
+        if not line.startswith("#"):
+            name, *words = line.split()
+            parts = (shapes[word[1:]] if word.startswith("*") else [_field(word)] for word in words)
+            shapes[name] = [field for part in parts for field in part]
     return shapes
 
 
@@ -209,3 +141,33 @@ def _field(word: str) -> _Field:
         is_list=item is not None,
         is_always=always is not None,
     )
+
+
+# Go writes these three so in JSON, for the sake of browsers.
+_ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
+_HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
+
+
+def pod_spec_unchanged(new: Doc, old: Doc) -> bool:
+    """Are two specs the same to upstream, where an absent field and its zero are one?"""
+    if new == old:  # nearly always, and a thousand times cheaper to see
+        return True
+    if not unchanged("PodSpec", _gathered(new), _gathered(old)):
+        return False
+    return same(_template_metadata(new), _template_metadata(old))
+
+
+def pod_spec_diff(old: Doc, new: Doc) -> str:
+    """The difference of two specs as upstream prints it: a unified diff by the names of its internal types."""
+    return diff("PodSpec", _gathered(old), _gathered(new)).translate(_ESCAPED)
+
+
+def _gathered(spec: Doc) -> Doc:
+    host = {field: spec[field] for field in _HOST_FIELDS if field in spec}
+    return {**spec, "securityContext": {**spec.get("securityContext", {}), **host}}
+
+
+def _template_metadata(spec: Doc) -> list[Doc]:
+    """Labels and annotations of ephemeral claims: upstream embeds them in the template, which no shape can say."""
+    volumes = spec.get("volumes", [])
+    return [dig(volume, "ephemeral", "volumeClaimTemplate", "metadata") or {} for volume in volumes]

@@ -6,21 +6,23 @@ that must be there are asked for; their finer rules (iSCSI names, Azure URIs) pr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tonnage.objects import names
 from tonnage.objects.document import Doc
-from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required, too_long
-from tonnage.objects.field_rules import no_backsteps
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required
+from tonnage.objects.field_rules import (
+    Rule,
+    Rules,
+    at_most_bytes,
+    both,
+    check,
+    named,
+    needed,
+    no_backsteps,
+    one_of,
+    part,
+)
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
-_DRIVER_NAME_MAX_BYTES = 63
-_CSI_SECRETS = (
-    "controllerPublishSecretRef",
-    "controllerExpandSecretRef",
-    "nodePublishSecretRef",
-    "nodeExpandSecretRef",
-)
 
 # source -> field -> value when absent, in a PersistentVolume and in a pod
 SOURCE_DEFAULTS: dict[str, Doc] = {
@@ -60,7 +62,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
 # Where upstream's errors stand, when that is not the field's own name: for a missing field, for a second source.
 _MISSING_AT = {"gcePersistentDisk": "persistentDisk"}
 _SECOND_AT = {"cephfs": "cephFS"}
-_REGISTRY = "must be a host:port pair or multiple pairs separated by commas"
+REGISTRY_TOLD = "must be a host:port pair or multiple pairs separated by commas"
 
 
 def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Errors:
@@ -77,7 +79,7 @@ def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Errors:
         at = f"{path}.{_MISSING_AT.get(source, source)}"
         for field in SOURCES[source]:
             if not spec[source].get(field):
-                errors.append(required(f"{at}.{field}", _REGISTRY if field == "registry" else ""))
+                errors.append(required(f"{at}.{field}", REGISTRY_TOLD if field == "registry" else ""))
         if source in _RULES:
             errors += _RULES[source](spec[source], at)
         if source == "local" and not has_node_affinity:
@@ -85,52 +87,30 @@ def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Errors:
     return errors
 
 
-def validate_csi_driver_name(name: str, path: str) -> Errors:
-    """Mirrors ValidateCSIDriverName: there, at most 63 bytes, a subdomain in any case."""
-    if not name:
-        return [required(path)]
-    errors = [too_long(path, _DRIVER_NAME_MAX_BYTES)] if len(name.encode()) > _DRIVER_NAME_MAX_BYTES else []
-    return errors + [invalid(path, name, sentence) for sentence in names.csi_driver_name(name)]
+CSI_DRIVER_NAME = needed(both(at_most_bytes(63), named(names.csi_driver_name)))
+"""Mirrors ValidateCSIDriverName: there, at most 63 bytes, a subdomain in any case."""
+
+_SECRET = part({"name": needed(named(names.dns_subdomain)), "namespace": needed(named(names.dns_label))})
+_CSI: Rules = {
+    "driver": CSI_DRIVER_NAME,
+    "volumeHandle": needed(),
+    # nodeStageSecretRef is not among them: upstream forgot it, and objects rely on that.
+    **dict.fromkeys(
+        ("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"),
+        _SECRET,
+    ),
+}
 
 
 def validate_host_path(source: Doc, path: str) -> Errors:
-    if not source.get("path"):
-        return [required(f"{path}.path")]
-    errors = no_backsteps(source["path"], f"{path}.path")
-    if source.get("type", "") not in _HOST_PATH_TYPES:
-        errors.append(not_supported(f"{path}.type", source["type"], _HOST_PATH_TYPES))
-    return errors
+    errors = check(source, path, {"path": needed(no_backsteps)})
+    return errors if not source.get("path") else errors + check(source, path, {"type": one_of(*_HOST_PATH_TYPES)})
 
 
 def validate_nfs(source: Doc, path: str) -> Errors:
-    errors = [required(f"{path}.{field}") for field in ("server", "path") if not source.get(field)]
+    errors = check(source, path, {"server": needed(), "path": needed()})
     if not source.get("path", "").startswith("/"):
         errors.append(invalid(f"{path}.path", source.get("path", ""), "must be an absolute path"))
-    return errors
-
-
-def _validate_local(source: Doc, path: str) -> Errors:
-    return no_backsteps(source["path"], f"{path}.path") if source.get("path") else [required(f"{path}.path")]
-
-
-def _validate_csi(source: Doc, path: str) -> Errors:
-    errors = validate_csi_driver_name(source.get("driver", ""), f"{path}.driver")
-    if not source.get("volumeHandle"):
-        errors.append(required(f"{path}.volumeHandle"))
-    for field in _CSI_SECRETS:  # nodeStageSecretRef is not among them: upstream forgot it, and objects rely on that
-        if field in source:
-            errors += _validate_secret(source[field], f"{path}.{field}")
-    return errors
-
-
-def _validate_secret(secret: Doc, path: str) -> Errors:
-    errors: Errors = []
-    for field, rule in (("name", names.dns_subdomain), ("namespace", names.dns_label)):
-        value = secret.get(field, "")
-        if value:
-            errors += [invalid(f"{path}.{field}", value, sentence) for sentence in rule(value)]
-        else:
-            errors.append(required(f"{path}.{field}"))
     return errors
 
 
@@ -146,11 +126,11 @@ def _validate_fc(source: Doc, path: str) -> Errors:
     return []
 
 
-_RULES: dict[str, Callable[[Doc, str], Errors]] = {
-    "csi": _validate_csi,
+_RULES: dict[str, Rule] = {
+    "csi": part(_CSI),
     "fc": _validate_fc,
     "flocker": _validate_flocker,
     "hostPath": validate_host_path,
-    "local": _validate_local,
+    "local": part({"path": needed(no_backsteps)}),
     "nfs": validate_nfs,
 }

@@ -8,75 +8,51 @@ from collections.abc import Sequence
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import no_backsteps, sentences, unsupported
+from tonnage.objects.field_rules import (
+    Asked,
+    Rules,
+    check,
+    each,
+    if_set,
+    named,
+    needed,
+    no_backsteps,
+    part,
+    sentences,
+    unsupported,
+)
 from tonnage.quantity import Quantity
 
-ENV_FIELDS = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
+_OF_BOTH = ("metadata.name", "metadata.namespace", "metadata.uid")
+_ENV_FIELDS = (
+    *_OF_BOTH,
+    *("spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
 )
-FILE_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
-
+FILE_FIELDS = ("metadata.annotations", "metadata.labels", *_OF_BOTH)
 # What the conversion of a field path knows, beside subscripted annotations and labels.
-_KNOWN_FIELDS = {*ENV_FIELDS, *FILE_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
-_RESOURCE_FIELDS = (
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
+_KNOWN_FIELDS = {*_ENV_FIELDS, *FILE_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
+_RESOURCE_FIELDS = tuple(
+    f"{side}.{name}" for side in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory")
 )
 _HUGE_PAGE_FIELDS = ("requests.hugepages-", "limits.hugepages-")
 _SUBSCRIPTED = re.compile(r"(.+?)\['(.*)'\]", re.DOTALL)
-_CPU_DIVISORS = ("1m", "1")
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
-
-
-def validate_env(variables: list[Doc], path: str) -> Errors:
-    """Names and sources of variables. Mirrors ValidateEnv."""
-    errors: Errors = []
-    for idx, variable in enumerate(variables):
-        name = variable.get("name", "")
-        if name:
-            errors += sentences(f"{path}[{idx}].name", name, names.env_var_name(name))
-        else:
-            errors.append(required(f"{path}[{idx}].name"))
-        if "valueFrom" in variable:
-            errors += _validate_source(variable, f"{path}[{idx}].valueFrom")
-    return errors
 
 
 def validate_env_from(sources: list[Doc], path: str) -> Errors:
     """Whole ConfigMaps and Secrets as variables. Mirrors ValidateEnvFrom, which forgets the index in some paths."""
     errors: Errors = []
     for idx, source in enumerate(sources):
-        prefix = source.get("prefix", "")
-        if prefix:
-            errors += sentences(f"{path}[{idx}].prefix", prefix, names.env_var_name(prefix))
-        found = [field for field in ("configMapRef", "secretRef") if field in source]
-        for field in found:
-            name = source[field].get("name", "")
-            at = f"{path}[{idx}].{field}.name"
-            if name:
-                errors += sentences(at, name, names.name_prefix(name, names.dns_subdomain))
-            else:
-                errors.append(required(at))
-        if not found:
+        errors += check(source, f"{path}[{idx}]", _ENV_FROM)
+        given = source.keys() & {"configMapRef", "secretRef"}
+        if not given:
             errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
-        elif len(found) > 1:
+        elif len(given) > 1:
             errors.append(invalid(path, "", "may not have more than one field specified at a time"))
     return errors
 
 
-def validate_field_ref(reference: Doc, path: str, allowed: Sequence[str]) -> Errors:
+def validate_field_ref(reference: Doc, path: str, allowed: Sequence[str] = _ENV_FIELDS) -> Errors:
     """A reference to a field of the pod. Mirrors validateObjectFieldSelector."""
     version, field = reference.get("apiVersion", ""), reference.get("fieldPath", "")
     if not version:
@@ -84,23 +60,21 @@ def validate_field_ref(reference: Doc, path: str, allowed: Sequence[str]) -> Err
     if not field:
         return [required(f"{path}.fieldPath")]
     if version != "v1":
-        told = f"error converting fieldPath: unsupported pod version: {version}"
-        return [invalid(f"{path}.fieldPath", field, told)]
-    subscripted = _SUBSCRIPTED.fullmatch(field)
-    if subscripted is not None:
+        told = f"unsupported pod version: {version}"
+    elif subscripted := _SUBSCRIPTED.fullmatch(field):
         base, key = subscripted.groups()
-        if base not in ("metadata.annotations", "metadata.labels"):
-            told = f"error converting fieldPath: field label does not support subscript: {field}"
-            return [invalid(f"{path}.fieldPath", field, told)]
-        key = key.lower() if base == "metadata.annotations" else key
-        return sentences(path, key, names.qualified_name(key))
-    if field not in _KNOWN_FIELDS:
-        told = f"error converting fieldPath: field label not supported: {field}"
-        return [invalid(f"{path}.fieldPath", field, told)]
-    return [] if field in allowed else [unsupported(f"{path}.fieldPath", field, allowed)]
+        if base in ("metadata.annotations", "metadata.labels"):
+            key = key.lower() if base == "metadata.annotations" else key
+            return sentences(path, key, names.qualified_name(key))
+        told = f"field label does not support subscript: {field}"
+    elif field in _KNOWN_FIELDS:
+        return [] if field in allowed else [unsupported(f"{path}.fieldPath", field, allowed)]
+    else:
+        told = f"field label not supported: {field}"
+    return [invalid(f"{path}.fieldPath", field, f"error converting fieldPath: {told}")]
 
 
-def validate_resource_field_ref(reference: Doc, path: str, *, needs_container: bool) -> Errors:
+def validate_resource_field_ref(reference: Doc, path: str, *, needs_container: bool = False) -> Errors:
     """A reference to a container's limit or request. Mirrors validateContainerResourceFieldSelector."""
     errors: Errors = []
     resource = reference.get("resource", "")
@@ -120,7 +94,7 @@ def _validate_divisor(resource: str, divisor: str, path: str) -> Errors:
     kind = resource.partition(".")[2]
     allowed: Sequence[str]
     if kind == "cpu":
-        told, allowed = "1m and 1 are supported with the cpu resource", _CPU_DIVISORS
+        told, allowed = "1m and 1 are supported with the cpu resource", ("1m", "1")
     elif kind in ("memory", "ephemeral-storage") or kind.startswith("hugepages-"):
         spoken = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(kind, "hugepages")
         told, allowed = f"{', '.join(_BYTE_DIVISORS)} are supported with the {spoken} resource", _BYTE_DIVISORS
@@ -129,19 +103,11 @@ def _validate_divisor(resource: str, divisor: str, path: str) -> Errors:
     return [] if divisor in allowed else [invalid(path, resource, f"only divisor's values {told}")]
 
 
-def _validate_source(variable: Doc, path: str) -> Errors:
-    source = variable["valueFrom"]
-    errors: Errors = []
-    if "fieldRef" in source:
-        errors += validate_field_ref(source["fieldRef"], f"{path}.fieldRef", ENV_FIELDS)
-    if "resourceFieldRef" in source:
-        at = f"{path}.resourceFieldRef"
-        errors += validate_resource_field_ref(source["resourceFieldRef"], at, needs_container=False)
-    for field in ("configMapKeyRef", "secretKeyRef"):
-        if field in source:
-            errors += _validate_key(source[field], f"{path}.{field}")
-    if "fileKeyRef" in source:
-        errors += _validate_file_key(source["fileKeyRef"], f"{path}.fileKeyRef")
+def _validate_variable(variable: Doc, path: str) -> Errors:
+    errors = check(variable, path, _VARIABLE)
+    source, path = variable.get("valueFrom"), f"{path}.valueFrom"
+    if source is None:
+        return errors
     if not source:
         told = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
         errors.append(invalid(path, "", told))
@@ -152,18 +118,26 @@ def _validate_source(variable: Doc, path: str) -> Errors:
     return errors
 
 
-def _validate_key(reference: Doc, path: str) -> Errors:
-    name, key = reference.get("name", ""), reference.get("key", "")
-    errors = sentences(f"{path}.name", name, names.dns_subdomain(name))
-    if not key:
-        return [*errors, required(f"{path}.key")]
-    return errors + sentences(f"{path}.key", key, names.config_key(key))
+validate_env = each(_validate_variable)
+"""Names and sources of variables. Mirrors ValidateEnv."""
 
-
-def _validate_file_key(reference: Doc, path: str) -> Errors:
-    key, volume, file = (reference.get(field, "") for field in ("key", "volumeName", "path"))
-    errors = sentences(f"{path}.key", key, names.env_var_name(key)) if key else [required(f"{path}.key")]
-    at = f"{path}.volumeName"
-    errors += sentences(at, volume, names.dns_label(volume)) if volume else [required(at)]
-    errors += no_backsteps(file, f"{path}.path") if file else [required(f"{path}.path")]
-    return errors
+_NAME_PREFIX = part({"name": needed(named(lambda name: names.name_prefix(name, names.dns_subdomain)))})
+_ENV_FROM: Rules = {
+    "prefix": if_set(named(names.env_var_name)),
+    "configMapRef": _NAME_PREFIX,
+    "secretRef": _NAME_PREFIX,
+}
+_KEY = part({"name": Asked(named(names.dns_subdomain)), "key": needed(named(names.config_key))})
+_FILE_KEY: Rules = {
+    "key": needed(named(names.env_var_name)),
+    "volumeName": needed(named(names.dns_label)),
+    "path": needed(no_backsteps),
+}
+_VARIABLE: Rules = {
+    "name": needed(named(names.env_var_name)),
+    "valueFrom.fieldRef": validate_field_ref,
+    "valueFrom.resourceFieldRef": validate_resource_field_ref,
+    "valueFrom.configMapKeyRef": _KEY,
+    "valueFrom.secretKeyRef": _KEY,
+    "valueFrom.fileKeyRef": part(_FILE_KEY),
+}

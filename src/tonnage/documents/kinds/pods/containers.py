@@ -1,11 +1,9 @@
 """The containers of a pod: regular ones, init containers with their sidecars, ephemeral ones.
 
-What all three have in common stands in `_validate_common`; the three public functions add what only their list knows:
-which names are taken, whose host ports may clash, who may have probes. Then follow a container's view of the pod's
-volumes, as folders (volumeMounts) or as raw block devices (volumeDevices), and its handlers: probes and hooks. A volume
-or a path is used one way or the other, never both, and every name must be one of the pod's legal volumes; a volume that
-is itself wrong is reported as not found, as upstream does. Mirrors validateContainers, validateInitContainers and
-validateEphemeralContainers, odd field paths included. Larger parts: `container_env`, `pod_security`.
+`_validate_common` is what all three have in common; the public functions add what only their list knows. A volume or a
+path is used as a folder (volumeMounts) or as a raw device (volumeDevices), never both, and every name must be one of
+the pod's legal volumes; one that is itself wrong is reported as not found. Mirrors validateContainers,
+validateInitContainers and validateEphemeralContainers, odd field paths included.
 """
 
 from __future__ import annotations
@@ -21,30 +19,28 @@ from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_found, required, too_many
 from tonnage.objects.field_rules import (
+    Asked,
+    Rules,
+    check,
     choice,
     descending_path,
+    each,
     forbid_fields,
+    if_set,
+    must_be,
+    named,
+    needed,
     no_backsteps,
     nonnegative,
-    optional_choice,
+    one_of,
+    part,
     port_number_or_name,
     sentences,
 )
 
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
-PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-_RESTART_POLICIES = ("Always", "Never", "OnFailure")
-_RESTART_ACTIONS = ("Restart", "RestartAllContainers")
-PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_NOT_EPHEMERAL = (
-    "ports",
-    "resources",
-    "resizePolicy",
-    "restartPolicy",
-    "restartPolicyRules",
-    *PROBES,
-    "lifecycle",
-)
+PULL_POLICY = needed(one_of("Always", "IfNotPresent", "Never"))
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_NOT_EPHEMERAL = ("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", *_PROBES, "lifecycle")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _COUNTS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 
@@ -73,9 +69,7 @@ def validate_containers(containers: list[Doc], path: str, pod: Surroundings) -> 
         if name in taken:
             errors.append(duplicate(f"{at}.name", name))
         taken.add(name)
-        if "lifecycle" in container:
-            errors += validate_lifecycle(container["lifecycle"], f"{at}.lifecycle", pod.grace_period_s)
-        errors += validate_probes(container, at, pod.grace_period_s)
+        errors += _validate_hooks(container, at, pod.grace_period_s)
         errors += _validate_restarts(container, at)
     return errors + _validate_host_ports(containers, path)
 
@@ -96,12 +90,10 @@ def validate_init_containers(containers: list[Doc], regular: list[Doc], path: st
         # They run one by one, so each is compared with itself alone; upstream then always says index 0.
         errors += _validate_host_ports([container], path)
         if is_sidecar(container):
-            if "lifecycle" in container:
-                errors += validate_lifecycle(container["lifecycle"], f"{at}.lifecycle", pod.grace_period_s)
-            errors += validate_probes(container, at, pod.grace_period_s)
+            errors += _validate_hooks(container, at, pod.grace_period_s)
             continue
         told = "may not be set for init containers without restartPolicy=Always"
-        errors += forbid_fields(container, ("lifecycle", *PROBES), at, told)
+        errors += forbid_fields(container, ("lifecycle", *_PROBES), at, told)
         for number, policy in enumerate(container.get("resizePolicy", ())):
             if policy.get("restartPolicy") == "RestartContainer":
                 where = f"{at}.resizePolicy[{number}].restartPolicy"
@@ -141,24 +133,12 @@ def validate_image_spacing(container: Doc, path: str) -> Errors:
 
 
 def _validate_common(container: Doc, path: str, pod: Surroundings) -> Errors:
-    name = container.get("name", "")
-    errors = sentences(f"{path}.name", name, names.dns_label(name)) if name else [required(f"{path}.name")]
-    if not container.get("image"):
-        errors.append(required(f"{path}.image"))
-    errors += choice(
-        container.get("terminationMessagePolicy", ""),
-        ("File", "FallbackToLogsOnError"),
-        f"{path}.terminationMessagePolicy",
-    )
-    errors += _validate_ports(container.get("ports", []), f"{path}.ports")
-    errors += validate_env(container.get("env", []), f"{path}.env")
-    errors += validate_env_from(container.get("envFrom", []), f"{path}.envFrom")
-    errors += validate_mounts(container, f"{path}.volumeMounts", pod.volumes)
-    errors += validate_devices(container, f"{path}.volumeDevices", pod.volumes)
-    errors += choice(container.get("imagePullPolicy", ""), PULL_POLICIES, f"{path}.imagePullPolicy")
-    errors += validate_resource_requirements(
-        container.get("resources", {}), f"{path}.resources", claim_names=pod.claim_names
-    )
+    errors = check(container, path, _CONTAINER)
+    errors += _validate_mounts(container, f"{path}.volumeMounts", pod.volumes)
+    errors += _validate_devices(container, f"{path}.volumeDevices", pod.volumes)
+    errors += check(container, path, {"imagePullPolicy": PULL_POLICY})
+    resources = container.get("resources", {})
+    errors += validate_resource_requirements(resources, f"{path}.resources", claim_names=pod.claim_names)
     errors += _validate_resize(container.get("resizePolicy", []), f"{path}.resizePolicy", pod.restart_policy)
     if "securityContext" in container:
         at = f"{path}.securityContext"
@@ -170,22 +150,29 @@ def _validate_ports(ports: list[Doc], path: str) -> Errors:
     errors: Errors = []
     taken: set[str] = set()
     for idx, port in enumerate(ports):
-        at = f"{path}[{idx}]"
-        name, inside, outside = port.get("name", ""), port.get("containerPort", 0), port.get("hostPort", 0)
-        if name:
+        if name := port.get("name", ""):
             wrong = names.port_name(name)
-            errors += sentences(f"{at}.name", name, wrong)
+            errors += sentences(f"{path}[{idx}].name", name, wrong)
             if not wrong and name in taken:
-                errors.append(duplicate(f"{at}.name", name))
+                errors.append(duplicate(f"{path}[{idx}].name", name))
             taken.update(() if wrong else (name,))
-        if inside:
-            errors += sentences(f"{at}.containerPort", inside, names.port_number(inside))
-        else:
-            errors.append(required(f"{at}.containerPort"))
-        if outside:
-            errors += sentences(f"{at}.hostPort", outside, names.port_number(outside))
-        errors += choice(port.get("protocol", ""), _PROTOCOLS, f"{at}.protocol")
+        errors += check(port, f"{path}[{idx}]", _PORT)
     return errors
+
+
+_PORT: Rules = {
+    "containerPort": needed(named(names.port_number)),
+    "hostPort": if_set(named(names.port_number)),
+    "protocol": needed(one_of("SCTP", "TCP", "UDP")),
+}
+_CONTAINER: Rules = {
+    "name": needed(named(names.dns_label)),
+    "image": needed(),
+    "terminationMessagePolicy": needed(one_of("File", "FallbackToLogsOnError")),
+    "ports": _validate_ports,
+    "env": validate_env,
+    "envFrom": validate_env_from,
+}
 
 
 def _validate_host_ports(containers: list[Doc], path: str) -> Errors:
@@ -213,33 +200,32 @@ def _validate_resize(policies: list[Doc], path: str, restart_policy: str) -> Err
         errors += choice(resource, ("cpu", "memory"), path)
         errors += choice(restart, ("NotRequired", "RestartContainer"), path)
         if restart_policy == "Never" and restart != "NotRequired":
-            told = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            errors.append(invalid(path, restart, told))
+            errors.append(invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
     return errors
+
+
+_EXIT_CODES: Rules = {
+    "operator": Asked(one_of("In", "NotIn")),
+    "values": lambda codes, path: [too_many(path, len(codes), 255)] if len(codes) > 255 else [],
+}
+_RESTART_RULE: Rules = {
+    "action": Asked(one_of("Restart", "RestartAllContainers")),
+    "exitCodes": Asked(
+        lambda codes, path: [required(path, "must be specified")] if codes == "" else check(codes, path, _EXIT_CODES)
+    ),
+}
+_RESTART_RULES = each(_RESTART_RULE, at_most=20)
 
 
 def _validate_restarts(container: Doc, path: str) -> Errors:
     """A container's own restart policy and its rules by exit code. Mirrors validateContainerRestartPolicy."""
-    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules", [])
-    errors = optional_choice(policy, _RESTART_POLICIES, f"{path}.restartPolicy")
-    if policy is None and rules:
+    errors = check(container, path, {"restartPolicy": one_of("Always", "Never", "OnFailure")})
+    if "restartPolicy" not in container and container.get("restartPolicyRules"):
         errors.append(required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"))
-    if len(rules) > 20:
-        errors.append(too_many(f"{path}.restartPolicyRules", len(rules), 20))
-    for idx, rule in enumerate(rules):
-        at = f"{path}.restartPolicyRules[{idx}]"
-        errors += optional_choice(rule.get("action", ""), _RESTART_ACTIONS, f"{at}.action")
-        codes = rule.get("exitCodes")
-        if codes is None:
-            errors.append(required(f"{at}.exitCodes", "must be specified"))
-            continue
-        errors += optional_choice(codes.get("operator", ""), ("In", "NotIn"), f"{at}.exitCodes.operator")
-        if len(codes.get("values", [])) > 255:
-            errors.append(too_many(f"{at}.exitCodes.values", len(codes["values"]), 255))
-    return errors
+    return errors + check(container, path, {"restartPolicyRules": _RESTART_RULES})
 
 
-def validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Errors:
+def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Errors:
     """Mirrors ValidateVolumeMounts, which leaves the index out of the paths of everything below a mount's path."""
     errors: Errors = []
     devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices", ())}
@@ -249,12 +235,10 @@ def validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Er
     for idx, mount in enumerate(container.get("volumeMounts", ())):
         at = f"{path}[{idx}]"
         name, target = mount.get("name", ""), mount.get("mountPath", "")
-        if not name:
-            errors.append(required(f"{at}.name"))
+        errors += check(mount, at, {"name": needed()})
         if name not in volumes:
             errors.append(not_found(f"{at}.name", name))
-        if not target:
-            errors.append(required(f"{at}.mountPath"))
+        errors += check(mount, at, {"mountPath": needed()})
         if target in taken:
             errors.append(invalid(f"{at}.mountPath", target, "must be unique"))
         taken.add(target)
@@ -262,33 +246,32 @@ def validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Er
             errors.append(invalid(f"{at}.name", name, "must not already exist in volumeDevices"))
         if target in device_paths:
             errors.append(invalid(f"{at}.mountPath", target, "must not already exist as a path in volumeDevices"))
-        for field in ("subPath", "subPathExpr"):
-            if field == "subPathExpr" and mount.get("subPath") and mount.get("subPathExpr"):
-                told = "subPathExpr and subPath are mutually exclusive"
-                errors.append(invalid(f"{at}.subPathExpr", mount["subPathExpr"], told))
-            errors += descending_path(mount.get(field, ""), f"{path}.{field}")
+        errors += descending_path(mount.get("subPath", ""), f"{path}.subPath")
+        if mount.get("subPath") and mount.get("subPathExpr"):
+            told = "subPathExpr and subPath are mutually exclusive"
+            errors.append(invalid(f"{at}.subPathExpr", mount["subPathExpr"], told))
+        errors += descending_path(mount.get("subPathExpr", ""), f"{path}.subPathExpr")
         errors += _validate_propagation(mount, path, is_privileged)
     return errors
 
 
 def _validate_propagation(mount: Doc, path: str, is_privileged: bool) -> Errors:
     mode = mount.get("mountPropagation")
-    errors = optional_choice(mode, ("Bidirectional", "HostToContainer", "None"), f"{path}.mountPropagation")
+    errors = check(mount, path, {"mountPropagation": one_of("Bidirectional", "HostToContainer", "None")})
     if mode == "Bidirectional" and not is_privileged:
         told = "Bidirectional mount propagation is available only to privileged containers"
         errors.append(forbidden(f"{path}.mountPropagation", told))
-    recursive, at = mount.get("recursiveReadOnly"), f"{path}.recursiveReadOnly"
-    errors += optional_choice(recursive, ("Disabled", "Enabled", "IfPossible"), at)
-    if recursive in ("Enabled", "IfPossible"):
+    errors += check(mount, path, {"recursiveReadOnly": one_of("Disabled", "Enabled", "IfPossible")})
+    if mount.get("recursiveReadOnly") in ("Enabled", "IfPossible"):
+        at = f"{path}.recursiveReadOnly"
         if not mount.get("readOnly"):
             errors.append(forbidden(at, "may only be specified when readOnly is true"))
         if mode not in (None, "None"):
-            told = "may only be specified when mountPropagation is None or not specified"
-            errors.append(forbidden(at, told))
+            errors.append(forbidden(at, "may only be specified when mountPropagation is None or not specified"))
     return errors
 
 
-def validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Errors:
+def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Errors:
     """Raw block volumes: only claims can be such. Mirrors ValidateVolumeDevices."""
     errors: Errors = []
     mounts = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts", ())}
@@ -298,8 +281,7 @@ def validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> E
     for idx, device in enumerate(container.get("volumeDevices", ())):
         at = f"{path}[{idx}]"
         name, target = device.get("name", ""), device.get("devicePath", "")
-        if not name:
-            errors.append(required(f"{at}.name"))
+        errors += check(device, at, {"name": needed()})
         if name in taken_names:
             errors.append(invalid(f"{at}.name", name, "must be unique"))
         if name not in volumes:
@@ -307,8 +289,7 @@ def validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> E
         elif not volumes[name].keys() & {"persistentVolumeClaim", "ephemeral"}:
             told = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
             errors.append(invalid(f"{at}.name", name, told))
-        if not target:
-            errors.append(required(f"{at}.devicePath"))
+        errors += check(device, at, {"devicePath": needed()})
         if target in taken_paths:
             errors.append(invalid(f"{at}.devicePath", target, "must be unique"))
         if no_backsteps(target, at):
@@ -323,68 +304,56 @@ def validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> E
     return errors
 
 
-def validate_probes(container: Doc, path: str, grace_period_s: int | None) -> Errors:
-    """All three probes of a container that may have them."""
-    errors: Errors = []
-    for name in PROBES:
-        if name in container:
-            errors += _validate_probe(name, container[name], f"{path}.{name}", grace_period_s)
-    return errors
-
-
-def validate_lifecycle(lifecycle: Doc, path: str, grace_period_s: int | None) -> Errors:
-    """postStart and preStop. A stop signal is dropped before it is judged: its gate is closed on a stock server."""
+def _validate_hooks(container: Doc, path: str, grace_period_s: int | None) -> Errors:
+    """postStart and preStop, then the probes. A stop signal is dropped before: its gate is closed on a stock server."""
     errors: Errors = []
     for hook in ("postStart", "preStop"):
-        if hook in lifecycle:
-            errors += _validate_handler(lifecycle[hook], f"{path}.{hook}", grace_period_s)
+        if hook in container.get("lifecycle", {}):
+            errors += _validate_handler(container["lifecycle"][hook], f"{path}.lifecycle.{hook}", grace_period_s)
+    for name in _PROBES:
+        if name in container:
+            errors += _validate_handler(container[name], f"{path}.{name}", grace_period_s)
+            errors += check(container[name], f"{path}.{name}", _PROBE)
+            errors += check(container[name], f"{path}.{name}", _READINESS if name == "readinessProbe" else _LIVENESS)
     return errors
 
 
-def _validate_probe(name: str, probe: Doc, path: str, grace_period_s: int | None) -> Errors:
-    errors = _validate_handler(probe, path, grace_period_s)
-    for field in _COUNTS:
-        errors += nonnegative(probe.get(field, 0), f"{path}.{field}")
-    patience_s = probe.get("terminationGracePeriodSeconds")
-    at = f"{path}.terminationGracePeriodSeconds"
-    if patience_s is not None and patience_s <= 0:
-        errors.append(invalid(at, patience_s, "must be greater than 0"))
-    if name == "readinessProbe":
-        # A container that is not ready is not killed, so there is nothing to wait for.
-        if patience_s is not None:
-            errors.append(invalid(at, patience_s, "must not be set for readinessProbes"))
-    elif probe.get("successThreshold", 0) != 1:
-        errors.append(invalid(f"{path}.successThreshold", probe.get("successThreshold", 0), "must be 1"))
-    return errors
+_PROBE: Rules = {
+    **dict.fromkeys(_COUNTS, nonnegative),
+    "terminationGracePeriodSeconds": must_be(lambda value: value > 0, "must be greater than 0"),
+}
+# A container that is not ready is not killed, so there is nothing to wait for.
+_READINESS: Rules = {
+    "terminationGracePeriodSeconds": must_be(lambda value: False, "must not be set for readinessProbes"),
+}
+_LIVENESS: Rules = {"successThreshold": Asked(must_be(lambda value: value == 1, "must be 1"), 0)}
+_PORT_OF_HANDLER = Asked(port_number_or_name, 0)
+_HTTP_GET: Rules = {
+    "path": needed(),
+    "port": _PORT_OF_HANDLER,
+    "scheme": Asked(one_of("HTTP", "HTTPS")),
+    "httpHeaders": lambda headers, path: [
+        error
+        for header in headers
+        for error in sentences(path, header.get("name", ""), names.http_header_name(header.get("name", "")))
+    ],
+}
+_HANDLER: Rules = {
+    "exec": part({"command": needed()}),
+    "httpGet": part(_HTTP_GET),
+    "tcpSocket": part({"port": _PORT_OF_HANDLER}),
+    "grpc": part({"port": _PORT_OF_HANDLER}),
+}
 
 
 def _validate_handler(handler: Doc, path: str, grace_period_s: int | None) -> Errors:
-    found = [name for name in _HANDLERS if name in handler]
-    if not found:
+    given = [name for name in _HANDLERS if name in handler]
+    if not given:
         return [required(path, "must specify a handler type")]
-    action, at = handler[found[0]], f"{path}.{found[0]}"
-    errors: Errors = []
-    match found[0]:
-        case "exec":
-            if not action.get("command"):
-                errors.append(required(f"{at}.command"))
-        case "httpGet":
-            errors += _validate_http_get(action, at)
-        case "tcpSocket" | "grpc":
-            errors += port_number_or_name(action.get("port", 0), f"{at}.port")
-        case "sleep":
-            seconds = action.get("seconds", 0)
-            if grace_period_s is not None and not 0 <= seconds <= grace_period_s:
-                told = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_period_s})"
-                errors.append(invalid(at, seconds, told))
-    return errors + [forbidden(f"{path}.{name}", "may not specify more than 1 handler type") for name in found[1:]]
-
-
-def _validate_http_get(action: Doc, path: str) -> Errors:
-    errors = [] if action.get("path") else [required(f"{path}.path")]
-    errors += port_number_or_name(action.get("port", 0), f"{path}.port")
-    errors += optional_choice(action.get("scheme", ""), ("HTTP", "HTTPS"), f"{path}.scheme")
-    for header in action.get("httpHeaders", ()):
-        name = header.get("name", "")
-        errors += sentences(f"{path}.httpHeaders", name, names.http_header_name(name))
-    return errors
+    errors = check({given[0]: handler[given[0]]}, path, _HANDLER)
+    if given[0] == "sleep" and grace_period_s is not None:
+        seconds = handler["sleep"].get("seconds", 0)
+        if not 0 <= seconds <= grace_period_s:
+            told = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_period_s})"
+            errors.append(invalid(f"{path}.sleep", seconds, told))
+    return errors + [forbidden(f"{path}.{name}", "may not specify more than 1 handler type") for name in given[1:]]

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod_defaults import default_pod, default_pod_template
-from tonnage.documents.kinds.pods.pod_form import spec_unchanged
 from tonnage.documents.kinds.pods.pod_placement import PREFERRED, REQUIRED
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_create, validate_pod_template
 from tonnage.documents.kinds.pods.pod_update import validate_pod_status_update, validate_pod_update
@@ -21,6 +20,7 @@ from tonnage.documents.kinds.pods.pod_warnings import pod_warnings, spec_warning
 from tonnage.documents.pod_admission import tolerate_node_trouble
 from tonnage.documents.pod_resources import qos_class
 from tonnage.documents.strategy import Generation, Strategy, keep
+from tonnage.documents.validation.internal_form import pod_spec_unchanged
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors
 
@@ -68,7 +68,7 @@ class PodStrategy(Strategy):
         return validate_pod_update(new, old)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
-        return not spec_unchanged(new["spec"], old["spec"])
+        return not pod_spec_unchanged(new["spec"], old["spec"])
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         """Spec, owners and the service class are not written here; what was observed is not forgotten."""

@@ -1,97 +1,45 @@
 """Defaults of a pod and of a pod template: what upstream fills in whenever it decodes one.
 
 `default_pod` does to a Pod what SetDefaults_Pod and the conversion to the internal type do; `default_pod_spec` is the
-part that templates get as well. Two things are for pods alone, never for templates: requests taken from limits, and
-everything that would make a stored template look changed when a newer server reads it.
-
-`drop_zeros` makes absent and zero one and the same. Upstream keeps most fields of a pod spec as plain Go values and
-leaves the zero ones out when it writes: a client may send `hostNetwork: false`, but nobody ever reads it back. A typed
-client that reads a pod and puts it back drops the zero too, and the server must not take that for a change of a field
-that may not change. Fields whose zero means something else than their absence (`enableServiceLinks: false`, a
-`hostPath` of type `""`) are pointers upstream, and are not listed here.
-
-What admission adds afterwards (tolerations, priority, topology labels) stands in `documents/pod_admission.py`.
+part that templates get as well. For pods alone are requests taken from limits, and what would make a stored template
+look changed when a newer server reads it. What admission adds afterwards stands in `documents/pod_admission.py`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim_spec
 from tonnage.documents.pod_resources import aggregate, is_pod_level_resource
+from tonnage.documents.strategy import fill
 from tonnage.documents.validation.resources import is_huge_pages, is_overcommit_allowed, round_amounts
 from tonnage.documents.validation.volume_sources import SOURCE_DEFAULTS
-from tonnage.objects.document import Doc
+from tonnage.objects.document import Doc, dig
 
-_CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
-_FALSE = frozenset(
-    {
-        "chapAuthDiscovery",
-        "chapAuthSession",
-        "hostIPC",
-        "hostNetwork",
-        "hostPID",
-        "readOnly",
-        "sslEnabled",
-        "stdin",
-        "stdinOnce",
-        "tty",
-    }
-)
-_EMPTY = frozenset(
-    {
-        "effect",
-        "hostIP",
-        "hostname",
-        "imagePullPolicy",
-        "medium",
-        "nodeName",
-        "operator",
-        "prefix",
-        "priorityClassName",
-        "schedulerName",
-        "serviceAccount",
-        "serviceAccountName",
-        "subPath",
-        "subPathExpr",
-        "subdomain",
-        "terminationMessagePath",
-        "terminationMessagePolicy",
-        "value",
-        "workingDir",
-    }
-)
-_ZERO = frozenset(
-    {
-        "failureThreshold",
-        "hostPort",
-        "initialDelaySeconds",
-        "partition",
-        "periodSeconds",
-        "successThreshold",
-        "timeoutSeconds",
-    }
-)
-# Not entered: maps whose keys are the user's own words, and structs that do write an empty `value`.
-_CLOSED = frozenset(
-    {
-        "annotations",
-        "httpHeaders",
-        "labels",
-        "limits",
-        "matchLabels",
-        "nodeSelector",
-        "options",
-        "overhead",
-        "requests",
-        "sysctls",
-        "userAnnotations",
-        "volumeAttributes",
-    }
-)
-_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_PROBE_DEFAULTS = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_SPEC: Doc = {
+    "dnsPolicy": "ClusterFirst",
+    "restartPolicy": "Always",
+    "securityContext": {},
+    "terminationGracePeriodSeconds": 30,
+    "schedulerName": "default-scheduler",
+}
+_CONTAINER: Doc = {
+    "resources": {},
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+_PROBE: Doc = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_HTTP_GET: Doc = {"path": "/", "scheme": "HTTP"}
+# What refers to a field of the pod. Upstream's divisor is a plain quantity, which is written even when it is zero.
+_REFERENCES: dict[str, Doc] = {
+    "fieldRef": {"apiVersion": "v1"},
+    "fileKeyRef": {"optional": False},
+    "resourceFieldRef": {"divisor": "0"},
+}
+_VOLUMES: dict[str, Doc] = {
+    **SOURCE_DEFAULTS,
+    **{source: {"defaultMode": 0o644} for source in ("configMap", "downwardAPI", "projected", "secret")},
+}
 # What upstream's image parser accepts, as far as the tag depends on it: an optional registry host, a path of
 # lower-case words, a tag, a digest.
 _HOST = r"(?:[a-zA-Z0-9][a-zA-Z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
@@ -99,30 +47,24 @@ _WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(
     rf"(?:{_HOST}/)?{_WORD}(?:/{_WORD})*(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@[\w.+-]+:[0-9a-f]{{32,}})?"
 )
-_FILE_MODE = 0o644
-_TOKEN_LIFETIME_S = 3600
-# source -> field -> value when absent
-_CONSTANTS: dict[str, Doc] = {
-    **SOURCE_DEFAULTS,
-    **{source: {"defaultMode": _FILE_MODE} for source in ("configMap", "downwardAPI", "projected", "secret")},
-}
 
 
 def default_pod(pod: Doc) -> None:
     """Fill in a Pod, in place."""
     spec = pod.setdefault("spec", {})
-    drop_zeros(spec)
-    for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
-        _requests_from_limits(container.get("resources", {}))
+    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
+    for container in containers:
+        resources = container.get("resources", {})
+        if limits := resources.get("limits"):
+            resources["requests"] = {**limits, **resources.get("requests", {})}
     if "resources" in spec:
         _default_pod_level(spec)
     spec.setdefault("enableServiceLinks", True)
     if spec.get("hostNetwork"):
-        for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
-            for port in container.get("ports", ()):
-                port.setdefault("hostPort", port.get("containerPort", 0))
-        drop_zeros(spec)  # of a port without a number
-    _default_written(spec)
+        for port in [port for container in containers for port in container.get("ports", ())]:
+            if port.get("containerPort"):
+                port.setdefault("hostPort", port["containerPort"])
+    default_pod_spec(spec)
     if spec["terminationGracePeriodSeconds"] < 0:
         spec["terminationGracePeriodSeconds"] = 1
     if "status" in pod:
@@ -131,42 +73,24 @@ def default_pod(pod: Doc) -> None:
 
 def default_pod_spec(spec: Doc) -> None:
     """Fill in a pod's spec, in a Pod or in a template. Mirrors SetDefaults_PodSpec and what it is generated with."""
-    drop_zeros(spec)
-    _default_written(spec)
-
-
-def _default_written(spec: Doc) -> None:
-    """Fill in a spec without zeros."""
-    for field, value in (("dnsPolicy", "ClusterFirst"), ("restartPolicy", "Always")):
-        if not spec.get(field):
-            spec[field] = value
-    spec.setdefault("securityContext", {})
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.setdefault("schedulerName", "default-scheduler")
+    fill(spec, _SPEC)
     # The old name is kept as an alias: whoever writes either finds both.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for volume in spec.get("volumes", ()):
-        default_volume(volume)
-    for name in _CONTAINER_LISTS:
+        _default_volume(volume)
+    for name in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(name, ()):
-            default_container(container)
+            _default_container(container)
     round_amounts(spec.get("overhead"))
-    if "resources" in spec:
-        default_amounts(spec["resources"])
+    _round_resources(spec)
 
 
 def default_pod_template(template: Doc) -> None:
     """Fill in the template of a workload, in place."""
     template.setdefault("metadata", {})
     default_pod_spec(template.setdefault("spec", {}))
-
-
-def _requests_from_limits(resources: Doc) -> None:
-    limits = resources.get("limits")
-    if limits:
-        resources["requests"] = {**limits, **resources.get("requests", {})}
 
 
 def _default_pod_level(spec: Doc) -> None:
@@ -202,57 +126,35 @@ def _default_addresses(status: Doc) -> None:
         status["podIP"] = several[0].get("ip", "")
 
 
-def drop_zeros(value: Any) -> None:
-    """Remove, in place and at any depth of a pod spec, the zero values a server would not write."""
-    if isinstance(value, dict):
-        unwritten = []
-        for field, item in value.items():
-            if not item:
-                if _is_unwritten(field, item):
-                    unwritten.append(field)
-            elif isinstance(item, (dict, list)) and field not in _CLOSED:
-                drop_zeros(item)
-        for field in unwritten:
-            del value[field]
-    elif isinstance(value, list):
-        for item in value:
-            if isinstance(item, (dict, list)):
-                drop_zeros(item)
+def _round_resources(asker: Doc) -> None:
+    """Round limits and requests up to thousandths, which is all that upstream keeps."""
+    round_amounts(dig(asker, "resources", "limits"))
+    round_amounts(dig(asker, "resources", "requests"))
 
 
-def _is_unwritten(field: str, item: Any) -> bool:
-    if item is False:
-        return field in _FALSE
-    if item == "":
-        return field in _EMPTY
-    # `False == 0` in Python; bools are gone by here.
-    return item == 0 and not isinstance(item, (bool, str)) and field in _ZERO
+def _fill_parts(part: Doc, defaults: dict[str, Doc]) -> None:
+    """Fill in those parts that are there."""
+    for field, values in defaults.items():
+        if field in part:
+            fill(part[field], values)
 
 
-def default_container(container: Doc) -> None:
+def _default_container(container: Doc) -> None:
     """Fill in, in place, what upstream fills in for a regular, init or ephemeral container."""
-    container.setdefault("resources", {})
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
+    fill(container, _CONTAINER)
     container.setdefault("imagePullPolicy", pull_policy(container.get("image", "")))
     for port in container.get("ports", ()):
         port.setdefault("protocol", "TCP")
     for variable in container.get("env", ()):
-        source = variable.get("valueFrom", {})
-        if "fieldRef" in source:
-            source["fieldRef"].setdefault("apiVersion", "v1")
-        if "fileKeyRef" in source:
-            source["fileKeyRef"].setdefault("optional", False)
-        if "resourceFieldRef" in source:
-            # Upstream's divisor is a plain quantity, which is written even when it is zero.
-            source["resourceFieldRef"].setdefault("divisor", "0")
-    default_amounts(container["resources"])
-    for name in _PROBES:
+        _fill_parts(variable.get("valueFrom", {}), _REFERENCES)
+    _round_resources(container)
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if name in container:
-            _default_probe(container[name])
+            fill(container[name], _PROBE)
+            _fill_parts(container[name], {"httpGet": _HTTP_GET, "grpc": {"service": ""}})
     for handler in container.get("lifecycle", {}).values():
-        if isinstance(handler, dict) and "httpGet" in handler:
-            _default_http_get(handler["httpGet"])
+        if isinstance(handler, dict):
+            _fill_parts(handler, {"httpGet": _HTTP_GET})
 
 
 def pull_policy(image: str) -> str:
@@ -264,53 +166,23 @@ def pull_policy(image: str) -> str:
     return "Always" if tag == "latest" else "IfNotPresent"
 
 
-def default_amounts(resources: Doc) -> None:
-    """Round limits and requests up to thousandths, which is all that upstream keeps."""
-    round_amounts(resources.get("limits"))
-    round_amounts(resources.get("requests"))
-
-
-def _default_probe(probe: Doc) -> None:
-    for field, value in _PROBE_DEFAULTS.items():
-        probe.setdefault(field, value)
-    if "httpGet" in probe:
-        _default_http_get(probe["httpGet"])
-    if "grpc" in probe:
-        probe["grpc"].setdefault("service", "")
-
-
-def _default_http_get(action: Doc) -> None:
-    if not action.get("path"):
-        action["path"] = "/"
-    if not action.get("scheme"):
-        action["scheme"] = "HTTP"
-
-
-def default_volume(volume: Doc) -> None:
+def _default_volume(volume: Doc) -> None:
     """Fill in one volume, in place; one without any source is an emptyDir. Mirrors SetDefaults_Volume and others."""
     if volume.keys() <= {"name"}:
         volume["emptyDir"] = {}
-    for source, constants in _CONSTANTS.items():
-        if source in volume:
-            for field, value in constants.items():
-                volume[source].setdefault(field, value)
+    for source in ("azureDisk", "csi"):  # these two could tell false from absence; nobody does
+        if volume.get(source, {}).get("readOnly") is False:
+            del volume[source]["readOnly"]
+    _fill_parts(volume, _VOLUMES)
     if "image" in volume:
         volume["image"].setdefault("pullPolicy", pull_policy(volume["image"].get("reference", "")))
-    _default_files(volume.get("downwardAPI", {}))
-    for projection in volume.get("projected", {}).get("sources", ()):
-        _default_files(projection.get("downwardAPI", {}))
-        if "serviceAccountToken" in projection:
-            projection["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_LIFETIME_S)
+    projections = volume.get("projected", {}).get("sources", ())
+    for source in (volume, *projections):
+        for file in source.get("downwardAPI", {}).get("items", ()):
+            _fill_parts(file, _REFERENCES)
+    for projection in projections:
+        _fill_parts(projection, {"serviceAccountToken": {"expirationSeconds": 3600}})
     template = volume.get("ephemeral", {}).get("volumeClaimTemplate")
     if template is not None:
-        template.setdefault("metadata", {})
-        template.setdefault("spec", {}).setdefault("resources", {})
+        fill(template, {"metadata": {}, "spec": {"resources": {}}})
         default_claim_spec(template["spec"])
-
-
-def _default_files(source: Doc) -> None:
-    for file in source.get("items", ()):
-        if "fieldRef" in file:
-            file["fieldRef"].setdefault("apiVersion", "v1")
-        if "resourceFieldRef" in file:
-            file["resourceFieldRef"].setdefault("divisor", "0")

@@ -1,8 +1,7 @@
 """Where a pod may go: affinity, spread, tolerations, scheduling gates, and how far they may change while it is gated.
 
-Mirrors validateAffinity, validateTopologySpreadConstraints, ValidateTolerations and their like. What these fields
-select is decided elsewhere; here only their form is judged. The update rules at the end say "tightened, never
-loosened": a gated pod may become harder to place, and its tolerations may only grow.
+Mirrors validateAffinity, validateTopologySpreadConstraints, ValidateTolerations and their like. The update rules at the
+end say "tightened, never loosened": a gated pod may become harder to place, and its tolerations may only grow.
 """
 
 from __future__ import annotations
@@ -18,11 +17,24 @@ from tonnage.documents.validation.selectors import (
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
-from tonnage.objects.field_rules import optional_choice, positive, sentences, unsupported, validate_label_name
+from tonnage.objects.field_rules import (
+    Asked,
+    Rules,
+    check,
+    each,
+    if_set,
+    must_be,
+    named,
+    needed,
+    one_of,
+    part,
+    positive,
+    unsupported,
+    validate_label_name,
+)
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
@@ -32,21 +44,12 @@ def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = 
     if REQUIRED in node:
         at = f"{path}.nodeAffinity.{REQUIRED}"
         errors += validate_node_selector(node[REQUIRED], at, allow_invalid_values=allow_invalid_values)
-    for idx, preferred in enumerate(node.get(PREFERRED, ())):
-        at = f"{path}.nodeAffinity.{PREFERRED}[{idx}]"
-        errors += _validate_weight(preferred, at)
-        # A preference that can match nothing harms nobody, so its values were never judged.
-        errors += validate_node_selector_term(
-            preferred.get("preference", {}), f"{at}.preference", allow_invalid_values=True
-        )
-    for kind in ("podAffinity", "podAntiAffinity"):
-        for idx, term in enumerate(affinity.get(kind, {}).get(REQUIRED, ())):
-            errors += _validate_pod_term(term, f"{path}.{kind}.{REQUIRED}[{idx}]")
-        for idx, preferred in enumerate(affinity.get(kind, {}).get(PREFERRED, ())):
-            at = f"{path}.{kind}.{PREFERRED}[{idx}]"
-            errors += _validate_weight(preferred, at)
-            errors += _validate_pod_term(preferred.get("podAffinityTerm", {}), f"{at}.podAffinityTerm")
-    return errors
+    return errors + check(affinity, path, _AFFINITY)
+
+
+def _validate_preference(term: Doc, path: str) -> Errors:
+    """A preference that can match nothing harms nobody, so its values were never judged."""
+    return validate_node_selector_term(term, path, allow_invalid_values=True)
 
 
 def validate_topology_spread(constraints: list[Doc], path: str) -> Errors:
@@ -55,11 +58,8 @@ def validate_topology_spread(constraints: list[Doc], path: str) -> Errors:
     last = {_pair(constraint): idx for idx, constraint in enumerate(constraints)}
     for idx, constraint in enumerate(constraints):
         at = f"{path}[{idx}]"
-        key, action = constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
-        errors += positive(constraint.get("maxSkew", 0), f"{at}.maxSkew")
-        if not key:
-            errors.append(required(f"{at}.topologyKey", "can not be empty"))
-        errors += optional_choice(action, ("DoNotSchedule", "ScheduleAnyway"), f"{at}.whenUnsatisfiable")
+        key, action = _pair(constraint)
+        errors += check(constraint, at, _SPREAD)
         if last[key, action] > idx:
             errors.append(duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         domains = constraint.get("minDomains")
@@ -68,8 +68,7 @@ def validate_topology_spread(constraints: list[Doc], path: str) -> Errors:
             if action != "DoNotSchedule":
                 told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
                 errors.append(invalid(f"{at}.minDomains", domains, told))
-        for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            errors += optional_choice(constraint.get(field), ("Honor", "Ignore"), f"{at}.{field}")
+        errors += check(constraint, at, _SPREAD_POLICIES)
         errors += _validate_label_keys(constraint, at)
         errors += validate_label_selector(constraint.get("labelSelector"), f"{at}.labelSelector")
     return errors
@@ -79,33 +78,28 @@ def _pair(constraint: Doc) -> tuple[str, str]:
     return constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
 
 
-def validate_tolerations(tolerations: list[Doc], path: str) -> Errors:
+def _validate_toleration(toleration: Doc, path: str) -> Errors:
     errors: Errors = []
-    for idx, toleration in enumerate(tolerations):
-        at = f"{path}[{idx}]"
-        key, operator, value, effect = (toleration.get(field, "") for field in ("key", "operator", "value", "effect"))
-        if key:
-            errors += validate_label_name(key, f"{at}.key")
-        elif operator != "Exists":
-            told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            errors.append(invalid(f"{at}.operator", operator, told))
-        if "tolerationSeconds" in toleration and effect != "NoExecute":
-            told = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-            errors.append(invalid(f"{at}.effect", effect, told))
-        if operator in ("Equal", ""):
-            wrong = names.label_value(value)
-            errors += [invalid(f"{at}.operator", value, ";".join(wrong))] if wrong else []
-        elif operator == "Exists":
-            if value:
-                told = "value must be empty when `operator` is 'Exists'"
-                errors.append(invalid(f"{at}.operator", value, told))
-        else:
-            # Lt and Gt are known, but their gate is closed on a stock server; the list then tells of them all the same.
-            known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
-            errors.append(unsupported(f"{at}.operator", operator, known))
-        if effect and effect not in _EFFECTS:
-            errors.append(unsupported(f"{at}.effect", effect, _EFFECTS))
-    return errors
+    key, operator, value, effect = (toleration.get(field, "") for field in ("key", "operator", "value", "effect"))
+    if key:
+        errors += validate_label_name(key, f"{path}.key")
+    elif operator != "Exists":
+        told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        errors.append(invalid(f"{path}.operator", operator, told))
+    if "tolerationSeconds" in toleration and effect != "NoExecute":
+        told = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        errors.append(invalid(f"{path}.effect", effect, told))
+    if operator in ("Equal", ""):
+        if wrong := names.label_value(value):
+            errors.append(invalid(f"{path}.operator", value, ";".join(wrong)))
+    elif operator == "Exists":
+        if value:
+            errors.append(invalid(f"{path}.operator", value, "value must be empty when `operator` is 'Exists'"))
+    else:
+        # Lt and Gt are known, but their gate is closed on a stock server; the list then tells of them all the same.
+        known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
+        errors.append(unsupported(f"{path}.operator", operator, known))
+    return errors + check(toleration, path, {"effect": if_set(TAINT_EFFECT)})
 
 
 def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
@@ -113,14 +107,11 @@ def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
     seen: set[str] = set()
     for idx, gate in enumerate(gates):
         name, at = gate.get("name", ""), f"{path}[{idx}]"
-        errors += sentences(at, name, names.qualified_name(name))
+        errors += named(names.qualified_name)(name, at)
         if name in seen:
             errors.append(duplicate(at, name))
         seen.add(name)
     return errors
-
-
-# -- changes ----------------------------------------------------------------------------------------------------------
 
 
 def validate_only_added_tolerations(new: list[Doc], old: list[Doc], path: str) -> Errors:
@@ -183,16 +174,10 @@ def _without_seconds(toleration: Doc) -> frozenset[tuple[str, str]]:
     return frozenset((field, value) for field, value in toleration.items() if field != "tolerationSeconds")
 
 
-def _validate_weight(preferred: Doc, path: str) -> Errors:
-    weight = preferred.get("weight", 0)
-    return [] if 1 <= weight <= 100 else [invalid(f"{path}.weight", weight, "must be in the range 1-100")]
-
-
 def _validate_pod_term(term: Doc, path: str) -> Errors:
-    errors = validate_label_selector(term.get("labelSelector"), f"{path}.labelSelector")
-    errors += validate_label_selector(term.get("namespaceSelector"), f"{path}.namespaceSelector")
+    errors = check(term, path, {"labelSelector": validate_label_selector, "namespaceSelector": validate_label_selector})
     for namespace in term.get("namespaces", ()):
-        errors += sentences(f"{path}.namespace", namespace, names.dns_label(namespace))
+        errors += named(names.dns_label)(namespace, f"{path}.namespace")
     errors += _validate_label_keys(term, path)
     key = term.get("topologyKey", "")
     if not key:
@@ -234,3 +219,23 @@ def _repeated_keys(selector: Doc) -> Iterator[str]:
         if key in seen:
             yield key
         seen.add(key)
+
+
+TAINT_EFFECT = one_of("NoSchedule", "PreferNoSchedule", "NoExecute")
+validate_tolerations = each(_validate_toleration)
+_WEIGHT = Asked(must_be(lambda weight: 1 <= weight <= 100, "must be in the range 1-100"), 0)
+_POD_AFFINITY: Rules = {
+    REQUIRED: each(_validate_pod_term),
+    PREFERRED: each({"weight": _WEIGHT, "podAffinityTerm": Asked(_validate_pod_term, {})}),
+}
+_AFFINITY: Rules = {
+    f"nodeAffinity.{PREFERRED}": each({"weight": _WEIGHT, "preference": _validate_preference}),
+    "podAffinity": part(_POD_AFFINITY),
+    "podAntiAffinity": part(_POD_AFFINITY),
+}
+_SPREAD: Rules = {
+    "maxSkew": Asked(positive, 0),
+    "topologyKey": needed(told="can not be empty"),
+    "whenUnsatisfiable": Asked(one_of("DoNotSchedule", "ScheduleAnyway")),
+}
+_SPREAD_POLICIES: Rules = dict.fromkeys(("nodeAffinityPolicy", "nodeTaintsPolicy"), one_of("Honor", "Ignore"))

@@ -1,8 +1,7 @@
 """Security settings of pods and containers, as far as they are numbers, words and contradictions.
 
-Two things differ from a stock server. Privileged containers are allowed, as every cluster that runs CSI drivers must
-(upstream: --allow-privileged). The texts inside `windowsOptions` and the deprecated seccomp and AppArmor annotations
-are not judged.
+Unlike on a stock server, privileged containers are always allowed (CSI drivers need them); the texts inside
+`windowsOptions` and the deprecated seccomp and AppArmor annotations are not judged.
 """
 
 from __future__ import annotations
@@ -10,63 +9,43 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tonnage.documents.kinds.pods.pod_form import shown
+from tonnage.documents.validation.internal_form import internal
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, too_long
-from tonnage.objects.field_rules import descending_path, forbid_fields, optional_choice, unsupported, user_or_group
+from tonnage.objects.field_rules import Rules, check, descending_path, each, forbid_fields, one_of, unsupported, within
 
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _SYSCTL_PATTERN = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
 _is_sysctl = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?").fullmatch
-_IPC_SYSCTLS = frozenset(
-    f"kernel.{name}" for name in ("sem", "shm", "shmall", "shmmax", "shmmni", "shm_rmid_forced")
-) | {f"kernel.{name}" for name in ("msg", "msgmax", "msgmnb", "msgmni")}
+_IPC_SYSCTLS = {
+    *(f"kernel.{name}" for name in ("sem", "shm", "shmall", "shmmax", "shmmni", "shm_rmid_forced")),
+    *(f"kernel.{name}" for name in ("msg", "msgmax", "msgmnb", "msgmni")),
+}
 _APPARMOR_MAX_BYTES = 4095  # PATH_MAX - 1
-
 _LINUX_ONLY_OF_POD = (
-    "appArmorProfile",
-    "seLinuxOptions",
-    "seccompProfile",
-    "fsGroup",
-    "fsGroupChangePolicy",
-    "sysctls",
-    "runAsUser",
-    "runAsGroup",
-    "supplementalGroups",
-    "supplementalGroupsPolicy",
-    "seLinuxChangePolicy",
+    *("appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls", "runAsUser"),
+    *("runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy"),
 )
 _LINUX_ONLY_OF_CONTAINER = (
-    "appArmorProfile",
-    "seLinuxOptions",
-    "seccompProfile",
-    "capabilities",
-    "readOnlyRootFilesystem",
-    "privileged",
-    "allowPrivilegeEscalation",
-    "procMount",
-    "runAsUser",
-    "runAsGroup",
+    *("appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged"),
+    *("allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup"),
 )
 _LINUX_ONLY_OF_SPEC = ("hostUsers", "hostPID", "hostIPC", "shareProcessNamespace")
 
 
 def validate_security_context(context: Doc, path: str, *, host_users: bool) -> Errors:
     """A container's securityContext. Mirrors ValidateSecurityContext."""
-    errors = user_or_group(context.get("runAsUser"), f"{path}.runAsUser")
-    errors += user_or_group(context.get("runAsGroup"), f"{path}.runAsGroup")
-    errors += optional_choice(context.get("procMount"), ("Default", "Unmasked"), f"{path}.procMount")
+    errors = check(context, path, _CONTAINER_CONTEXT)
     if host_users and context.get("procMount") == "Unmasked":
         errors.append(invalid(f"{path}.procMount", "Unmasked", "`hostUsers` must be false to use `Unmasked`"))
-    errors += _validate_seccomp(context.get("seccompProfile"), f"{path}.seccompProfile")
+    errors += check(context, path, {"seccompProfile": _validate_seccomp})
     if context.get("allowPrivilegeEscalation") is False:
-        stem = "cannot set `allowPrivilegeEscalation` to false and"
+        stem, shown = "cannot set `allowPrivilegeEscalation` to false and", internal("SecurityContext", context)
         if context.get("privileged"):
-            errors.append(invalid(path, shown("SecurityContext", context), f"{stem} `privileged` to true"))
+            errors.append(invalid(path, shown, f"{stem} `privileged` to true"))
         if "CAP_SYS_ADMIN" in context.get("capabilities", {}).get("add", ()):
-            told = f"{stem} `capabilities.Add` CAP_SYS_ADMIN"
-            errors.append(invalid(path, shown("SecurityContext", context), told))
-    return errors + _validate_app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
+            errors.append(invalid(path, shown, f"{stem} `capabilities.Add` CAP_SYS_ADMIN"))
+    return errors + check(context, path, {"appArmorProfile": _validate_app_armor})
 
 
 def validate_pod_security_context(spec: Doc, path: str) -> Errors:
@@ -75,25 +54,11 @@ def validate_pod_security_context(spec: Doc, path: str) -> Errors:
     Mirrors validatePodSpecSecurityContext.
     """
     context = spec.get("securityContext", {})
-    errors: Errors = []
-    for field in ("fsGroup", "runAsUser", "runAsGroup"):
-        errors += user_or_group(context.get(field), f"{path}.{field}")
-    for idx, group in enumerate(context.get("supplementalGroups", ())):
-        errors += user_or_group(group, f"{path}.supplementalGroups[{idx}]")
+    errors = check(context, path, _POD_USERS)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         told = "ShareProcessNamespace and HostPID cannot both be enabled"
         errors.append(invalid(f"{path}.shareProcessNamespace", True, told))
-    errors += _validate_sysctls(spec, f"{path}.sysctls")
-    errors += optional_choice(
-        context.get("fsGroupChangePolicy"), ("Always", "OnRootMismatch"), f"{path}.fsGroupChangePolicy"
-    )
-    errors += _validate_seccomp(context.get("seccompProfile"), f"{path}.seccompProfile")
-    errors += _validate_app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
-    errors += optional_choice(
-        context.get("supplementalGroupsPolicy"), ("Merge", "Strict"), f"{path}.supplementalGroupsPolicy"
-    )
-    # MountOption belongs to the gate SELinuxMount, which is closed on a stock server.
-    return errors + optional_choice(context.get("seLinuxChangePolicy"), ("Recursive",), f"{path}.seLinuxChangePolicy")
+    return errors + _validate_sysctls(spec, f"{path}.sysctls") + check(context, path, _POD_CONTEXT)
 
 
 def validate_host_users(spec: Doc, path: str) -> Errors:
@@ -101,11 +66,10 @@ def validate_host_users(spec: Doc, path: str) -> Errors:
     if spec.get("hostUsers", True):
         return []
     told = "when `hostUsers` is false"
-    errors = [forbidden(f"{path}.hostNetwork", told)] if spec.get("hostNetwork") else []
-    # Upstream spells these two by their Go names.
-    errors += [forbidden(f"{path}.HostPID", told)] if spec.get("hostPID") else []
-    errors += [forbidden(f"{path}.HostIPC", told)] if spec.get("hostIPC") else []
-    for container, at in _containers(spec, path):
+    # Upstream spells two of them by their Go names.
+    spelled = {"hostNetwork": "hostNetwork", "hostPID": "HostPID", "hostIPC": "HostIPC"}
+    errors = [forbidden(f"{path}.{shown}", told) for field, shown in spelled.items() if spec.get(field)]
+    for container, at in containers_in(spec, path):
         errors += forbid_fields(container, ("volumeDevices",), at, told)
     return errors
 
@@ -119,34 +83,24 @@ def validate_os(spec: Doc, path: str) -> Errors:
         return [required(f"{path}.os.name")]
     if system not in ("linux", "windows"):
         return [unsupported(f"{path}.os", system, ("linux", "windows"))]
-    context = spec.get("securityContext", {})
-    if system == "linux":
-        told = "windows options cannot be set for a linux pod"
-        errors = forbid_fields(context, ("windowsOptions",), f"{path}.securityContext", told)
-        for container, at in _containers(spec, path):
-            errors += forbid_fields(
-                container.get("securityContext", {}), ("windowsOptions",), f"{at}.securityContext", told
-            )
-        return errors
-    told = "cannot be set for a windows pod"
-    errors = forbid_fields(context, _LINUX_ONLY_OF_POD, f"{path}.securityContext", told)
-    errors += forbid_fields(spec, _LINUX_ONLY_OF_SPEC, path, told)
-    for container, at in _containers(spec, path):
-        errors += forbid_fields(
-            container.get("securityContext", {}), _LINUX_ONLY_OF_CONTAINER, f"{at}.securityContext", told
-        )
+    is_linux, of_linux = system == "linux", ("windowsOptions",)
+    told = "windows options cannot be set for a linux pod" if is_linux else "cannot be set for a windows pod"
+    of_pod, of_container = (of_linux, of_linux) if is_linux else (_LINUX_ONLY_OF_POD, _LINUX_ONLY_OF_CONTAINER)
+    errors = forbid_fields(spec.get("securityContext", {}), of_pod, f"{path}.securityContext", told)
+    errors += [] if is_linux else forbid_fields(spec, _LINUX_ONLY_OF_SPEC, path, told)
+    for container, at in containers_in(spec, path):
+        errors += forbid_fields(container.get("securityContext", {}), of_container, f"{at}.securityContext", told)
     return errors
 
 
-def _containers(spec: Doc, path: str) -> Iterator[tuple[Doc, str]]:
+def containers_in(spec: Doc, path: str) -> Iterator[tuple[Doc, str]]:
+    """Every container of a pod, with its path."""
     for field in ("initContainers", "containers", "ephemeralContainers"):
         for idx, container in enumerate(spec.get(field, ())):
             yield container, f"{path}.{field}[{idx}]"
 
 
-def _validate_seccomp(profile: Doc | None, path: str) -> Errors:
-    if profile is None:
-        return []
+def _validate_seccomp(profile: Doc, path: str) -> Errors:
     kind, local = profile.get("type", ""), profile.get("localhostProfile")
     errors: Errors = []
     if not kind:
@@ -154,20 +108,15 @@ def _validate_seccomp(profile: Doc | None, path: str) -> Errors:
     elif kind not in _PROFILES:
         errors.append(unsupported(f"{path}.type", kind, _PROFILES))
     at = f"{path}.localhostProfile"
-    if kind == "Localhost":
-        if local is None:
-            errors.append(required(at, "must be set when seccomp type is Localhost"))
-        else:
-            errors += descending_path(local, at)
-    elif local is not None:
+    if kind != "Localhost":
         told = "can only be set when seccomp type is Localhost"
-        errors.append(invalid(at, shown("SeccompProfile", profile), told))
-    return errors
+        return errors if local is None else [*errors, invalid(at, internal("SeccompProfile", profile), told)]
+    if local is None:
+        return [*errors, required(at, "must be set when seccomp type is Localhost")]
+    return errors + descending_path(local, at)
 
 
-def _validate_app_armor(profile: Doc | None, path: str) -> Errors:
-    if profile is None:
-        return []
+def _validate_app_armor(profile: Doc, path: str) -> Errors:
     kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
     if not kind:
         return [required(f"{path}.type", "type is required when appArmorProfile is set")]
@@ -200,3 +149,16 @@ def _validate_sysctls(spec: Doc, path: str) -> Errors:
             errors.append(invalid(at, name, "may not be specified when 'hostIPC' is true"))
         taken.add(name)
     return errors
+
+
+_ID = within(0, 2**31 - 1)
+_CONTAINER_CONTEXT: Rules = {"runAsUser": _ID, "runAsGroup": _ID, "procMount": one_of("Default", "Unmasked")}
+_POD_USERS: Rules = {"fsGroup": _ID, "runAsUser": _ID, "runAsGroup": _ID, "supplementalGroups": each(_ID)}
+_POD_CONTEXT: Rules = {
+    "fsGroupChangePolicy": one_of("Always", "OnRootMismatch"),
+    "seccompProfile": _validate_seccomp,
+    "appArmorProfile": _validate_app_armor,
+    "supplementalGroupsPolicy": one_of("Merge", "Strict"),
+    # MountOption belongs to the gate SELinuxMount, which is closed on a stock server.
+    "seLinuxChangePolicy": one_of("Recursive"),
+}

@@ -17,7 +17,6 @@ from tonnage.documents.kinds.pods.containers import (
     validate_image_spacing,
     validate_init_containers,
 )
-from tonnage.documents.kinds.pods.pod_form import shown
 from tonnage.documents.kinds.pods.pod_placement import (
     validate_affinity,
     validate_scheduling_gates,
@@ -28,6 +27,7 @@ from tonnage.documents.kinds.pods.pod_security import validate_host_users, valid
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
 from tonnage.documents.known_pod_specs import KnownSpecs, depends_on_its_pod, text_of_spec
 from tonnage.documents.pod_resources import aggregate, amounts_of, is_pod_level_resource
+from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
 from tonnage.documents.validation.resources import is_huge_pages, validate_resource_name, validate_resource_requirements
 from tonnage.objects import names
@@ -216,7 +216,7 @@ def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Er
                 if found
                 else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             )
-            errors.append(invalid(at, shown("PodResourceClaim", claim), told))
+            errors.append(invalid(at, internal("PodResourceClaim", claim), told))
         for field in found:
             errors += sentences(f"{at}.{field}", claim[field], names.dns_subdomain(claim[field]))
     return errors

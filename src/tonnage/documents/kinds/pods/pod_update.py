@@ -7,7 +7,6 @@ kubelet and the scheduler. Mirrors ValidatePodUpdate and ValidatePodStatusUpdate
 
 from __future__ import annotations
 
-from tonnage.documents.kinds.pods.pod_form import spec_diff, spec_unchanged
 from tonnage.documents.kinds.pods.pod_placement import (
     REQUIRED,
     validate_node_affinity_mutation,
@@ -16,12 +15,12 @@ from tonnage.documents.kinds.pods.pod_placement import (
     validate_only_removed_gates,
 )
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations
-from tonnage.documents.validation.metadata import immutable
+from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.documents.validation.selectors import has_invalid_values
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid
-from tonnage.objects.field_rules import is_dual_stack, sentences, validate_ip
+from tonnage.objects.field_rules import immutable, is_dual_stack, sentences, validate_ip
 
 _MAX_INT32 = 2**31 - 1
 _UPDATABLE = ",".join(
@@ -61,12 +60,12 @@ def validate_pod_update(new: Doc, old: Doc) -> Errors:
     errors += validate_only_removed_gates(
         spec.get("schedulingGates", []), was.get("schedulingGates", []), "spec.schedulingGates"
     )
-    if spec_unchanged(spec, was):
+    if pod_spec_unchanged(spec, was):
         return errors
     munged, wrong = _without_legal_changes(spec, was)
     errors += wrong
-    if not spec_unchanged(munged, was):
-        told = f"pod updates may not change fields other than {_UPDATABLE}\n{spec_diff(was, munged)}"
+    if not pod_spec_unchanged(munged, was):
+        told = f"pod updates may not change fields other than {_UPDATABLE}\n{pod_spec_diff(was, munged)}"
         errors.append(forbidden("spec", told))
     return errors
 

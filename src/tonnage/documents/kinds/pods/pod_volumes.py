@@ -8,84 +8,59 @@ ValidateVolumes and validateVolumeSource, misspelled paths included.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from tonnage.documents.kinds.pods.container_env import FILE_FIELDS, validate_field_ref, validate_resource_field_ref
-from tonnage.documents.kinds.pods.containers import PULL_POLICIES
+from tonnage.documents.kinds.pods.containers import PULL_POLICY
 from tonnage.documents.kinds.storage.persistent_volume_claim import validate_claim_spec
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
-from tonnage.documents.validation.volume_sources import validate_csi_driver_name, validate_host_path, validate_nfs
+from tonnage.documents.validation.volume_sources import (
+    CSI_DRIVER_NAME,
+    REGISTRY_TOLD,
+    SOURCES,
+    validate_host_path,
+    validate_nfs,
+)
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, go_value, invalid, required
 from tonnage.objects.field_rules import (
-    choice,
+    Asked,
+    Rule,
+    Rules,
+    both,
+    check,
     descending_path,
+    each,
     file_mode,
-    optional_choice,
+    if_set,
+    must_be,
+    named,
+    needed,
+    one_of,
+    part,
     sentences,
+    token_lifetime,
     unreserved_path,
     unsupported,
+    within,
 )
 from tonnage.quantity import Quantity
 
-_TOKEN_MIN_S, _TOKEN_MAX_S = 600, 1 << 32
 # Of several sources the first in this order is judged, the others are refused.
 _ORDER = (
-    "emptyDir",
-    "hostPath",
-    "gitRepo",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "secret",
-    "nfs",
-    "iscsi",
-    "glusterfs",
-    "flocker",
-    "persistentVolumeClaim",
-    "rbd",
-    "cinder",
-    "cephfs",
-    "quobyte",
-    "downwardAPI",
-    "fc",
-    "flexVolume",
-    "configMap",
-    "azureFile",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "storageos",
-    "projected",
-    "scaleIO",
-    "csi",
-    "ephemeral",
-    "image",
+    *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi"),
+    *("glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc"),
+    *("flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk"),
+    *("storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
 )
 _MISSPELLED = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
-_PORTS_TOLD = "must be a host:port pair or multiple pairs separated by commas"
-# source -> fields that must not be empty, in the order they are told
+# Storage systems that were once built in -> fields that must not be empty, in the order they are told.
 IN_TREE: dict[str, tuple[str, ...]] = {
-    "awsElasticBlockStore": ("volumeID",),
-    "azureDisk": ("diskName", "diskURI"),
-    "azureFile": ("secretName", "shareName"),
-    "cephfs": ("monitors",),
-    "cinder": ("volumeID",),
-    "fc": (),
-    "flexVolume": ("driver",),
-    "flocker": (),
-    "gcePersistentDisk": ("pdName",),
+    **{source: fields for source, fields in SOURCES.items() if source not in ("csi", "hostPath", "local", "nfs")},
     "gitRepo": ("repository",),
-    "glusterfs": ("endpoints", "path"),
     "iscsi": ("targetPortal",),
-    "photonPersistentDisk": ("pdID",),
-    "portworxVolume": ("volumeID",),
     "quobyte": (),
-    "rbd": ("monitors", "image"),
-    "scaleIO": ("gateway", "system", "volumeName"),
     "storageos": (),
-    "vsphereVolume": ("volumePath",),
 }
 
 
@@ -116,22 +91,23 @@ def validate_volumes(volumes: list[Doc], path: str, *, pod_name: str, is_pod: bo
 
 
 def _validate_source(volume: Doc, path: str, *, pod_name: str, is_pod: bool) -> Errors:
-    found = [source for source in _ORDER if source in volume]
-    if not found:
+    given = [source for source in _ORDER if source in volume]
+    if not given:
         return [required(path, "must specify a volume type")]
-    source = found[0]
-    content = volume[source]
+    source, content = given[0], volume[given[0]]
     if source in IN_TREE:
         errors = validate_in_tree(source, content, path, volume.get("name", ""))
     elif source == "ephemeral":
         errors = _validate_ephemeral(volume, path, pod_name)
-    elif source == "image":
-        errors = [required(f"{path}.image.reference")] if is_pod and not content.get("reference") else []
-        errors += choice(content.get("pullPolicy", ""), PULL_POLICIES, f"{path}.image.pullPolicy")
     else:
-        errors = _RULES[source](content, f"{path}.{source}")
+        errors = (
+            [required(f"{path}.image.reference")]
+            if source == "image" and is_pod and not content.get("reference")
+            else []
+        )
+        errors += check(volume, path, {source: _RULES[source]})
     told = "may not specify more than 1 volume type"
-    return errors + [forbidden(f"{path}.{_MISSPELLED.get(other, other)}", told) for other in found[1:]]
+    return errors + [forbidden(f"{path}.{_MISSPELLED.get(other, other)}", told) for other in given[1:]]
 
 
 def _validate_ephemeral(volume: Doc, path: str, pod_name: str) -> Errors:
@@ -158,58 +134,8 @@ def validate_claim_template(template: Doc, path: str) -> Errors:
     return errors + validate_claim_spec(template.get("spec", {}), f"{path}.spec")
 
 
-def _validate_empty_dir(source: Doc, path: str) -> Errors:
-    if Quantity.of(source.get("sizeLimit")).sign() < 0:
-        return [forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")]
-    return []
-
-
-def _validate_claim(source: Doc, path: str) -> Errors:
-    return [] if source.get("claimName") else [required(f"{path}.claimName")]
-
-
-def _validate_csi(source: Doc, path: str) -> Errors:
-    errors = validate_csi_driver_name(source.get("driver", ""), f"{path}.driver")
-    if "nodePublishSecretRef" in source:
-        name = source["nodePublishSecretRef"].get("name", "")
-        if not name:
-            errors.append(required(f"{path}.nodePublishSecretRef.name"))
-        errors += sentences(f"{path}.name", name, names.dns_subdomain(name)) if name else []
-    return errors
-
-
-def _validate_config_map(source: Doc, path: str) -> Errors:
-    return _validate_keyed(source, path, "name")
-
-
-def _validate_secret(source: Doc, path: str) -> Errors:
-    return _validate_keyed(source, path, "secretName")
-
-
-def _validate_keyed(source: Doc, path: str, name_field: str) -> Errors:
-    errors = [] if source.get(name_field) else [required(f"{path}.{name_field}")]
-    errors += file_mode(source.get("defaultMode"), f"{path}.defaultMode")
-    for idx, item in enumerate(source.get("items", ())):
-        errors += _validate_item(item, f"{path}.items[{idx}]")
-    return errors
-
-
-def _validate_item(item: Doc, path: str) -> Errors:
-    errors = [required(f"{path}.{field}") for field in ("key", "path") if not item.get(field)]
-    errors += unreserved_path(item.get("path", ""), f"{path}.path")
-    return errors + file_mode(item.get("mode"), f"{path}.mode")
-
-
-def _validate_downward(source: Doc, path: str) -> Errors:
-    errors = file_mode(source.get("defaultMode"), f"{path}.defaultMode")
-    for file in source.get("items", ()):
-        errors += _validate_downward_file(file, path)  # upstream gives no index
-    return errors
-
-
 def _validate_downward_file(file: Doc, path: str) -> Errors:
-    errors = [] if file.get("path") else [required(f"{path}.path")]
-    errors += unreserved_path(file.get("path", ""), f"{path}.path")
+    errors = check(file, path, {"path": needed(unreserved_path)})
     if "fieldRef" in file:
         errors += validate_field_ref(file["fieldRef"], f"{path}.fieldRef", FILE_FIELDS)
         if "resourceFieldRef" in file:
@@ -220,13 +146,19 @@ def _validate_downward_file(file: Doc, path: str) -> Errors:
         errors += validate_resource_field_ref(file["resourceFieldRef"], at, needs_container=True)
     else:
         errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
-    return errors + file_mode(file.get("mode"), f"{path}.mode")
+    return errors + check(file, path, {"mode": file_mode})
 
 
 def _validate_projected(source: Doc, path: str) -> Errors:
     """Several sources under one mount point: no path twice. Mirrors validateProjectionSources."""
-    errors = file_mode(source.get("defaultMode"), f"{path}.defaultMode")
+    errors = check(source, path, {"defaultMode": file_mode})
     taken: set[str] = set()
+
+    def take(target: str, shown: str) -> Errors:
+        is_taken = target in taken
+        taken.update((target,) if target else ())
+        return [invalid(path, shown, "conflicting duplicate paths")] if is_taken else []
+
     for idx, projection in enumerate(source.get("sources", ())):
         at = f"{path}.sources[{idx}]"
         for kind in ("secret", "configMap"):
@@ -234,89 +166,75 @@ def _validate_projected(source: Doc, path: str) -> Errors:
                 name = projection[kind].get("name", "")
                 errors += [] if name else [required(f"{at}.{kind}.name")]
                 for number, item in enumerate(projection[kind].get("items", ())):
-                    errors += _validate_item(item, f"{at}.{kind}.items[{number}]")
-                    errors += _take(item.get("path", ""), taken, path, name)
+                    errors += check(item, f"{at}.{kind}.items[{number}]", _ITEM)
+                    errors += take(item.get("path", ""), name)
         for file in projection.get("downwardAPI", {}).get("items", ()):
             errors += _validate_downward_file(file, f"{at}.downwardAPI")
-            errors += _take(file.get("path", ""), taken, path, file.get("path", ""))
+            errors += take(file.get("path", ""), file.get("path", ""))
         if "serviceAccountToken" in projection:
-            errors += _validate_token(projection["serviceAccountToken"], f"{at}.serviceAccountToken", path)
+            token = projection["serviceAccountToken"]
+            errors += check(token, f"{at}.serviceAccountToken", {"expirationSeconds": Asked(token_lifetime, 0)})
+            errors += check(token, path, {"path": needed(unreserved_path)})
         if len(projection) > 1:
             errors.append(forbidden(at, "may not specify more than 1 volume type per source"))
     return errors
 
 
-def _take(target: str, taken: set[str], path: str, shown: str) -> Errors:
-    if not target:
+def _validate_downward(source: Doc, path: str) -> Errors:
+    errors = check(source, path, {"defaultMode": file_mode})
+    for file in source.get("items", ()):
+        errors += _validate_downward_file(file, path)  # upstream gives no index
+    return errors
+
+
+def _validate_csi(source: Doc, path: str) -> Errors:
+    errors = check(source, path, {"driver": CSI_DRIVER_NAME})
+    if "nodePublishSecretRef" in source:
+        name = source["nodePublishSecretRef"].get("name", "")
+        if not name:
+            errors.append(required(f"{path}.nodePublishSecretRef.name"))
+        errors += sentences(f"{path}.name", name, names.dns_subdomain(name)) if name else []
+    return errors
+
+
+def _validate_size_limit(size: str, path: str) -> Errors:
+    if Quantity.of(size).sign() >= 0:
         return []
-    is_new = target not in taken
-    taken.add(target)
-    return [] if is_new else [invalid(path, shown, "conflicting duplicate paths")]
+    return [forbidden(path, "SizeLimit field must be a valid resource quantity")]
 
 
-def _validate_token(token: Doc, path: str, volume_path: str) -> Errors:
-    lifetime_s, at = token.get("expirationSeconds", 0), f"{path}.expirationSeconds"
-    errors: Errors = []
-    if lifetime_s < _TOKEN_MIN_S:
-        errors.append(invalid(at, lifetime_s, "may not specify a duration less than 10 minutes"))
-    if lifetime_s > _TOKEN_MAX_S:
-        errors.append(invalid(at, lifetime_s, "may not specify a duration larger than 2^32 seconds"))
-    if not token.get("path"):
-        return [*errors, required(f"{volume_path}.path")]
-    return errors + unreserved_path(token["path"], f"{volume_path}.path")
-
-
-_RULES: dict[str, Callable[[Doc, str], Errors]] = {
-    "emptyDir": _validate_empty_dir,
+_ITEM: Rules = {"key": needed(), "path": needed(unreserved_path), "mode": file_mode}
+_KEYS: Rules = {"defaultMode": file_mode, "items": each(_ITEM)}
+_RULES: dict[str, Rule] = {
+    "emptyDir": part({"sizeLimit": _validate_size_limit}),
     "hostPath": validate_host_path,
-    "secret": _validate_secret,
+    "secret": part({"secretName": needed(), **_KEYS}),
     "nfs": validate_nfs,
-    "persistentVolumeClaim": _validate_claim,
+    "persistentVolumeClaim": part({"claimName": needed()}),
     "downwardAPI": _validate_downward,
-    "configMap": _validate_config_map,
+    "configMap": part({"name": needed(), **_KEYS}),
     "projected": _validate_projected,
     "csi": _validate_csi,
+    "image": part({"pullPolicy": PULL_POLICY}),
 }
 
 
 def validate_in_tree(source: str, content: Doc, path: str, volume_name: str) -> Errors:
-    """Everything wrong with one of the sources above; `path` is the volume's."""
+    """Everything wrong with a source that was once built in; `path` is the volume's."""
     at = f"{path}.persistentDisk" if source == "gcePersistentDisk" else f"{path}.{source}"
     errors = [required(f"{at}.{field}") for field in IN_TREE[source] if not content.get(field)]
-    match source:
-        case "awsElasticBlockStore" | "gcePersistentDisk":
-            partition = content.get("partition", 0)
-            if not 0 <= partition <= 255:
-                # 0 is legal, for it is what an absent partition looks like; the sentence does not know that.
-                errors.append(invalid(f"{at}.partition", partition, "must be between 1 and 255, inclusive"))
-        case "azureDisk":
-            errors += _azure_disk(content, at)
-        case "cinder":
-            errors += _secret_name(content, at)
-        case "fc":
-            errors += _fibre_channel(content, at)
-        case "flexVolume":
-            errors += _flex_options(content, at)
-        case "flocker":
-            errors += _flocker(content, at)
-        case "gitRepo":
-            errors += descending_path(content.get("directory", ""), f"{at}.directory")
-        case "iscsi":
-            errors += _iscsi(content, at)
-            if "initiatorName" in content and len(f"{volume_name}:{content.get('targetPortal', '')}") > 64:
-                told = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "
-                told += "if iscsi.initiatorName is specified."
-                errors.append(invalid(f"{path}.name", volume_name, told))
-        case "quobyte":
-            errors += _quobyte(content, at)
-        case "storageos":
-            errors += _storage_os(content, at)
+    if source in _OF_IN_TREE:
+        errors += _OF_IN_TREE[source](content, at)
+    is_long = len(f"{volume_name}:{content.get('targetPortal', '')}") > 64
+    if source == "iscsi" and "initiatorName" in content and is_long:
+        told = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters "
+        told += "if iscsi.initiatorName is specified."
+        errors.append(invalid(f"{path}.name", volume_name, told))
     return errors
 
 
 def _azure_disk(disk: Doc, path: str) -> Errors:
-    errors = optional_choice(disk.get("cachingMode"), ("None", "ReadOnly", "ReadWrite"), f"{path}.cachingMode")
-    errors += optional_choice(disk.get("kind"), ("Dedicated", "Managed", "Shared"), f"{path}.kind")
+    errors = check(disk, path, _AZURE_WORDS)
     kind, uri = disk.get("kind"), disk.get("diskURI", "")
     managed = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
     blob = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
@@ -365,52 +283,64 @@ def _flocker(dataset: Doc, path: str) -> Errors:
 
 
 def _iscsi(target: Doc, path: str) -> Errors:
-    iqn, lun = target.get("iqn", ""), target.get("lun", 0)
-    errors = _iscsi_name(iqn, f"{path}.iqn") if iqn else [required(f"{path}.iqn")]
-    errors += sentences(f"{path}.lun", lun, names.in_range(lun, 0, 255))
+    errors = check(target, path, {"iqn": needed(_iscsi_name), "lun": within(0, 255)})
     if (target.get("chapAuthDiscovery") or target.get("chapAuthSession")) and "secretRef" not in target:
         errors.append(required(f"{path}.secretRef"))
-    if "initiatorName" in target:
-        errors += _iscsi_name(target["initiatorName"], f"{path}.initiatorname")
-    return errors
+    return errors + (_iscsi_name(target["initiatorName"], f"{path}.initiatorname") if "initiatorName" in target else [])
 
 
 def _iscsi_name(name: str, path: str) -> Errors:
     patterns = {
-        "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([a-zA-Z0-9.-]+)(:[^,;*&$|\s]+)$"),
-        "eui": re.compile(r"^eui.[a-zA-Z0-9]{16}$"),
-        "naa": re.compile(r"^naa.[a-zA-Z0-9]{32}$"),
+        "iqn": r"iqn\.\d{4}-\d{2}\.([a-zA-Z0-9.-]+)(:[^,;*&$|\s]+)$",
+        "eui": r"^eui.[a-zA-Z0-9]{16}$",
+        "naa": r"^naa.[a-zA-Z0-9]{32}$",
     }
     if not name.startswith(tuple(patterns)):
         return [invalid(path, name, "must be valid format starting with iqn, eui, or naa")]
-    return [] if patterns[name[:3]].search(name) else [invalid(path, name, "must be valid format")]
+    return [] if re.search(patterns[name[:3]], name) else [invalid(path, name, "must be valid format")]
 
 
 def _quobyte(volume: Doc, path: str) -> Errors:
     registry = volume.get("registry", "")
     errors: Errors = []
     if not registry:
-        errors.append(required(f"{path}.registry", _PORTS_TOLD))
+        errors.append(required(f"{path}.registry", REGISTRY_TOLD))
     elif len(volume.get("tenant", "")) >= 65:
         told = "must be a UUID and may not exceed a length of 64 characters"
         errors.append(required(f"{path}.tenant", told))
     else:
         pairs = registry.split(",")
         is_pair = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*").fullmatch
-        errors += [invalid(f"{path}.registry", registry, _PORTS_TOLD) for pair in pairs if not is_pair(pair)]
+        errors += [invalid(f"{path}.registry", registry, REGISTRY_TOLD) for pair in pairs if not is_pair(pair)]
     return errors if volume.get("volume") else [*errors, required(f"{path}.volume")]
-
-
-def _storage_os(volume: Doc, path: str) -> Errors:
-    name, namespace = volume.get("volumeName", ""), volume.get("volumeNamespace", "")
-    at = f"{path}.volumeName"
-    errors = sentences(at, name, names.dns_label(name)) if name else [required(at)]
-    if namespace:
-        errors += sentences(f"{path}.volumeNamespace", namespace, names.dns_label(namespace))
-    return errors + _secret_name(volume, path)
 
 
 def _secret_name(source: Doc, path: str) -> Errors:
     if "secretRef" in source and not source["secretRef"].get("name"):
         return [required(f"{path}.secretRef.name")]
     return []
+
+
+_AZURE_WORDS: Rules = {
+    "cachingMode": one_of("None", "ReadOnly", "ReadWrite"),
+    "kind": one_of("Dedicated", "Managed", "Shared"),
+}
+# 0 is legal, for it is what an absent partition looks like; the sentence does not know that.
+_PARTITION = part({"partition": must_be(lambda value: 0 <= value <= 255, "must be between 1 and 255, inclusive")})
+_STORAGE_OS: Rules = {
+    "volumeName": needed(named(names.dns_label)),
+    "volumeNamespace": if_set(named(names.dns_label)),
+}
+_OF_IN_TREE: dict[str, Rule] = {
+    "awsElasticBlockStore": _PARTITION,
+    "gcePersistentDisk": _PARTITION,
+    "azureDisk": _azure_disk,
+    "cinder": _secret_name,
+    "fc": _fibre_channel,
+    "flexVolume": _flex_options,
+    "flocker": _flocker,
+    "gitRepo": part({"directory": descending_path}),
+    "iscsi": _iscsi,
+    "quobyte": _quobyte,
+    "storageos": both(part(_STORAGE_OS), _secret_name),
+}

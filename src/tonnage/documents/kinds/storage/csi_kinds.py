@@ -1,59 +1,73 @@
-"""CSIDriver: what a driver can do. Three of its fields belong to gates, and go with them unless already stored.
-
-VolumeAttachment: one volume to one node. The spec never changes; status is the attacher's alone.
-
-An attacher's error may carry a gRPC code, which the node's attach limits are corrected by; it belongs to a gate, and
-the two errors are judged apart.
-"""
+"""What drivers and their nodes say: CSIDriver, CSINode, CSIStorageCapacity and VolumeAttachment."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 from tonnage.documents.kinds.storage.persistent_volume import validate_volume_spec
-from tonnage.documents.strategy import Generation, Strategy
+from tonnage.documents.strategy import Generation, Strategy, fill
 from tonnage.documents.validation.internal_form import internal, unchanged
-from tonnage.documents.validation.metadata import IMMUTABLE, byte_size, immutable
+from tonnage.documents.validation.metadata import byte_size
 from tonnage.documents.validation.resources import validate_nonnegative_quantity
 from tonnage.documents.validation.selectors import label_selector_warnings, validate_label_selector
-from tonnage.documents.validation.volume_sources import validate_csi_driver_name
+from tonnage.documents.validation.volume_sources import CSI_DRIVER_NAME
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, dig, same
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_supported, required, too_long
-from tonnage.objects.field_rules import NEGATIVE, optional_choice
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, too_long
+from tonnage.objects.field_rules import (
+    IMMUTABLE,
+    Asked,
+    Rules,
+    check,
+    each,
+    immutable,
+    must_be,
+    named,
+    needed,
+    nonnegative,
+    one_of,
+    sentences,
+    token_lifetime,
+    within,
+)
 
-_GATED = {
-    "volumeRebuilding": "CSIStorageCapacityV2",
-    "nodeAllocatableUpdatePeriodSeconds": "MutableCSINodeAllocatableCount",
-    "preventPodSchedulingIfMissing": "VolumeLimitScaling",
-}
-_MIN_UPDATE_PERIOD_S = 10
-_MIN_TOKEN_LIFETIME_S = 600
-_MAX_TOKEN_LIFETIME_S = 2**32
+_NODE_ID_MAX_BYTES = 256
+_NOT_THROUGH_STATUS = ("deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers")
+_ATTACHMENT_METADATA_MAX_BYTES = 256 * 1024
+_VOLUME_ERROR_MAX_BYTES = 1024
 
 
 class CSIDriverStrategy(Strategy):
+    """What a driver can do. Three of its fields belong to gates, and go with them unless already stored."""
+
     generation = Generation.LATE
     unconditional_update = False
+    gated: ClassVar[dict[str, str]] = {
+        "volumeRebuilding": "CSIStorageCapacityV2",
+        "nodeAllocatableUpdatePeriodSeconds": "MutableCSINodeAllocatableCount",
+        "preventPodSchedulingIfMissing": "VolumeLimitScaling",
+    }
+    defaults: ClassVar[Doc] = {
+        "spec": {
+            "attachRequired": True,
+            "podInfoOnMount": False,
+            "storageCapacity": False,
+            "fsGroupPolicy": "ReadWriteOnceWithFSType",
+            "volumeLifecycleModes": ["Persistent"],
+            "requiresRepublish": False,
+            "seLinuxMount": False,
+        }
+    }
 
     def default(self, doc: Doc) -> None:
-        default_csi_driver(doc, volume_limit_scaling=self.gates.enabled("VolumeLimitScaling"))
+        fill(doc, self.defaults)
+        if self.gates.enabled("VolumeLimitScaling"):
+            doc["spec"].setdefault("preventPodSchedulingIfMissing", False)
 
     def validate(self, doc: Doc) -> Errors:
         """The four booleans upstream requires are there: defaults have filled them in."""
         spec = doc.get("spec", {})
-        errors: Errors = []
-        policies = ("ReadWriteOnceWithFSType", "File", "None")
-        if spec.get("fsGroupPolicy", "None") not in policies:
-            errors.append(not_supported("spec.fsGroupPolicy", spec["fsGroupPolicy"], policies))
-        errors += _validate_token_requests(spec.get("tokenRequests", []))
-        modes = ("Persistent", "Ephemeral")
-        for mode in spec.get("volumeLifecycleModes", []):
-            errors += optional_choice(mode, modes, "spec.volumeLifecycleModes")
-        period_s = spec.get("nodeAllocatableUpdatePeriodSeconds")
-        if period_s is not None and period_s < _MIN_UPDATE_PERIOD_S:
-            told = "must be greater than or equal to 10 seconds"
-            errors.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period_s, told))
+        errors = check(doc, "", _DRIVER)
         if "serviceAccountTokenInSecrets" in spec and not spec.get("tokenRequests"):
             told = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
             errors.append(invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], told))
@@ -61,11 +75,9 @@ class CSIDriverStrategy(Strategy):
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = self.validate(new)
-        errors += immutable(
-            "spec.attachedRequired", dig(new, "spec", "attachRequired"), dig(old, "spec", "attachRequired")
-        )
-        modes, before = dig(new, "spec", "volumeLifecycleModes"), dig(old, "spec", "volumeLifecycleModes")
-        return errors + immutable("spec.volumeLifecycleModes", modes, before)
+        for field, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")):
+            errors += immutable(f"spec.{shown}", dig(new, "spec", field), dig(old, "spec", field))
+        return errors
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         requests = dig(new, "spec", "tokenRequests")
@@ -77,94 +89,72 @@ class CSIDriverStrategy(Strategy):
             "set to true to prevent possible logging of tokens in volume attributes"
         ]
 
-    def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
-        for field, gate in _GATED.items():
-            if not self.gates.enabled(gate) and field not in old.get("spec", {}):
-                new.get("spec", {}).pop(field, None)
 
-
-def _validate_token_requests(requests: list[Doc]) -> Errors:
+def _validate_token_requests(requests: list[Doc], path: str) -> Errors:
     errors: Errors = []
     audiences: set[str] = set()
     for idx, request in enumerate(requests):
-        path = f"spec.tokenRequests[{idx}]"
-        audience, lifetime_s = request.get("audience", ""), request.get("expirationSeconds")
+        audience = request.get("audience", "")
         if audience in audiences:
-            errors.append(duplicate(f"{path}.audience", audience))
-            continue
+            errors.append(duplicate(f"{path}[{idx}].audience", audience))
+        else:
+            errors += check(request, f"{path}[{idx}]", {"expirationSeconds": token_lifetime})
         audiences.add(audience)
-        if lifetime_s is not None and lifetime_s < _MIN_TOKEN_LIFETIME_S:
-            told = "may not specify a duration less than 10 minutes"
-            errors.append(invalid(f"{path}.expirationSeconds", lifetime_s, told))
-        if lifetime_s is not None and lifetime_s > _MAX_TOKEN_LIFETIME_S:
-            told = "may not specify a duration larger than 2^32 seconds"
-            errors.append(invalid(f"{path}.expirationSeconds", lifetime_s, told))
     return errors
 
 
-def default_csi_driver(doc: Doc, *, volume_limit_scaling: bool) -> None:
-    """`volume_limit_scaling` is the gate that gives preventPodSchedulingIfMissing a meaning, and with it a default."""
-    spec = doc.setdefault("spec", {})
-    spec.setdefault("attachRequired", True)
-    spec.setdefault("podInfoOnMount", False)
-    spec.setdefault("storageCapacity", False)
-    spec.setdefault("fsGroupPolicy", "ReadWriteOnceWithFSType")
-    spec.setdefault("volumeLifecycleModes", ["Persistent"])
-    spec.setdefault("requiresRepublish", False)
-    spec.setdefault("seLinuxMount", False)
-    if volume_limit_scaling:
-        spec.setdefault("preventPodSchedulingIfMissing", False)
-
-
-_NODE_ID_MAX_BYTES = 256
+_LIFECYCLE_MODE = one_of("Persistent", "Ephemeral")
+_DRIVER: Rules = {
+    "spec.fsGroupPolicy": one_of("File", "None", "ReadWriteOnceWithFSType"),
+    "spec.tokenRequests": _validate_token_requests,
+    "spec.volumeLifecycleModes": lambda modes, at: [wrong for mode in modes for wrong in _LIFECYCLE_MODE(mode, at)],
+    "spec.nodeAllocatableUpdatePeriodSeconds": must_be(
+        lambda seconds: seconds >= 10, "must be greater than or equal to 10 seconds"
+    ),
+}
 
 
 class CSINodeStrategy(Strategy):
+    """Which drivers a node has. An entry is settled when it is made, its attach limit apart if the gate is on."""
+
     unconditional_update = False
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_csi_node(doc)
+        errors: Errors = []
+        seen: set[str] = set()
+        for idx, driver in enumerate(dig(doc, "spec", "drivers") or []):
+            path, name = f"spec.drivers[{idx}]", driver.get("name", "")
+            errors += check(driver, path, _NODE_DRIVER)
+            if name in seen:
+                errors.append(duplicate(f"{path}.name", name))
+            seen.add(name)
+            errors += _validate_topology_keys(driver.get("topologyKeys", []), path)
+        return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        is_mutable = self.gates.enabled("MutableCSINodeAllocatableCount")
-        return validate_csi_node_update(new, old, allocatable_is_mutable=is_mutable)
+        """Drivers may come and go; an entry that stays may not change."""
+        errors = self.validate(new)
+        by_name: dict[str, list[Doc]] = {}
+        for driver in dig(new, "spec", "drivers") or []:
+            by_name.setdefault(driver.get("name", ""), []).append(driver)
+        excused = {"allocatable": None} if self.gates.enabled("MutableCSINodeAllocatableCount") else {}
+        for before in dig(old, "spec", "drivers") or []:
+            for driver in by_name.get(before.get("name", ""), ()):
+                judged = driver | excused
+                if not unchanged("CSINodeDriver", judged, before | excused):
+                    errors.append(invalid("spec.drivers", internal("CSINodeDriver", judged), IMMUTABLE))
+        return errors
 
 
-def validate_csi_node(doc: Doc) -> Errors:
-    errors: Errors = []
-    seen: set[str] = set()
-    for idx, driver in enumerate(dig(doc, "spec", "drivers") or []):
-        path = f"spec.drivers[{idx}]"
-        name, node_id = driver.get("name", ""), driver.get("nodeID", "")
-        errors += validate_csi_driver_name(name, f"{path}.name")
-        if not node_id:
-            errors.append(required(f"{path}.nodeID"))
-        if len(node_id.encode()) > _NODE_ID_MAX_BYTES:
-            errors.append(invalid(f"{path}.nodeID", node_id, f"must be {_NODE_ID_MAX_BYTES} characters or less"))
-        count = dig(driver, "allocatable", "count")
-        if count is not None and count < 0:
-            errors.append(invalid(f"{path}.allocatable.count", count, NEGATIVE))
-        if name in seen:
-            errors.append(duplicate(f"{path}.name", name))
-        seen.add(name)
-        errors += _validate_topology_keys(driver.get("topologyKeys", []), path)
-    return errors
-
-
-def validate_csi_node_update(new: Doc, old: Doc, *, allocatable_is_mutable: bool) -> Errors:
-    """Drivers may come and go; an entry that stays may not change, its attach limit excepted where that is mutable."""
-    errors = validate_csi_node(new)
-    by_name: dict[str, list[Doc]] = {}
-    for driver in dig(new, "spec", "drivers") or []:
-        by_name.setdefault(driver.get("name", ""), []).append(driver)
-    for before in dig(old, "spec", "drivers") or []:
-        for driver in by_name.get(before.get("name", ""), ()):
-            judged, stored = driver, before
-            if allocatable_is_mutable:
-                judged, stored = ({**each, "allocatable": None} for each in (driver, before))
-            if not unchanged("CSINodeDriver", judged, stored):
-                errors.append(invalid("spec.drivers", internal("CSINodeDriver", judged), IMMUTABLE))
-    return errors
+_NODE_DRIVER: Rules = {
+    "name": CSI_DRIVER_NAME,
+    "nodeID": needed(
+        must_be(
+            lambda text: len(text.encode()) <= _NODE_ID_MAX_BYTES, f"must be {_NODE_ID_MAX_BYTES} characters or less"
+        )
+    ),
+    "allocatable.count": nonnegative,
+}
 
 
 def _validate_topology_keys(keys: list[str], path: str) -> Errors:
@@ -176,22 +166,28 @@ def _validate_topology_keys(keys: list[str], path: str) -> Errors:
         if key in seen:
             errors.append(duplicate(path, key))
         seen.add(key)
-        errors += [invalid(path, key, sentence) for sentence in names.qualified_name(key)]
+        errors += sentences(path, key, names.qualified_name(key))
     return errors
 
 
 class CSIStorageCapacityStrategy(Strategy):
+    """How much a class can still provide where. The list of pools is KEP-5925's, behind its gate.
+
+    `maximumVolumeSize` may be anything: upstream never looks at it.
+    """
+
     unconditional_update = False
 
-    def validate(self, doc: Doc) -> Errors:
-        return validate_csi_storage_capacity(doc)
+    def validate(self, doc: Doc, *, allow_invalid_values: bool = False) -> Errors:
+        topology = doc.get("nodeTopology")
+        errors = validate_label_selector(topology, "nodeTopology", allow_invalid_values=allow_invalid_values)
+        return errors + check(doc, "", _CAPACITY)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """What a driver was asked for (class and topology) stays; what it answered may change."""
-        is_old_form = bool(validate_label_selector(old.get("nodeTopology"), "nodeTopology"))
-        errors = validate_csi_storage_capacity(new, allow_invalid_values=is_old_form)
-        topology = new.get("nodeTopology")
-        if not unchanged("LabelSelector", topology, old.get("nodeTopology")):
+        topology, before = new.get("nodeTopology"), old.get("nodeTopology")
+        errors = self.validate(new, allow_invalid_values=bool(validate_label_selector(before, "nodeTopology")))
+        if not unchanged("LabelSelector", topology, before):
             errors.append(invalid("nodeTopology", internal("LabelSelector", topology), IMMUTABLE))
         return errors + immutable("storageClassName", new.get("storageClassName"), old.get("storageClassName"))
 
@@ -203,46 +199,29 @@ class CSIStorageCapacityStrategy(Strategy):
             new.pop("availableCapacities", None)
 
 
-def validate_csi_storage_capacity(doc: Doc, *, allow_invalid_values: bool = False) -> Errors:
-    """`maximumVolumeSize` may be anything: upstream never looks at it."""
-    errors = validate_label_selector(doc.get("nodeTopology"), "nodeTopology", allow_invalid_values=allow_invalid_values)
-    class_name = doc.get("storageClassName", "")
-    errors += [invalid("storageClassName", class_name, sentence) for sentence in names.dns_subdomain(class_name)]
-    if "capacity" in doc:
-        errors += validate_nonnegative_quantity(doc["capacity"], "capacity")
-    for idx, pool in enumerate(doc.get("availableCapacities", [])):
-        errors += validate_nonnegative_quantity(pool, f"availableCapacities[{idx}]")
-    return errors
-
-
-_NOT_THROUGH_STATUS = ("deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers")
-_ATTACHMENT_METADATA_MAX_BYTES = 256 * 1024
-_VOLUME_ERROR_MAX_BYTES = 1024
-_MAX_INT32 = 2**31 - 1
+_CAPACITY: Rules = {
+    "storageClassName": Asked(named(names.dns_subdomain)),
+    "capacity": validate_nonnegative_quantity,
+    "availableCapacities": each(validate_nonnegative_quantity),
+}
 
 
 class VolumeAttachmentStrategy(Strategy):
+    """One volume to one node. The spec never changes; status is the attacher's alone.
+
+    An attacher's error may carry a gRPC code, which the node's attach limits are corrected by; it belongs to a gate.
+    """
+
     unconditional_update = False
-
-    def default(self, doc: Doc) -> None:
-        """Clients count on `attached` being there, though nothing has been attached yet."""
-        doc.setdefault("status", {}).setdefault("attached", False)
-
-    def prepare_create(self, doc: Doc) -> None:
-        doc["status"] = {"attached": False}
+    defaults: ClassVar[Doc] = {"status": {"attached": False}}
+    new_status: ClassVar[Doc] = {"attached": False}
 
     def validate(self, doc: Doc) -> Errors:
-        spec = doc.get("spec", {})
-        errors = validate_csi_driver_name(spec.get("attacher", ""), "spec.attacher")
-        errors += _validate_attachment_source(spec.get("source", {}))
-        node = spec.get("nodeName", "")
-        errors += [invalid("spec.nodeName", node, sentence) for sentence in names.dns_subdomain(node)]
+        errors = check(doc, "", {"spec.attacher": CSI_DRIVER_NAME})
+        errors += _validate_attachment_source(dig(doc, "spec", "source") or {})
+        errors += check(doc, "", {"spec.nodeName": Asked(named(names.dns_subdomain))})
         errors += _validate_attachment_status(doc.get("status", {}))
-        volume = dig(spec, "source", "persistentVolumeName")
-        if volume is not None:
-            told = names.dns_subdomain(volume)
-            errors += [invalid("spec.source.persistentVolumeName", volume, sentence) for sentence in told]
-        return errors
+        return errors + check(doc, "", {"spec.source.persistentVolumeName": named(names.dns_subdomain)})
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """Only status ever changes."""
@@ -286,10 +265,8 @@ def _validate_attachment_status(status: Doc) -> Errors:
     if byte_size(status.get("attachmentMetadata", {})) > _ATTACHMENT_METADATA_MAX_BYTES:
         errors.append(too_long("status.attachmentMetadata", _ATTACHMENT_METADATA_MAX_BYTES))
     for field in ("attachError", "detachError"):
-        failure: dict[str, Any] = status.get(field, {})
-        if len(failure.get("message", "").encode()) > _VOLUME_ERROR_MAX_BYTES:
+        if len((dig(status, field, "message") or "").encode()) > _VOLUME_ERROR_MAX_BYTES:
             # Upstream names the bound of another field here, 256 KiB.
             errors.append(too_long(f"status.{field}.message", _ATTACHMENT_METADATA_MAX_BYTES))
-        code = failure.get("errorCode", 0)
-        errors += [invalid(f"status.{field}.errorCode", code, told) for told in names.in_range(code, 0, _MAX_INT32)]
+        errors += check(status, "status", {f"{field}.errorCode": within(0, 2**31 - 1)})
     return errors

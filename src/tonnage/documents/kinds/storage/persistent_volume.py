@@ -9,11 +9,11 @@ neighbours.
 from __future__ import annotations
 
 import posixpath
+from typing import ClassVar
 
 from tonnage.clock import rfc3339
-from tonnage.documents.strategy import Strategy
+from tonnage.documents.strategy import Strategy, fill
 from tonnage.documents.validation.internal_form import diff, internal, unchanged
-from tonnage.documents.validation.metadata import IMMUTABLE, immutable
 from tonnage.documents.validation.resources import round_amounts, validate_basic_resource, validate_positive_quantity
 from tonnage.documents.validation.selectors import (
     has_invalid_values,
@@ -26,9 +26,8 @@ from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required
+from tonnage.objects.field_rules import IMMUTABLE, immutable
 
-# Their `fsType: ""` and `readOnly: false` say something; everywhere else a server leaves them out.
-_KEEP_ZEROS = frozenset({"azureDisk", "local"})
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
 _RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
@@ -50,21 +49,17 @@ _TAKE_NO_MOUNT_OPTIONS = frozenset(
 class PersistentVolumeStrategy(Strategy):
     """Notes the time of a changed phase: nobody else knows that it has changed."""
 
+    defaults: ClassVar[Doc] = {
+        "status": {"phase": "Pending"},
+        "spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
+    }
+
     def default(self, doc: Doc) -> None:
         """Mirrors SetDefaults_PersistentVolume and what upstream's generated code adds for each source."""
-        doc.setdefault("status", {}).setdefault("phase", "Pending")
-        spec = doc.setdefault("spec", {})
-        drop_empty(spec, "storageClassName", "persistentVolumeReclaimPolicy")
-        spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
-        spec.setdefault("volumeMode", "Filesystem")
-        round_amounts(spec.get("capacity"))
-        for source in SOURCES.keys() & spec.keys():
-            for field, value in SOURCE_DEFAULTS.get(source, {}).items():
-                spec[source].setdefault(field, value)
-            if source not in _KEEP_ZEROS:
-                drop_empty(spec[source], "fsType")
-                if spec[source].get("readOnly") is False:
-                    del spec[source]["readOnly"]
+        fill(doc, self.defaults)
+        round_amounts(doc["spec"].get("capacity"))
+        for source in SOURCE_DEFAULTS.keys() & doc["spec"].keys():
+            fill(doc["spec"][source], SOURCE_DEFAULTS[source])
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(self.clock.now())}
@@ -117,12 +112,6 @@ class PersistentVolumeStrategy(Strategy):
             if source in spec:
                 told.append(f"spec.{shown}: deprecated in {since}, non-functional in {gone}+")
         return told
-
-
-def drop_empty(part: Doc, *fields: str) -> None:
-    for field in fields:
-        if part.get(field) == "":
-            del part[field]
 
 
 def validate_persistent_volume(doc: Doc, *, old: Doc | None = None) -> Errors:

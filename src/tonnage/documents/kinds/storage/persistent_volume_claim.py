@@ -12,10 +12,9 @@ This one, like a stock Kubernetes, does not (CrossNamespaceVolumeDataSource is o
 
 from __future__ import annotations
 
-from tonnage.documents.kinds.storage.persistent_volume import VOLUME_MODES, drop_empty, validate_access_modes
+from tonnage.documents.kinds.storage.persistent_volume import VOLUME_MODES, validate_access_modes
 from tonnage.documents.strategy import Strategy
 from tonnage.documents.validation.internal_form import diff, unchanged
-from tonnage.documents.validation.metadata import IMMUTABLE, immutable
 from tonnage.documents.validation.resources import (
     is_native,
     round_amounts,
@@ -29,6 +28,7 @@ from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
 from tonnage.objects.core_v1.persistent_volume import RESIZE_STATUSES
 from tonnage.objects.document import Doc, copy, dig
 from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
+from tonnage.objects.field_rules import IMMUTABLE, immutable
 from tonnage.quantity import Quantity
 
 _LEGACY_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
@@ -108,7 +108,6 @@ def default_claim(doc: Doc) -> None:
 def default_claim_spec(spec: Doc) -> None:
     """Also for the template of a generic ephemeral volume and of a StatefulSet."""
     spec.setdefault("volumeMode", "Filesystem")
-    drop_empty(spec, "volumeName")
     for field in ("limits", "requests"):
         round_amounts(dig(spec, "resources", field))
 

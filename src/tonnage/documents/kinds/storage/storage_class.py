@@ -5,16 +5,29 @@ VolumeAttributesClass: nothing may change but its metadata; other attributes are
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tonnage.documents.strategy import Strategy
-from tonnage.documents.validation.metadata import byte_size, immutable
+from tonnage.documents.validation.metadata import byte_size
 from tonnage.documents.validation.selectors import (
     topology_term_warnings,
     validate_topology_selector_term,
 )
 from tonnage.objects import names
 from tonnage.objects.core_v1 import class_name_in
-from tonnage.objects.document import Doc, dig
-from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_supported, required, too_long
+from tonnage.objects.document import Doc, dig, same
+from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, too_long
+from tonnage.objects.field_rules import (
+    Asked,
+    Rules,
+    check,
+    if_set,
+    immutable,
+    needed,
+    one_of,
+    sentences,
+    unchanged_fields,
+)
 
 _PARAMETERS_MAX_COUNT = 512
 _PARAMETERS_MAX_BYTES = 256 * 1024
@@ -23,30 +36,15 @@ _BETA_DEFAULT_CLASS_ANNOTATION = "storageclass.beta.kubernetes.io/is-default-cla
 
 
 class StorageClassStrategy(Strategy):
-    def default(self, doc: Doc) -> None:
-        doc.setdefault("reclaimPolicy", "Delete")
-        doc.setdefault("volumeBindingMode", "Immediate")
+    defaults: ClassVar[Doc] = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
 
     def validate(self, doc: Doc) -> Errors:
-        errors = _validate_driver(doc, "provisioner")
-        errors += _validate_parameters(doc.get("parameters", {}))
-        policy = doc.get("reclaimPolicy", "")
-        if policy and policy not in ("Delete", "Retain"):
-            errors.append(not_supported("reclaimPolicy", policy, ("Delete", "Retain")))
-        mode = doc.get("volumeBindingMode", "")
-        if mode not in ("Immediate", "WaitForFirstConsumer"):
-            errors.append(not_supported("volumeBindingMode", mode, ("Immediate", "WaitForFirstConsumer")))
-        return errors + _validate_allowed_topologies(doc.get("allowedTopologies", []))
+        return check(doc, "", _STORAGE_CLASS)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        errors = self.validate(new)
-        parameters = new.get("parameters")
-        errors += immutable(
-            "parameters", dict(sorted(parameters.items())) if parameters else None, old.get("parameters")
-        )
-        for field in ("provisioner", "reclaimPolicy", "volumeBindingMode"):
-            errors += immutable(field, new.get(field), old.get(field))
-        return errors
+        parameters = dict(sorted(new.get("parameters", {}).items())) or None
+        errors = self.validate(new) + immutable("parameters", parameters, old.get("parameters"))
+        return errors + unchanged_fields(new, old, "provisioner", "reclaimPolicy", "volumeBindingMode")
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         terms = new.get("allowedTopologies", [])
@@ -57,51 +55,56 @@ class StorageClassStrategy(Strategy):
 
 class VolumeAttributesClassStrategy(Strategy):
     def validate(self, doc: Doc) -> Errors:
-        parameters = doc.get("parameters", {})
-        errors = _validate_driver(doc, "driverName") + _validate_parameters(parameters)
-        if not parameters:
-            errors.append(required("parameters", "must contain at least one key/value pair"))
-        return errors
+        return check(doc, "", _ATTRIBUTES_CLASS)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        errors: Errors = []
-        if new.get("driverName", "") != old.get("driverName", ""):
-            errors.append(forbidden("driverName", "updates to driverName are forbidden."))
-        if new.get("parameters") != old.get("parameters"):
-            errors.append(forbidden("parameters", "updates to parameters are forbidden."))
+        errors = [
+            forbidden(field, f"updates to {field} are forbidden.")
+            for field in ("driverName", "parameters")
+            if not same(new.get(field), old.get(field))
+        ]
         return errors + self.validate(new)
 
 
-def _validate_driver(doc: Doc, field: str) -> Errors:
-    name = doc.get(field, "").lower()
-    return [invalid(field, name, told) for told in names.qualified_name(name)] if name else [required(field)]
+def _validate_driver(name: str, path: str) -> Errors:
+    return sentences(path, name.lower(), names.qualified_name(name.lower()))
 
 
-def _validate_parameters(parameters: dict[str, str]) -> Errors:
+def _validate_parameters(parameters: dict[str, str], path: str) -> Errors:
     if len(parameters) > _PARAMETERS_MAX_COUNT:
-        return [too_long("parameters", _PARAMETERS_MAX_COUNT)]
-    errors: Errors = []
-    if "" in parameters:
-        errors.append(invalid("parameters", "", "field can not be empty."))
+        return [too_long(path, _PARAMETERS_MAX_COUNT)]
+    errors = [invalid(path, "", "field can not be empty.")] if "" in parameters else []
     if byte_size(parameters) > _PARAMETERS_MAX_BYTES:
-        errors.append(too_long("parameters", _PARAMETERS_MAX_BYTES))
+        errors.append(too_long(path, _PARAMETERS_MAX_BYTES))
     return errors
 
 
-def _validate_allowed_topologies(terms: list[Doc]) -> Errors:
+def _validate_allowed_topologies(terms: list[Doc], path: str) -> Errors:
     """Each term legal, and no two that ask for the same, whatever the order of keys and values."""
     errors: Errors = []
     seen: set[frozenset[tuple[str, frozenset[str]]]] = set()
     for idx, term in enumerate(terms):
-        path = f"allowedTopologies[{idx}]"
-        errors += validate_topology_selector_term(term, path)
+        errors += validate_topology_selector_term(term, f"{path}[{idx}]")
         by_key = {each.get("key", ""): each.get("values", []) for each in term.get("matchLabelExpressions", [])}
         asked = frozenset((key, frozenset(values)) for key, values in by_key.items())
         # Upstream compares with a list that starts out with empty terms, so an empty one is always a duplicate.
         if not asked or asked in seen:
-            errors.append(duplicate(f"{path}.matchLabelExpressions", ""))
+            errors.append(duplicate(f"{path}[{idx}].matchLabelExpressions", ""))
         seen.add(asked)
     return errors
+
+
+_STORAGE_CLASS: Rules = {
+    "provisioner": needed(_validate_driver),
+    "parameters": _validate_parameters,
+    "reclaimPolicy": if_set(one_of("Delete", "Retain")),
+    "volumeBindingMode": Asked(one_of("Immediate", "WaitForFirstConsumer")),
+    "allowedTopologies": _validate_allowed_topologies,
+}
+_ATTRIBUTES_CLASS: Rules = {
+    "driverName": needed(_validate_driver),
+    "parameters": needed(_validate_parameters, told="must contain at least one key/value pair"),
+}
 
 
 def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.workloads.workload import (
-    HISTORY_LIMIT,
     MISMATCH,
     WorkloadStrategy,
-    drop_zero,
     parsed_selector,
     shown_strategy,
     validate_always_running,
-    validate_collisions,
-    validate_selector_kept,
-    validate_status_counts,
 )
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent, nonnegative, unsupported
+from tonnage.objects.field_rules import (
+    amount_of,
+    at_most_all,
+    check,
+    count_or_percent,
+    nonnegative,
+    unchanged_fields,
+    unsupported,
+)
 from tonnage.objects.texts.decode_budget import whole_number
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -30,25 +32,15 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 class DaemonSetStrategy(WorkloadStrategy):
     """Its template's own generation lives on in an annotation, for clients of an API long gone."""
 
-    new_status: ClassVar[Doc] = {
-        "currentNumberScheduled": 0,
-        "numberMisscheduled": 0,
-        "desiredNumberScheduled": 0,
-        "numberReady": 0,
-    }
-
-    def default(self, doc: Doc) -> None:
-        spec = doc.setdefault("spec", {})
-        drop_zero(spec, "minReadySeconds")
-        default_pod_template(spec.setdefault("template", {}))
-        strategy = spec.setdefault("updateStrategy", {})
-        if not strategy.get("type"):
-            strategy["type"] = "RollingUpdate"
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", 1)
-            rolling.setdefault("maxSurge", 0)
-        spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
+    new_status: ClassVar[Doc] = dict.fromkeys(
+        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
+    )
+    rolling: ClassVar[tuple[str, Doc]] = ("updateStrategy", {"maxUnavailable": 1, "maxSurge": 0})
+    defaults: ClassVar[Doc] = {"spec": {"revisionHistoryLimit": 10}}
+    counts = (
+        *(*new_status, "observedGeneration", "updatedNumberScheduled", "numberAvailable"),
+        *("numberUnavailable", "collisionCount"),
+    )
 
     def prepare_create(self, doc: Doc) -> None:
         super().prepare_create(doc)
@@ -72,18 +64,12 @@ class DaemonSetStrategy(WorkloadStrategy):
             errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
         errors += validate_pod_template(template, "spec.template")
         errors += validate_always_running(template, "DaemonSet")
-        errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+        errors += check(doc, "", {"spec.minReadySeconds": nonnegative})
         errors += validate_daemon_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
-        return errors + nonnegative(spec.get("revisionHistoryLimit", 0), "spec.revisionHistoryLimit")
+        return errors + check(doc, "", {"spec.revisionHistoryLimit": nonnegative})
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_selector_kept(new, old) + self.validate(new)
-
-    def validate_status(self, new: Doc, old: Doc) -> Errors:
-        counts = (*self.new_status, "observedGeneration", "updatedNumberScheduled", "numberAvailable")
-        status, was = new.get("status", {}), old.get("status", {})
-        errors = validate_status_counts(status, (*counts, "numberUnavailable", "collisionCount"))
-        return errors + validate_collisions(status, was)
+        return unchanged_fields(new, old, "spec.selector") + self.validate(new)
 
 
 def _template_generation(doc: Doc) -> int:

@@ -1,4 +1,4 @@
-"""Deployment: its two strategies, and how far a rollout may go beside what is wanted."""
+"""Deployment, ReplicaSet and ReplicationController: a number of like pods, and how they are replaced."""
 
 from __future__ import annotations
 
@@ -6,59 +6,43 @@ from typing import ClassVar
 
 from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
-from tonnage.documents.kinds.pods.pod_warnings import workload_name_warnings
 from tonnage.documents.kinds.workloads.workload import (
-    HISTORY_LIMIT,
     MISMATCH,
     WorkloadStrategy,
-    default_common,
-    drop_zero,
     shown_strategy,
     validate_always_running,
-    validate_collisions,
     validate_selected_template,
-    validate_selector_kept,
-    validate_status_counts,
 )
 from tonnage.documents.strategy import keep
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required
-from tonnage.objects.field_rules import amount_of, at_most_all, count_or_percent, nonnegative, unsupported
+from tonnage.objects.field_rules import amount_of, at_most_all, check, count_or_percent, nonnegative, unsupported
 
-_PROGRESS_DEADLINE_S = 600
+_PARTS_OF_REPLICA_SET = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
 class DeploymentStrategy(WorkloadStrategy):
-    def default(self, doc: Doc) -> None:
-        spec = default_common(doc)
-        strategy = spec.setdefault("strategy", {})
-        if not strategy.get("type"):
-            strategy["type"] = "RollingUpdate"
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", "25%")
-            rolling.setdefault("maxSurge", "25%")
-        spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
-        spec.setdefault("progressDeadlineSeconds", _PROGRESS_DEADLINE_S)
+    rolling: ClassVar[tuple[str, Doc]] = ("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
+    defaults: ClassVar[Doc] = {"spec": {"revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}}
+    fixed = ("spec.selector",)
+    parts = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    counts = (
+        *("observedGeneration", "replicas", *parts, "unavailableReplicas", "terminatingReplicas"),
+        "collisionCount",
+    )
+    warns_of_name = True
 
     def validate(self, doc: Doc) -> Errors:
         spec = doc["spec"]
-        errors = nonnegative(spec.get("replicas", 0), "spec.replicas")
+        errors = check(doc, "", {"spec.replicas": nonnegative})
         errors += validate_selected_template(spec, "ReplicaSet")
         errors += validate_deployment_strategy(spec.get("strategy", {}), "spec.strategy")
-        patience_s, deadline_s = spec.get("minReadySeconds", 0), spec.get("progressDeadlineSeconds")
-        errors += nonnegative(patience_s, "spec.minReadySeconds")
-        errors += nonnegative(spec.get("revisionHistoryLimit", 0), "spec.revisionHistoryLimit")
-        if deadline_s is not None:
-            errors += nonnegative(deadline_s, "spec.progressDeadlineSeconds")
-            if deadline_s <= patience_s:
-                errors.append(
-                    invalid("spec.progressDeadlineSeconds", deadline_s, "must be greater than minReadySeconds")
-                )
+        counts = ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+        errors += check(spec, "spec", dict.fromkeys(counts, nonnegative))
+        deadline_s = spec.get("progressDeadlineSeconds")
+        if deadline_s is not None and deadline_s <= spec.get("minReadySeconds", 0):
+            errors.append(invalid("spec.progressDeadlineSeconds", deadline_s, "must be greater than minReadySeconds"))
         return errors
-
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return self.validate(new) + validate_selector_kept(new, old)
 
     def spec_changed(self, new: Doc, old: Doc) -> bool:
         """Annotations count too: they are copied to the ReplicaSets."""
@@ -69,17 +53,6 @@ class DeploymentStrategy(WorkloadStrategy):
     def prepare_status(self, new: Doc, old: Doc) -> None:
         super().prepare_status(new, old)
         keep(new["metadata"], old["metadata"], "labels")
-
-    def validate_status(self, new: Doc, old: Doc) -> Errors:
-        parts = ("updatedReplicas", "readyReplicas", "availableReplicas")
-        counts = ("observedGeneration", "replicas", *parts, "unavailableReplicas", "terminatingReplicas")
-        status, was = new.get("status", {}), old.get("status", {})
-        errors = validate_status_counts(status, (*counts, "collisionCount"), parts=parts)
-        return errors + validate_collisions(status, was)
-
-    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        named = workload_name_warnings(new["metadata"].get("name", "")) if old is None else []
-        return named + super().warnings(new, old)
 
 
 def validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
@@ -101,38 +74,27 @@ def validate_deployment_strategy(strategy: Doc, path: str) -> Errors:
 
 class ReplicaSetStrategy(WorkloadStrategy):
     new_status: ClassVar[Doc] = {"replicas": 0}
-
-    def default(self, doc: Doc) -> None:
-        default_common(doc)
+    fixed = ("spec.selector",)
+    parts = _PARTS_OF_REPLICA_SET
+    counts = ("replicas", *parts, "observedGeneration", "terminatingReplicas")
+    warns_of_name = True
 
     def validate(self, doc: Doc) -> Errors:
-        spec = doc["spec"]
-        errors = nonnegative(spec.get("replicas", 0), "spec.replicas")
-        errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
-        return errors + validate_selected_template(spec, "ReplicaSet")
-
-    def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return self.validate(new) + validate_selector_kept(new, old)
-
-    def validate_status(self, new: Doc, old: Doc) -> Errors:
-        parts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
-        counts = ("replicas", *parts, "observedGeneration", "terminatingReplicas")
-        return validate_status_counts(new.get("status", {}), counts, parts=parts)
-
-    def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        named = workload_name_warnings(new["metadata"].get("name", "")) if old is None else []
-        return named + super().warnings(new, old)
+        errors = check(doc, "", {"spec.replicas": nonnegative, "spec.minReadySeconds": nonnegative})
+        return errors + validate_selected_template(doc["spec"], "ReplicaSet")
 
 
 class ReplicationControllerStrategy(WorkloadStrategy):
-    """Older than garbage collection: deleted without a word about its pods, it leaves them, as it always did."""
+    """The oldest workload: its selector is a map. Deleted without a word about its pods, it leaves them."""
 
     default_propagation: ClassVar[str] = "Orphan"
     new_status: ClassVar[Doc] = {"replicas": 0}
     selectable: ClassVar[dict[str, tuple[str, ...]]] = {"status.replicas": ("status", "replicas")}
+    parts = _PARTS_OF_REPLICA_SET
+    counts = ("replicas", *parts, "observedGeneration")
 
     def default(self, doc: Doc) -> None:
-        """The oldest of them: its selector and its own labels follow the template's labels."""
+        """Its selector and its own labels follow the template's labels."""
         spec = doc.setdefault("spec", {})
         labels = spec.get("template", {}).get("metadata", {}).get("labels")
         if labels:
@@ -141,17 +103,16 @@ class ReplicationControllerStrategy(WorkloadStrategy):
             if not doc["metadata"].get("labels"):
                 doc["metadata"]["labels"] = dict(labels)
         spec.setdefault("replicas", 1)
-        drop_zero(spec, "minReadySeconds")
         if "template" in spec:
             default_pod_template(spec["template"])
 
     def validate(self, doc: Doc) -> Errors:
         spec = doc["spec"]
-        errors = nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+        errors = check(doc, "", {"spec.minReadySeconds": nonnegative})
         selector, template = spec.get("selector", {}), spec.get("template")
         if not selector:
             errors.append(required("spec.selector"))
-        errors += nonnegative(spec.get("replicas", 0), "spec.replicas")
+        errors += check(doc, "", {"spec.replicas": nonnegative})
         if template is None:
             return [*errors, required("spec.template")]
         labels = template.get("metadata", {}).get("labels")
@@ -159,7 +120,3 @@ class ReplicationControllerStrategy(WorkloadStrategy):
             errors.append(invalid("spec.template.metadata.labels", labels, MISMATCH))
         errors += validate_pod_template(template, "spec.template")
         return errors + validate_always_running(template, "ReplicationController")
-
-    def validate_status(self, new: Doc, old: Doc) -> Errors:
-        parts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
-        return validate_status_counts(new.get("status", {}), ("replicas", *parts, "observedGeneration"), parts=parts)

@@ -18,47 +18,27 @@ from tonnage.documents.kinds.workloads.job_rules import (
     validate_success_policy,
 )
 from tonnage.documents.kinds.workloads.workload import WorkloadStrategy, parsed_selector
-from tonnage.documents.validation.metadata import immutable
 from tonnage.documents.validation.selectors import validate_label_selector
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, invalid, required, too_long
-from tonnage.objects.field_rules import nonnegative, optional_choice, unsupported
-
-_MANY_COMPLETIONS, _MANY_PARALLEL = 100_000, 10_000
-
-
-_BACKOFF_LIMIT = 6
-
-
-_NO_LIMIT = 2**31 - 1
-
+from tonnage.objects.field_rules import (
+    check,
+    immutable,
+    nonnegative,
+    one_of,
+    optional_choice,
+    unchanged_fields,
+    unsupported,
+)
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
-
-
 OLD_CONTROLLER_UID, OLD_JOB_NAME = "controller-uid", "job-name"
-
-
-_MOST_PARALLEL = 100_000
-
-
-_MANY_TO_COUNT = 100_000
-
-
+_NO_LIMIT = 2**31 - 1
+_MOST_PARALLEL = _MANY_TO_COUNT = _MOST_FAILED = 100_000
 _MOST_OF_MANY = 10_000
 """With so many completions and a limit for each index, more pods at a time, or failed indexes, could not be told."""
-
-
-_MOST_FAILED = 100_000
-
-
 _MANAGED_BY_MAX = 63
-
-
-_RESTARTS = ("OnFailure", "Never")
-
-
 _COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
 
 
@@ -74,7 +54,7 @@ class JobStrategy(WorkloadStrategy):
             spec["completions"] = 1
         spec.setdefault("parallelism", 1)
         # With a limit for each index, it alone decides.
-        spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else _BACKOFF_LIMIT)
+        spec.setdefault("backoffLimit", _NO_LIMIT if "backoffLimitPerIndex" in spec else 6)
         labels = spec.get("template", {}).get("metadata", {}).get("labels")
         if labels and not doc["metadata"].get("labels"):
             # The same map, as upstream: what a new Job's template gets, it gets as well.
@@ -109,23 +89,22 @@ class JobStrategy(WorkloadStrategy):
         errors += _validate_completions_kept(spec, was)
         errors += immutable("spec.selector", spec.get("selector"), was.get("selector"))
         errors += _validate_template_kept(spec, was, may_place=_may_change_template(old))
-        for field in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
-            errors += immutable(f"spec.{field}", spec.get(field), was.get(field))
-        return errors
+        fixed = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+        return errors + unchanged_fields(new, old, *(f"spec.{field}" for field in fixed))
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
         return validate_job_status(new, old)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        named = workload_name_warnings(new["metadata"].get("name", "")) if old is None else []
         if old is not None and not self.spec_changed(new, old):
             return []
+        named = workload_name_warnings(new["metadata"].get("name", "")) if old is None else []
         return named + size_warnings(new["spec"], "spec") + super().warnings(new, old)
 
 
 def size_warnings(spec: Doc, path: str) -> list[str]:
     """Of an Indexed Job so large that not all that fails could be told."""
-    is_large = spec.get("completions", 0) > _MANY_COMPLETIONS and spec.get("parallelism", 0) > _MANY_PARALLEL
+    is_large = spec.get("completions", 0) > _MANY_TO_COUNT and spec.get("parallelism", 0) > _MOST_OF_MANY
     if not (is_indexed(spec) and is_large):
         return []
     return [
@@ -157,16 +136,10 @@ def default_job_parts(spec: Doc) -> None:
 
 def validate_job_spec(spec: Doc, path: str) -> Errors:
     """Everything but the selector."""
-    errors: Errors = []
-    for field in _COUNTS:
-        errors += nonnegative(spec.get(field, 0), f"{path}.{field}")
-    errors += nonnegative(spec.get("backoffLimitPerIndex", 0), f"{path}.backoffLimitPerIndex")
-    if "maxFailedIndexes" in spec:
-        errors += nonnegative(spec["maxFailedIndexes"], f"{path}.maxFailedIndexes")
-        if "backoffLimitPerIndex" not in spec:
-            errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
-    if "managedBy" in spec:
-        errors += _validate_managed_by(spec["managedBy"], f"{path}.managedBy")
+    errors = check(spec, path, dict.fromkeys((*_COUNTS, "backoffLimitPerIndex", "maxFailedIndexes"), nonnegative))
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    errors += check(spec, path, {"managedBy": _validate_managed_by})
     errors += _validate_completion_mode(spec, path)
     if "podFailurePolicy" in spec:
         errors += validate_pod_failure_policy(spec, f"{path}.podFailurePolicy")
@@ -176,7 +149,8 @@ def validate_job_spec(spec: Doc, path: str) -> Errors:
         else:
             at = f"{path}.successPolicy"
             errors.append(invalid(at, _capitalised(spec["successPolicy"]), "requires indexed completion mode"))
-    errors += _validate_replacement(spec, f"{path}.podReplacementPolicy")
+    allowed = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
+    errors += check(spec, path, {"podReplacementPolicy": one_of(*allowed)})
     errors += validate_pod_template(spec.get("template", {}), f"{path}.template")
     return errors + _validate_restart_policy(spec, f"{path}.template.spec.restartPolicy")
 
@@ -273,18 +247,12 @@ def _validate_completion_mode(spec: Doc, path: str) -> Errors:
     return errors
 
 
-def _validate_replacement(spec: Doc, path: str) -> Errors:
-    policy = spec.get("podReplacementPolicy")
-    allowed = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
-    return optional_choice(policy, allowed, path)
-
-
 def _validate_restart_policy(spec: Doc, path: str) -> Errors:
     policy = spec.get("template", {}).get("spec", {}).get("restartPolicy", "")
     if policy in ("", "Always"):
         return [required(path, 'valid values: "OnFailure", "Never"')]
-    if policy not in _RESTARTS:
-        return [unsupported(path, policy, _RESTARTS)]
+    if policy not in ("OnFailure", "Never"):
+        return [unsupported(path, policy, ("OnFailure", "Never"))]
     if "podFailurePolicy" in spec and policy != "Never":
         return [invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')]
     return []

@@ -12,20 +12,17 @@ from typing import ClassVar
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
 from tonnage.documents.kinds.storage.persistent_volume_claim import default_claim, validate_claim_spec
 from tonnage.documents.kinds.workloads.workload import (
-    HISTORY_LIMIT,
     WorkloadStrategy,
-    default_common,
     shown_strategy,
     validate_always_running,
-    validate_collisions,
     validate_match,
     validate_selector,
-    validate_status_counts,
 )
+from tonnage.documents.strategy import fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid
-from tonnage.objects.field_rules import nonnegative, sentences, unsupported
+from tonnage.objects.field_rules import Asked, Rules, check, if_set, must_be, named, nonnegative, one_of
 
 _MUTABLE_STATEFUL_SET = (
     "replicas",
@@ -38,31 +35,33 @@ _MUTABLE_STATEFUL_SET = (
 )
 
 
+_LATER_DEFAULTS: Doc = {
+    "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    "revisionHistoryLimit": 10,
+}
+
+
 class StatefulSetStrategy(WorkloadStrategy):
     # A pod's name is the set's and a number, and has to be a host name.
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_label)
     new_status: ClassVar[Doc] = {"replicas": 0, "availableReplicas": 0}
+    defaults: ClassVar[Doc] = {"spec": {"serviceName": "", "podManagementPolicy": "OrderedReady"}}
+    parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    counts = ("replicas", *parts, "observedGeneration", "collisionCount")
+    ready_told = "cannot be greater than status.readyReplicas"
 
     def default(self, doc: Doc) -> None:
-        spec = default_common(doc)
-        spec.setdefault("serviceName", "")
-        if not spec.get("podManagementPolicy"):
-            spec["podManagementPolicy"] = "OrderedReady"
+        super().default(doc)
+        spec = doc["spec"]
         strategy = spec.setdefault("updateStrategy", {})
-        if not strategy.get("type"):
-            strategy["type"] = "RollingUpdate"
-            strategy.setdefault("rollingUpdate", {})
+        if "type" not in strategy:
+            fill(strategy, {"type": "RollingUpdate", "rollingUpdate": {}})
         if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
             strategy["rollingUpdate"].setdefault("partition", 0)
-        retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-        for field in ("whenDeleted", "whenScaled"):
-            if not retention.get(field):
-                retention[field] = "Retain"
-        spec.setdefault("revisionHistoryLimit", HISTORY_LIMIT)
+        fill(spec, _LATER_DEFAULTS)
         for claim in spec.get("volumeClaimTemplates", ()):
             claim["kind"], claim["apiVersion"] = "PersistentVolumeClaim", "v1"
-            claim.setdefault("metadata", {})
-            claim.setdefault("spec", {}).setdefault("resources", {})
+            fill(claim, {"metadata": {}, "spec": {"resources": {}}})
             default_claim(claim)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
@@ -87,13 +86,6 @@ class StatefulSetStrategy(WorkloadStrategy):
             )
             errors.append(forbidden("spec", told))
         return errors
-
-    def validate_status(self, new: Doc, old: Doc) -> Errors:
-        parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
-        counts = ("replicas", *parts, "observedGeneration", "collisionCount")
-        status, was = new.get("status", {}), old.get("status", {})
-        told = "cannot be greater than status.readyReplicas"
-        return validate_status_counts(status, counts, parts=parts, ready_told=told) + validate_collisions(status, was)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         told = super().warnings(new, old)
@@ -120,29 +112,26 @@ def validate_stateful_set_strategy(strategy: Doc, path: str) -> Errors:
     return nonnegative(rolling.get("partition", 0), f"{path}.rollingUpdate.partition")
 
 
+_POLICY_TOLD = "must be 'OrderedReady' or 'Parallel'"
+_RETENTION: Rules = dict.fromkeys(
+    (f"persistentVolumeClaimRetentionPolicy.{field}" for field in ("whenDeleted", "whenScaled")),
+    Asked(one_of("Retain", "Delete")),
+)
+
+
 def validate_stateful_set(doc: Doc, *, is_update: bool = False) -> Errors:
     """A StatefulSet; what may not change is not judged again on an update."""
     spec = doc["spec"]
-    errors: Errors = []
-    policy = spec.get("podManagementPolicy", "")
-    if policy not in ("OrderedReady", "Parallel"):
-        told = "must be 'OrderedReady' or 'Parallel'"
-        errors.append(invalid("spec.podManagementPolicy", policy, told))
+    policy = ("OrderedReady", "Parallel")
+    errors = check(spec, "spec", {"podManagementPolicy": Asked(must_be(lambda value: value in policy, _POLICY_TOLD))})
     errors += validate_stateful_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
-    retention = spec.get("persistentVolumeClaimRetentionPolicy", {})
-    for field in ("whenDeleted", "whenScaled"):
-        if retention.get(field) not in ("Retain", "Delete"):
-            at = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
-            errors.append(unsupported(at, retention.get(field, ""), ("Retain", "Delete")))
+    errors += check(spec, "spec", _RETENTION)
     if not is_update:
         for idx, claim in enumerate(spec.get("volumeClaimTemplates", ())):
             errors += validate_claim_spec(claim.get("spec", {}), f"spec.volumeClaimTemplates[{idx}].spec")
-    errors += nonnegative(spec.get("replicas", 0), "spec.replicas")
-    errors += nonnegative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
-    errors += nonnegative(spec.get("ordinals", {}).get("start", 0), "spec.ordinals.start")
-    service = spec.get("serviceName", "")
-    if service and not is_update:
-        errors += sentences("spec.serviceName", service, names.dns_label(service))
+    errors += check(spec, "spec", dict.fromkeys(("replicas", "minReadySeconds", "ordinals.start"), nonnegative))
+    if not is_update:
+        errors += check(spec, "spec", {"serviceName": if_set(named(names.dns_label))})
     errors += validate_selector(spec, "statefulset", "")
     template = _with_claim_volumes(spec)
     errors += validate_match(spec, template)

@@ -15,16 +15,14 @@ import msgspec
 from tonnage.documents.kinds.pods.pod import drop_disabled_pod_fields
 from tonnage.documents.kinds.pods.pod_defaults import default_pod_template
 from tonnage.documents.kinds.pods.pod_spec import validate_pod_template
-from tonnage.documents.kinds.pods.pod_warnings import spec_warnings
-from tonnage.documents.strategy import Generation, Strategy
-from tonnage.documents.validation.metadata import immutable
+from tonnage.documents.kinds.pods.pod_warnings import spec_warnings, workload_name_warnings
+from tonnage.documents.strategy import Generation, Strategy, fill
 from tonnage.documents.validation.selectors import validate_label_selector
-from tonnage.objects.document import Doc, copy
+from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required
-from tonnage.objects.field_rules import nonnegative, unsupported
+from tonnage.objects.field_rules import Asked, Rules, check, immutable, nonnegative, unsupported
 from tonnage.objects.selectors import InvalidSelector, LabelSelector
 
-HISTORY_LIMIT = 10
 MISMATCH = "`selector` does not match template `labels`"
 
 
@@ -33,10 +31,27 @@ class WorkloadStrategy(Strategy):
 
     generation = Generation.COUNTED
     new_status: ClassVar[Doc] = {}
-    """The status of an object that no controller has seen yet."""
+    rolling: ClassVar[tuple[str, Doc]] = ("", {})
+    """The field of spec with the strategy, and the defaults of a rolling update."""
+    counts: ClassVar[tuple[str, ...]] = ()
+    """Numbers of the status that are not negative."""
+    parts: ClassVar[tuple[str, ...]] = ()
+    """Numbers of the status that do not exceed `replicas`."""
+    ready_told: ClassVar[str] = "cannot be greater than readyReplicas"
+    warns_of_name: ClassVar[bool] = False
+    """Pods are named after it, so its name had better be a label too."""
 
-    def prepare_create(self, doc: Doc) -> None:
-        doc["status"] = copy(self.new_status)
+    def default(self, doc: Doc) -> None:
+        spec: Doc = doc.setdefault("spec", {})
+        if "replicas" in self.new_status or "replicas" in self.counts:
+            spec.setdefault("replicas", 1)
+        default_pod_template(spec.setdefault("template", {}))
+        field, defaults = self.rolling
+        if field:
+            strategy = spec.setdefault(field, {})
+            if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+                fill(strategy.setdefault("rollingUpdate", {}), defaults)
+        fill(doc, self.defaults)
 
     def drop_disabled_fields(self, new: Doc, old: Doc) -> None:
         drop_disabled_pod_fields(new["spec"].get("template", {}).get("spec", {}))
@@ -45,24 +60,25 @@ class WorkloadStrategy(Strategy):
         super().prepare_status(new, old)
         new["status"] = {**self.new_status, **new["status"]}
 
+    def validate_status(self, new: Doc, old: Doc) -> Errors:
+        """Numbers that are not negative; no part exceeds `replicas`, and whoever is available is ready."""
+        status, was = new.get("status", {}), old.get("status", {})
+        errors = check(status, "status", dict.fromkeys(self.counts, nonnegative))
+        for field in self.parts:
+            if status.get(field, 0) > status.get("replicas", 0):
+                errors.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
+        if self.parts and status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
+            errors.append(invalid("status.availableReplicas", status["availableReplicas"], self.ready_told))
+        now, before = status.get("collisionCount"), was.get("collisionCount")
+        if "collisionCount" in self.counts and before is not None and (now is None or now < before):
+            errors.append(invalid("status.collisionCount", now or 0, "cannot be decremented"))
+        return errors
+
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
+        told = workload_name_warnings(new["metadata"].get("name", "")) if self.warns_of_name and old is None else []
         if old is not None and not self.spec_changed(new, old):
-            return []
-        return spec_warnings(new["spec"].get("template", {}).get("spec", {}), "spec.template.spec")
-
-
-def default_common(doc: Doc) -> Doc:
-    spec: Doc = doc.setdefault("spec", {})
-    spec.setdefault("replicas", 1)
-    drop_zero(spec, "minReadySeconds", "paused")
-    default_pod_template(spec.setdefault("template", {}))
-    return spec
-
-
-def drop_zero(spec: Doc, *fields: str) -> None:
-    for field in fields:
-        if not spec.get(field, True):
-            del spec[field]
+            return told
+        return told + spec_warnings(new["spec"].get("template", {}).get("spec", {}), "spec.template.spec")
 
 
 def shown_strategy(kind: str, rolling: Doc | None, fields: Sequence[str]) -> Doc:
@@ -71,38 +87,6 @@ def shown_strategy(kind: str, rolling: Doc | None, fields: Sequence[str]) -> Doc
     if rolling is not None:
         inner = {field: rolling.get(field[0].lower() + field[1:], 0) for field in fields}
     return {"Type": kind, "RollingUpdate": inner}
-
-
-def validate_selector_kept(new: Doc, old: Doc) -> Errors:
-    """A selector says which pods are one's own; changing it would abandon them."""
-    return immutable("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
-
-
-def validate_status_counts(
-    status: Doc,
-    counts: Sequence[str],
-    *,
-    parts: Sequence[str] = (),
-    ready_told: str = "cannot be greater than readyReplicas",
-) -> Errors:
-    """Numbers that are not negative; no part exceeds `replicas`, and whoever is available is ready."""
-    errors: Errors = []
-    for field in counts:
-        errors += nonnegative(status.get(field, 0), f"status.{field}")
-    for field in parts:
-        if status.get(field, 0) > status.get("replicas", 0):
-            errors.append(invalid(f"status.{field}", status[field], "cannot be greater than status.replicas"))
-    if parts and status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
-        errors.append(invalid("status.availableReplicas", status["availableReplicas"], ready_told))
-    return errors
-
-
-def validate_collisions(status: Doc, was: Doc) -> Errors:
-    """How often a name was taken only ever goes up."""
-    now, before = status.get("collisionCount"), was.get("collisionCount")
-    if before is None or (now is not None and now >= before):
-        return []
-    return [invalid("status.collisionCount", now or 0, "cannot be decremented")]
 
 
 def validate_selected_template(spec: Doc, kind: str) -> Errors:
@@ -162,16 +146,16 @@ def validate_always_running(template: Doc, kind: str) -> Errors:
 
 
 class ControllerRevisionStrategy(Strategy):
-    """A snapshot of a template: written once, never changed, only renumbered."""
+    """A template that a StatefulSet or a DaemonSet had: written once, never changed, only renumbered."""
 
-    def validate(self, doc: Doc) -> Errors:
-        errors = nonnegative(doc.get("revision", 0), "revision")
-        if "data" not in doc:
-            errors.append(required("data", "data is mandatory"))
-        elif not isinstance(doc["data"], dict):
-            errors.append(required("data", "data must be a valid JSON object"))
-        return errors
+    rules: ClassVar[Rules] = {"revision": nonnegative, "data": Asked(lambda data, at: _not_an_object(data, at), None)}
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        errors = nonnegative(new.get("revision", 0), "revision")
+        errors = check(new, "", {"revision": nonnegative})
         return errors + immutable("data", new.get("data"), old.get("data"))
+
+
+def _not_an_object(data: Any, path: str) -> Errors:
+    if isinstance(data, dict):
+        return []
+    return [required(path, "data is mandatory" if data is None else "data must be a valid JSON object")]
