@@ -82,7 +82,7 @@ def judge(kind: CustomKind, doc: Doc) -> None:
     assert doc == once, "a second reading reads otherwise"
     kind.validate(doc)
     kind.validate_update(doc, once)
-    kind.cells(doc, lambda at: at)
+    [column.cell(doc, lambda at: at) for column in kind.columns]
 
 
 def read_published(data: bytes) -> None:

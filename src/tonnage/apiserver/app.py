@@ -174,7 +174,10 @@ class Application:
         note(request, attributes=asked)
         if names_another(request.headers) and (wanted := wanted_user(list(request.headers.items()))) is not None:
             asked = replace(asked, user=impersonate(asked, wanted, self._registry.authorizer))
-        self._authorize(asked, request)
+        decision = self._access.authorization(lambda: self._registry.authorizer.authorize(asked))
+        note(request, attributes=asked, decision=decision)
+        if not decision.allowed:
+            raise forbidden(asked, decision.reason)
         at = locate(path, self._registry.definitions.find)
         if at is None:
             return await self._other(request, asked.user)
@@ -184,13 +187,6 @@ class Application:
         connection = connection_of(request)
         certificate = connection.certificate if connection is not None else None
         return self._authenticator.authenticate(request.headers, certificate)
-
-    def _authorize(self, asked: Attributes, request: web.BaseRequest) -> None:
-        """Raises Forbidden."""
-        decision = self._access.authorization(lambda: self._registry.authorizer.authorize(asked))
-        note(request, attributes=asked, decision=decision)
-        if not decision.allowed:
-            raise forbidden(asked, decision.reason)
 
     # -- resources ----------------------------------------------------------------------------------------------------
 
@@ -208,7 +204,7 @@ class Application:
             call.warnings.append(at.resource.custom.deprecation_warning)
         responses.negotiated(call)  # refuses what nobody could read before anything happens
         if wrong := names.path_segment(at.name):
-            raise status.bad_name(at.name, wrong)
+            raise BadRequest(f'Name parameter invalid: "{at.name}": {";".join(wrong)}')
         applies = verb == "patch" and patching.is_apply(request.headers.get("Content-Type", ""))
         loop = asyncio.get_running_loop()
         started_at = loop.time()

@@ -1,10 +1,8 @@
 """The custom resources that are served at this moment, read off the definitions in the store.
 
-Nothing is registered and nothing has to be told: whoever asks gets what the store's definitions say now, so that a
-definition takes effect with the write that made it, after a restart as before. What follows from a definition is worked
-out once for each of its states and kept.
-
-The table of `objects/resources.py` comes first: a definition cannot take a path from a built-in resource.
+Nothing is registered: whoever asks gets what the store's definitions say now, so that a definition takes effect with
+the write that made it. What follows from a definition is worked out once for each of its states and kept. A definition
+cannot take a path from a built-in resource.
 """
 
 from __future__ import annotations
@@ -34,10 +32,6 @@ class _Known:
     shape: str
     by_version: dict[str, CustomResource]
 
-    @property
-    def is_terminating(self) -> bool:
-        return "deletionTimestamp" in self.head["metadata"]
-
 
 class Definitions:
     """The definitions of one store and the resources that follow from them."""
@@ -52,11 +46,12 @@ class Definitions:
             record = self._store.get(CRDS.key("", f"{plural}.{group}"))
         except KeyDamaged:
             return None
-        return self._resources(record).get(version) if record is not None else None
+        return self._of(record).by_version.get(version) if record is not None else None
 
     def all(self) -> list[CustomResource]:
         """Every custom resource that is served: by definition, and of one the versions in order of preference."""
-        return [resource for record in self._records() for resource in _by_preference(self._resources(record))]
+        by_definition = [self._of(record).by_version for record in self._records()]
+        return [served[version] for served in by_definition for version in sorted(served, key=version_preference)]
 
     @property
     def state(self) -> tuple[tuple[str, int], ...]:
@@ -85,9 +80,6 @@ class Definitions:
         """Work out what follows from a definition, which may take long, before anybody asks. For any thread."""
         self._known[record.key] = self._follow(record, self._known.get(record.key))
 
-    def _resources(self, record: StoreRecord) -> dict[str, CustomResource]:
-        return self._of(record).by_version
-
     def _of(self, record: StoreRecord) -> _Known:
         known = self._known.get(record.key)
         if known is None or known.revision != record.revision:
@@ -104,7 +96,7 @@ class Definitions:
         is_terminating = "deletionTimestamp" in definition["metadata"]
         if before is not None and before.shape == shape:
             rows = before.by_version
-            if before.is_terminating != is_terminating:
+            if ("deletionTimestamp" in before.head["metadata"]) != is_terminating:
                 rows = {version: replace(row, is_terminating=is_terminating) for version, row in rows.items()}
             return _Known(record.revision, head, shape, rows)
         try:
@@ -112,11 +104,5 @@ class Definitions:
         except Exception:  # a definition that nobody should have let in must not take the others with it
             _log.exception("The CustomResourceDefinition %s cannot be served", definition["metadata"]["name"])
             made = {}
-        by_version = {
-            version: row for version, row in made.items() if (row.group, row.version, row.plural) not in BY_PATH
-        }
-        return _Known(record.revision, head, shape, by_version)
-
-
-def _by_preference(by_version: dict[str, CustomResource]) -> list[CustomResource]:
-    return [by_version[version] for version in sorted(by_version, key=version_preference)]
+        own = {version: row for version, row in made.items() if (row.group, version, row.plural) not in BY_PATH}
+        return _Known(record.revision, head, shape, own)

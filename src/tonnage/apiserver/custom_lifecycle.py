@@ -14,6 +14,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from tonnage.apiserver import event_loop
 from tonnage.apiserver.custom_definitions import CRDS
@@ -22,12 +23,12 @@ from tonnage.apiserver.registry import Registry
 from tonnage.backoff import Backoff
 from tonnage.clock import in_background, rfc3339
 from tonnage.documents.custom.custom_resource import CustomResource, custom_resources
-from tonnage.documents.custom.definition_rules import accept_names, establish, is_established, terminate
+from tonnage.documents.custom.definition_rules import accept_names, establish, is_established, set_condition
 from tonnage.documents.kinds.custom_resource_definition import CLEANUP_FINALIZER
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL
-from tonnage.store import StoreClosed, StoreError, StoreRecord
+from tonnage.store import StoreClosed, StoreError
 
 _OPTIONS = WriteOptions(manager="kube-apiserver")
 _ANYTHING: Doc = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -59,10 +60,12 @@ class DefinitionLifecycle:
                 if "deletionTimestamp" in meta:
                     self._delete_objects_of(meta["name"])
                     continue
+                others = [other for other in known if other is not definition]
+                accept = partial(accept_names, others=others, now=self._registry.now())
                 try:
-                    for step in (self._accepted, self._established):
-                        if step(definition, known):
-                            await self._write(meta["name"], step, known)
+                    for step in (accept, partial(establish, now=self._registry.now())):
+                        if step(definition):
+                            await self._write(meta["name"], step)
                 except ApiError as exc:  # with its status it is too large, say: the others are served all the same
                     refused = exc
         self._changed()
@@ -78,27 +81,16 @@ class DefinitionLifecycle:
             return False
         return True
 
-    def _accepted(self, definition: Doc, known: list[Doc]) -> bool:
-        name = definition["metadata"]["name"]
-        others = [each for each in known if each["metadata"]["name"] != name]
-        return accept_names(definition, others, self._registry.now())
-
-    def _established(self, definition: Doc, known: list[Doc]) -> bool:
-        return establish(definition, self._registry.now())
-
-    async def _write(self, name: str, step: Callable[[Doc, list[Doc]], bool], known: list[Doc]) -> None:
+    async def _write(self, name: str, step: Callable[[Doc], bool]) -> None:
         def change(doc: Doc) -> Doc:
-            step(doc, known)
+            step(doc)
             return doc
 
         with suppress(NotFound):
             await self._registry.change(CRDS, "", name, change, _OPTIONS, subresource="status")
-            await self._prepare(self._registry.read(CRDS, "", name))
-
-    async def _prepare(self, record: StoreRecord) -> None:
-        """A large definition is compiled beside the loop; another is compiled by whoever asks first."""
-        if event_loop.is_large(record.document):
-            await self._registry.work(True, lambda: self._registry.definitions.prepare(record))
+            record = self._registry.read(CRDS, "", name)
+            if event_loop.is_large(record.document):  # compiled beside the loop; others by whoever asks first
+                await self._registry.work(True, lambda: self._registry.definitions.prepare(record))
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -140,13 +132,10 @@ class DefinitionLifecycle:
 
     async def _delete_objects(self, definition: Doc) -> None:
         # One that is not served any more had objects all the same. What they look like no longer matters.
-        spec = {
-            **definition["spec"],
-            "versions": [
-                {**version, "served": True, "schema": _ANYTHING} for version in definition["spec"]["versions"]
-            ],
-        }
-        resource = next(iter(custom_resources({**definition, "spec": spec}).values()))
+        spec = definition["spec"]
+        versions = [{**version, "served": True, "schema": _ANYTHING} for version in spec["versions"]]
+        resources = custom_resources({**definition, "spec": {**spec, "versions": versions}})
+        resource = next(iter(resources.values()))
         while True:
             watch = self._registry.store.watch(resource.store_prefix, after=self._registry.store.revision)
             try:
@@ -171,7 +160,7 @@ class DefinitionLifecycle:
         now = rfc3339(self._registry.clock.now())
 
         def change(doc: Doc) -> Doc:
-            terminate(doc, status, reason, message, now)
+            set_condition(doc, "Terminating", status, reason, message, now)
             if lets_go:
                 meta = doc["metadata"]
                 meta["finalizers"] = [each for each in meta.get("finalizers", ()) if each != CLEANUP_FINALIZER]

@@ -17,7 +17,7 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.stored_documents import encoder
 from tonnage.clock import Clock, in_background, parse_rfc3339
 from tonnage.errors import TonnageError
-from tonnage.objects import document
+from tonnage.objects.document import decode, dig
 from tonnage.objects.resources import BY_KIND
 from tonnage.store import StoreError, StoreRecord
 
@@ -28,26 +28,9 @@ _AT_A_TIME: Final = 64
 """So many are looked at before others have a turn, and deleted by one commit: one by one, each with its own, they would
 go more slowly than a busy cluster makes them."""
 _EVENT: Final = BY_KIND["v1", "Event"]
-
-
-class _Series(msgspec.Struct, frozen=True, rename="camel"):
-    last_observed_time: str | None = None
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    creation_timestamp: str | None = None
-
-
-class _Times(msgspec.Struct, frozen=True, rename="camel"):
-    """The parts of an event that tell when it was written."""
-
-    metadata: _Metadata = _Metadata()
-    event_time: str | None = None
-    last_timestamp: str | None = None
-    series: _Series | None = None
-
-
-_times_in = msgspec.json.Decoder(_Times)
+_TIMES: Final = (
+    ("metadata", "creationTimestamp"), ("eventTime",), ("lastTimestamp",), ("series", "lastObservedTime")
+)  # fmt: skip
 
 
 class EventExpiry:
@@ -75,9 +58,8 @@ class EventExpiry:
 
     async def _delete(self, record: StoreRecord) -> bool:
         """Delete an event. False when it was written again or is gone meanwhile, or the disk refuses: another time."""
-        final = document.decode(record.document)
         try:
-            await self._store.delete(record.key, encoder(_EVENT, final), expected=record.revision)
+            await self._store.delete(record.key, encoder(_EVENT, decode(record.document)), expected=record.revision)
         except StoreError:
             return False
         return True
@@ -92,25 +74,24 @@ class EventExpiry:
         return found[1]
 
 
-def _last_time(data: bytes, now: datetime) -> datetime:
-    told = []
+def _last_time(document: bytes, now: datetime) -> datetime:
+    """The latest time in an event that is not in the future; `now` when there is none."""
+    times = []
     with suppress(msgspec.MsgspecError):
-        times = _times_in.decode(data)
-        observed = times.series.last_observed_time if times.series is not None else None
-        for text in (times.metadata.creation_timestamp, times.event_time, times.last_timestamp, observed):
-            with suppress(TonnageError, ValueError):
-                if text:
-                    told.append(parse_rfc3339(text))
-    past = [each for each in told if each <= now]
-    return max(past) if past else now
+        event = decode(document)
+        for path in _TIMES:
+            with suppress(TonnageError, ValueError, TypeError):
+                times.append(parse_rfc3339(dig(event, *path)))
+    return max((time for time in times if time <= now), default=now)
 
 
 def events_expired(registry: Registry, clock: Clock, ttl_s: float) -> AbstractAsyncContextManager[None]:
     """Inside the block, events are deleted when their time is over."""
-    return in_background(_run(EventExpiry(registry, clock, ttl_s), clock), "expiry of events")
+    expiry = EventExpiry(registry, clock, ttl_s)
 
+    async def run() -> None:
+        while True:
+            await clock.sleep(_EVERY_S)
+            await expiry.look()
 
-async def _run(expiry: EventExpiry, clock: Clock) -> None:
-    while True:
-        await clock.sleep(_EVERY_S)
-        await expiry.look()
+    return in_background(run(), "expiry of events")

@@ -2,14 +2,12 @@
 
 - `ping`, `log` never fail: that there is an answer is the check.
 - `etcd` (upstream's name, for probes that know it) and `storage` fail /readyz and /healthz while the store cannot
-  write, whatever the reason (`store/health.py`); they fail /livez when a restart could help: the file failed, or the
-  writing thread is gone. A full disk is none of that: reads and deletions go on, and a restart makes no room.
+  write; they fail /livez when a restart could help, which is not the case on a full disk.
 - `shutdown` fails /readyz once the server was told to stop.
-- `storage-integrity` tells of rows that are damaged.
+- `storage-integrity` tells of rows that are damaged. It fails on its own path alone: one damaged row does not make a
+  server unready, which would take everything else away as well.
 
-One damaged row does not make a server unready, which would take everything else away as well: the check is listed, and
-its own path (`/readyz/storage-integrity`) fails, but the sum does not. What is wrong is told to who has the token;
-others learn that something is, as upstream does it.
+What is wrong is told to who has the token; others learn that something is, as upstream does it.
 """
 
 from __future__ import annotations

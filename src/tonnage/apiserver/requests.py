@@ -76,7 +76,8 @@ def verb_of(method: str, location: Location, watch_asked: bool) -> str:
     resource = location.resource
     one = bool(location.name)
     if location.subresource:
-        return _subresource_verb(method, location)
+        verb = "watch" if location.watch else "get" if method == "GET" else _VERBS.get(method, "")
+        return verb if verb in verbs_of(resource, location.subresource) else ""
     if location.watch and method != "GET":
         return ""
     if method == "GET":
@@ -91,11 +92,6 @@ def verb_of(method: str, location: Location, watch_asked: bool) -> str:
     if verb == "delete" and not one:
         return "deletecollection"
     return verb if one else ""
-
-
-def _subresource_verb(method: str, location: Location) -> str:
-    verb = "watch" if location.watch else "get" if method == "GET" else _VERBS.get(method, "")
-    return verb if verb in verbs_of(location.resource, location.subresource) else ""
 
 
 def is_about(asked: Attributes, verb: str, at: Location) -> bool:

@@ -1,21 +1,14 @@
-"""Stored documents as responses, in the form the client asks for: object, Table or metadata; JSON or YAML.
-
-Warnings as headers: safe to send, and never so many that a client cannot read them.
-
-The limits and what is done beyond them are upstream's (apiserver's endpoints/filters/warning.go): up to 4,096
-characters all warnings are sent whole; beyond that each is cut at 256 characters, and those for which there is no room
-are left out. Ours counts characters as they are sent, escapes included, since that is what a client has to take, and
-sends no more than half of the hundred header lines at which Python's HTTP client gives an answer up.
-
-Upstream does not send a warning with a control character in it. A line break or NUL of an object's field must not reach
-a header; here it is shown by its number instead, so that the warning is not lost.
-
-Which form of an answer a client wants: the object, a Table for people, or metadata alone.
+"""Stored documents as responses: an object, a Table for people, or metadata alone, as JSON or YAML; and Warning
+headers.
 
 kubectl asks for `application/json;as=Table;v=v1;g=meta.k8s.io` first and plain JSON second; garbage collectors ask for
-PartialObjectMetadata. Kubernetes' own components prefer protobuf and accept JSON, which is what they get.
+PartialObjectMetadata. Kubernetes' own components prefer protobuf and accept JSON, which is what they get. The form is
+settled before a verb runs: a client that cannot read any answer must not have changed anything.
 
-The question is settled before a verb runs: a client that cannot read any answer must not have changed anything.
+Warnings are sent as upstream does it (apiserver's endpoints/filters/warning.go): up to 4,096 characters all are sent
+whole; beyond that each is cut at 256 characters, and those for which there is no room are left out. Ours counts
+characters as they are sent, escapes included, and sends no more than half of the hundred header lines at which Python's
+HTTP client gives an answer up. A control character is shown by its number; upstream drops such a warning.
 """
 
 from __future__ import annotations
@@ -84,12 +77,12 @@ def negotiate(accept: str, *, as_stream: bool = False, has_table: bool = True) -
 
 def accepted(accept: str) -> list[tuple[str, dict[str, str]]]:
     """The clauses of an Accept header, the best quality first: media type and parameters."""
-    return sorted(map(_clause, accept.split(",")), key=lambda clause: -quality(clause[1]))
-
-
-def _clause(text: str) -> tuple[str, dict[str, str]]:
-    media, *parameters = (part.strip() for part in text.split(";"))
-    return media, {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in parameters)}
+    clauses = []
+    for text in accept.split(","):
+        media, *parameters = (part.strip() for part in text.split(";"))
+        pairs = (part.partition("=") for part in parameters)
+        clauses.append((media, {key.strip(): value.strip() for key, _, value in pairs}))
+    return sorted(clauses, key=lambda clause: -quality(clause[1]))
 
 
 def quality(options: dict[str, str]) -> float:
@@ -158,12 +151,6 @@ def of_object(call: Call, document: bytes, *, now: datetime, code: int = 200) ->
     return _response(call, chosen, encode(shown), code)
 
 
-def is_as_stored(call: Call) -> bool:
-    """Are documents joined as they are stored, rather than decoded and put into another form?"""
-    chosen = negotiated(call)
-    return chosen.form == "object" and not chosen.yaml and stored_documents.is_served_as_stored(call.resource)
-
-
 def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime) -> Response:
     """A list of the call's resource. Stored bytes are joined, not decoded, when the client wants objects as stored."""
     chosen, resource = negotiated(call), call.resource
@@ -172,7 +159,11 @@ def of_list(call: Call, documents: Sequence[bytes], head: Doc, *, now: datetime)
             documents = [stored_documents.served_bytes(resource, document) for document in documents]
         opening = encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": head})
         head_of_items = b"" if isinstance(resource, CustomResource) else stored_documents.opening_of(resource)
-        items = b",".join(_without_head(document, head_of_items) for document in documents)
+        start = len(head_of_items)
+        items = b",".join(
+            b"{" + document[start:] if start and document.startswith(head_of_items) else document
+            for document in documents
+        )
         return _response(call, chosen, b"".join((opening[:-1], b',"items":[', items, b"]}")))
     if chosen.form == "metadata":
         raise NotAcceptable(
@@ -199,10 +190,6 @@ def _response(call: Call, chosen: Representation, body: bytes, code: int = 200) 
     if pretty in ("true", "1") or (not pretty and call.headers.get("User-Agent", "").startswith(_PEOPLE)):
         body = msgspec.json.format(body, indent=2)
     return Response(body, code)
-
-
-def _without_head(document: bytes, head: bytes) -> bytes:
-    return b"{" + document[len(head) :] if head and document.startswith(head) else document
 
 
 def _go_type(resource: Resource) -> str:

@@ -1,13 +1,10 @@
 """Which objects a list, a watch or a deletion of a collection is about: a stretch of keys, and the selectors as one
 question.
 
-Labels may be selected by as one likes. Fields may not: each kind knows which of its fields it can be selected by, and a
-selector that names another is refused, because upstream would have to read every object to answer it.
-
-Labels and fields that selectors look at, kept beside each stored document. Upstream: storage.AttrFunc.
-
-The store has an `ObjectAttributes` for every record it writes or loads. It decodes nothing until a selector looks, then
-once: most objects are listed without a selector, and every watcher of an event shares the result.
+Any label may be selected by. Of its fields each kind knows which it can be selected by; another is refused, because
+upstream would have to read every object to answer it. The store keeps an `ObjectAttributes` for every record. It
+decodes nothing until a selector looks, then once: every watcher of an event shares the result. Upstream:
+storage.AttrFunc.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from tonnage.errors import BadRequest
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, decode, dig
 from tonnage.objects.resources import RESOURCES, Resource
-from tonnage.objects.selectors import FieldSelector, LabelMatcher
+from tonnage.objects.selectors import FieldSelector
 from tonnage.store import StoreRecord
 
 Matches = Callable[[StoreRecord], bool]
@@ -40,44 +37,35 @@ def scope(call: Call) -> str:
 
 
 def matcher(strategy: Strategy, call: Call, options: ListOptions) -> Matches:
-    """Does a record belong to what was asked for? Raises BadRequest for a field this kind cannot be selected by."""
-    if isinstance(call.resource, CustomResource):
-        return _custom_matcher(call.resource, call.name, options)
+    """Does a record belong to what was asked for? Raises BadRequest for a field this kind cannot be selected by.
+
+    It keeps nothing of the options but the selectors: a watch has it for an hour.
+    """
+    resource, custom = call.resource, call.resource if isinstance(call.resource, CustomResource) else None
     labels = options.labels if options.labels is not None and not options.labels.is_empty else None
     fields = options.fields if options.fields is not None and options.fields.terms else None
-    by_fields = _by_fields(fields, _stored_names(strategy, call.resource, fields)) if fields is not None else None
+    names: Mapping[str, str] = {}
+    if fields is not None:
+        names = _stored_names(strategy, resource, fields) if custom is None else _custom_names(custom, fields)
+    by_fields = fields.matcher if fields is not None else None
     # The old /watch/…/name path, or a selector that leaves one name: the key tells, and no other document is read.
-    if name := call.name or (fields.required("metadata.name") if fields is not None else None):
-        suffix = f"/{name}"
-        return lambda record: record.key.endswith(suffix) and _is_selected(record, labels, by_fields)
-    if labels is None and by_fields is None:
-        return lambda record: True
-    return lambda record: _is_selected(record, labels, by_fields)
-
-
-def _custom_matcher(resource: CustomResource, name: str, options: ListOptions) -> Matches:
-    """The same for custom resources, whose selectable fields come and go: they are read off the documents."""
-    labels = options.labels if options.labels is not None and not options.labels.is_empty else None
-    fields = options.fields if options.fields is not None and options.fields.terms else None
-    asked = fields.fields if fields is not None else ()
-    known = ("metadata.name", *(("metadata.namespace",) if resource.namespaced else ()))
-    for field in asked:
-        if field not in known and field not in resource.custom.selectable_fields:
-            raise BadRequest(f"field label not supported: {field}")
-    has_own = any(field not in known for field in asked)
-    by_fields = _by_fields(fields, {field: field for field in asked}) if fields is not None else None
+    name = call.name or (fields.required("metadata.name") if fields is not None else None)
+    suffix = f"/{name}" if name else ""
+    of_definition = custom if custom is not None and any(not field.startswith("metadata.") for field in names) else None
 
     def matches(record: StoreRecord) -> bool:
-        if name and not record.key.endswith(f"/{name}"):
+        if suffix and not record.key.endswith(suffix):
             return False
-        attributes = record.attributes
-        if labels is not None and not labels.matches(attributes.labels):
+        if labels is not None and not labels.matches(record.attributes.labels):
             return False
-        if by_fields is None or not has_own:
-            return by_fields is None or by_fields(attributes.fields)
-        return by_fields({**attributes.fields, **_own_fields(resource, record)})
+        if by_fields is None:
+            return True
+        stored = record.attributes.fields
+        if of_definition is not None:
+            stored = {**stored, **_own_fields(of_definition, record)}
+        return by_fields.matches({field: stored.get(stored_as, "") for field, stored_as in names.items()})
 
-    return matches
+    return matches if suffix or labels is not None or by_fields is not None else lambda record: True
 
 
 def _own_fields(resource: CustomResource, record: StoreRecord) -> Mapping[str, str]:
@@ -91,21 +79,16 @@ def _own_fields(resource: CustomResource, record: StoreRecord) -> Mapping[str, s
     return own
 
 
-_ByFields = Callable[[Mapping[str, str]], bool]
-
-
-def _by_fields(selector: FieldSelector, names: Mapping[str, str]) -> _ByFields:
-    """The selector as a question about stored fields. `names`: under which name each field is stored."""
-    matcher = selector.matcher
-    return lambda stored: matcher.matches({asked: stored.get(name, "") for asked, name in names.items()})
-
-
-def _is_selected(record: StoreRecord, labels: LabelMatcher | None, by_fields: _ByFields | None) -> bool:
-    attributes = record.attributes
-    return (labels is None or labels.matches(attributes.labels)) and (by_fields is None or by_fields(attributes.fields))
+def _custom_names(resource: CustomResource, fields: FieldSelector) -> Mapping[str, str]:
+    known = {"metadata.name", *(["metadata.namespace"] if resource.namespaced else ())}
+    for label in fields.fields:
+        if label not in known and label not in resource.custom.selectable_fields:
+            raise BadRequest(f"field label not supported: {label}")
+    return {label: label for label in fields.fields}
 
 
 def _stored_names(strategy: Strategy, resource: Resource, fields: FieldSelector) -> Mapping[str, str]:
+    """Under which name each field of a selector is stored. Raises BadRequest."""
     own = field_labels(resource, strategy.selectable)
     known = {**own, "metadata.name": "metadata.name"}
     # Upstream's kinds with selectable fields list all of them; the others share a list that has both.
@@ -178,15 +161,13 @@ class ObjectAttributes:
 
 def index_for(gates: Gates, clock: Clock) -> Callable[[str, bytes], ObjectAttributes]:
     """The store's index: attributes of a document, by the resource its key starts with."""
-    by_resource = strategies(gates, clock)
+    by_resource, custom = strategies(gates, clock), Selectable(None, {}, {})
     selectable = {
         row.store_prefix.rstrip("/"): Selectable(row, strategy.selectable, strategy.stands_in)
         for row in RESOURCES
         if row.stored_as is None
         for strategy in [by_resource[row.group, row.plural]]
     }
-
-    custom = Selectable(None, {}, {})
 
     def index(key: str, document: bytes) -> ObjectAttributes:
         return ObjectAttributes(selectable.get(key.partition("/")[0], custom), document)

@@ -1,9 +1,6 @@
-"""Errors as answers: the one Status shape of the wire.
+"""Errors as answers: the one Status shape of the wire, and what is wrong with a request in upstream's words.
 
-Every refusal the server gives passes through here, so a handler only raises. What is not an `ApiError` is either a
-store that cannot write (500, in its own words) or a fault of ours (500, logged with its traceback).
-
-What is wrong with a request, in upstream's words. What is wrong with an object is `documents/api_errors.py`.
+What is wrong with an object is `documents/api_errors.py`.
 """
 
 from __future__ import annotations
@@ -48,15 +45,7 @@ def failure(error: ApiError) -> Doc:
 
 
 def _details(error: ApiError) -> Doc:
-    details: Doc = {}
-    if error.name:
-        details["name"] = error.name
-    if error.group:
-        details["group"] = error.group
-    if error.kind:
-        details["kind"] = error.kind
-    if error.uid:
-        details["uid"] = error.uid
+    details: Doc = {name: said for name in ("name", "group", "kind", "uid") if (said := getattr(error, name))}
     if error.causes:
         details["causes"] = [
             {name: said for name in ("reason", "message", "field") if (said := getattr(c, name)) or name == "message"}
@@ -83,9 +72,8 @@ def created_nothing(code: int = 201) -> Doc:
 
 def from_store(error: StoreError) -> ApiError:
     """A store that cannot do what was asked. What the operator can mend says how."""
-    if isinstance(error, (StoreFull, StoreRemoved, KeyDamaged)):
-        return InternalError(f"Internal error occurred: {error.message}; {error.hint}")
-    return InternalError(f"Internal error occurred: {error.message}")
+    hint = f"; {error.hint}" if isinstance(error, (StoreFull, StoreRemoved, KeyDamaged)) else ""
+    return InternalError(f"Internal error occurred: {error.message}{hint}")
 
 
 def unexpected(error: BaseException) -> ApiError:
@@ -125,25 +113,6 @@ def resource_version_too_large(asked: int, current: int, *, may_come: bool = Tru
         causes=(Cause("ResourceVersionTooLarge", "Too large resource version"),),
         retry_after_s=1 if may_come else 0,
     )
-
-
-def resource_version_too_old(asked: int, oldest: int) -> Expired:
-    """Of a watch."""
-    return Expired(f"too old resource version: {asked} ({oldest})")
-
-
-def resource_version_of_another_past(asked: int, current: int) -> Expired:
-    """Of a watch that would begin in the future."""
-    return Expired(f"too large resource version: {asked}, current: {current}")
-
-
-def list_too_old() -> Expired:
-    return Expired("The resourceVersion for the provided list is too old.")
-
-
-def bad_name(name: str, wrong: list[str]) -> BadRequest:
-    """Of a name in a URL that no object can have."""
-    return BadRequest(f'Name parameter invalid: "{name}": {";".join(wrong)}')
 
 
 def wrong_name(in_body: str, in_url: str) -> BadRequest:

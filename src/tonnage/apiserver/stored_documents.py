@@ -1,11 +1,8 @@
 """From documents to stored bytes, and from stored bytes to what a resource serves.
 
 Every stored document begins with its kind and apiVersion, so that a list can leave them out without decoding its items.
-Documents of most resources are served as they are stored, byte for byte. Events are converted
-(`documents/kinds/event.py`), and custom resources are shown in the version that is asked for
-(`documents/custom/custom_resource.py`).
-
-Is a stored document what its key says it is? For files from before there were checksums, and for `--check`.
+Documents of most resources are served as they are stored, byte for byte. Events are converted, and custom resources are
+shown in the version that is asked for.
 """
 
 from __future__ import annotations
@@ -67,7 +64,7 @@ _BY_PREFIX = {row.store_prefix.rstrip("/"): row for row in RESOURCES if row.stor
 
 
 def stored_problem(key: str, revision: int, document: bytes) -> str | None:
-    """What is wrong with a document under this key and revision, None when nothing is."""
+    """What is wrong with a document under this key and revision, for files without checksums; None when nothing is."""
     prefix = key.partition("/")[0]
     resource = _BY_PREFIX.get(prefix)
     if resource is None and not prefix.startswith(STORE_PREFIX):

@@ -1,14 +1,12 @@
 """Users by client certificate: the common name is the user, the organisations are the groups.
 
-TLS asks for a certificate and takes none for an answer (`serving/server_tls.py`); whether one is good is judged at
-each request (`serving/certificate_judging.py`), by the server's clock, since a connection may outlive the certificate
-it began with. An authority signs certificates of clients directly: one in between has to be named among the authorities
-itself.
+TLS asks for a certificate and takes none for an answer (`serving/server_tls.py`); whether one is good is judged at each
+request (`serving/certificate_judging.py`), since a connection may outlive the certificate it began with. An authority
+signs certificates of clients directly: one in between has to be named among the authorities itself.
 
---client-ca-file: read at the start, and again when it is another file or has other content, as upstream does.
-
-An authority that is taken out is believed no longer, at the next request; also on connections that were open before.
-What cannot be read leaves the authorities in force that were, and is said once.
+--client-ca-file is read at the start, and again when it changes. An authority that is taken out is believed no longer,
+at the next request. What cannot be read leaves the authorities in force that were. ConfigMap
+kube-system/extension-apiserver-authentication tells other programs the authorities.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID, ObjectIdentifier
@@ -45,11 +43,6 @@ _UID: Final = ObjectIdentifier("1.3.6.1.4.1.57683.2")
 """Kubernetes' own attribute of a subject."""
 
 
-class _Known(NamedTuple):
-    validity: Validity
-    user: User | None
-
-
 class ClientCertificates:
     """Users by the certificates that one authority, or several, have signed."""
 
@@ -61,7 +54,7 @@ class ClientCertificates:
     def trust(self, ca_pem: bytes) -> None:
         """Believe these authorities from now on, and no others. Raises ValueError for what holds no certificate."""
         self._authorities = [each for each in x509.load_pem_x509_certificates(ca_pem) if may_sign(each)]
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, tuple[Validity, User | None]] = {}
         self.ca_pem = ca_pem
         for follower in self._followers:
             follower()
@@ -80,12 +73,13 @@ class ClientCertificates:
         known = self._known.pop(digest, None)
         if known is None:
             found = read(der)
-            known = _Known(judged(found, self._authorities), _user(found.subject, digest.hex()))
+            known = judged(found, self._authorities), _user(found.subject, digest.hex())
             if len(self._known) >= MAX_REMEMBERED:
                 del self._known[next(iter(self._known))]
         self._known[digest] = known
-        known.validity.check(self._now())
-        return known.user
+        validity, user = known
+        validity.check(self._now())
+        return user
 
 
 def _user(subject: x509.Name, fingerprint: str) -> User | None:
@@ -185,33 +179,29 @@ async def authentication_published(
         if record.key == key:
             changed.set()
 
-    registry.store.follow(_CONFIG_MAPS.store_prefix, note)
-    certificates.follow(changed.set)
-    async with in_background(_publish(registry, certificates, changed, rng), "client certificates"):
-        yield
-
-
-async def _publish(
-    registry: Registry, certificates: ClientCertificates, changed: asyncio.Event, rng: random.Random
-) -> None:
-    backoff = Backoff(clock=registry.clock, rng=rng)
-
     def with_ca(doc: Doc) -> Doc:
         return {**doc, "data": {**doc.get("data", {}), "client-ca-file": certificates.ca_pem.decode()}}
 
-    while True:
-        await changed.wait()
-        changed.clear()
-        try:
+    async def publish() -> None:
+        backoff = Backoff(clock=registry.clock, rng=rng)
+        while True:
+            await changed.wait()
+            changed.clear()
             try:
-                await registry.change(_CONFIG_MAPS, NAMESPACE, NAME, with_ca, _OPTIONS)
-            except NotFound:
-                doc = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": NAME}}
-                await registry.create(_CONFIG_MAPS, NAMESPACE, with_ca(doc), _OPTIONS)
-            backoff.reset()
-        except StoreClosed:
-            return
-        except (ApiError, StoreError) as exc:
-            _log.error("ConfigMap %s/%s cannot be written: %s", NAMESPACE, NAME, exc.message)
-            changed.set()
-            await registry.clock.sleep(backoff.next_s())
+                try:
+                    await registry.change(_CONFIG_MAPS, NAMESPACE, NAME, with_ca, _OPTIONS)
+                except NotFound:
+                    doc = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": NAME}}
+                    await registry.create(_CONFIG_MAPS, NAMESPACE, with_ca(doc), _OPTIONS)
+                backoff.reset()
+            except StoreClosed:
+                return
+            except (ApiError, StoreError) as exc:
+                _log.error("ConfigMap %s/%s cannot be written: %s", NAMESPACE, NAME, exc.message)
+                changed.set()
+                await registry.clock.sleep(backoff.next_s())
+
+    registry.store.follow(_CONFIG_MAPS.store_prefix, note)
+    certificates.follow(changed.set)
+    async with in_background(publish(), "client certificates"):
+        yield

@@ -3,9 +3,7 @@
 DIR/token          the admin token, unless a token file names one        DIR/pki/ca.*         authority
 DIR/pki/sa.key     signs ServiceAccounts' tokens                         DIR/pki/apiserver.*  serving certificate
 
-How an administrator gets in: bearer tokens, kept in a file or named in one, and the kubeconfig that holds the first.
-
-The token is made once and reused, so that a kubeconfig handed out yesterday works after a restart.
+What is made is kept, so that a kubeconfig handed out yesterday works after a restart.
 """
 
 from __future__ import annotations
@@ -51,9 +49,7 @@ def ensure_token(path: Path) -> str:
 
 
 def read_tokens(path: Path) -> dict[str, User]:
-    """The users of a token file, by token: a line in upstream's form, or a bare token, which is an administrator's.
-
-        token,user,uid,"group1,group2"
+    """The users of a token file by token. A line is `token,user,uid,"group1,group2"`, or an administrator's bare token.
 
     Raises NotOurs for a file that others own or can write to: whoever writes a token into it is who he likes to be.
     """
@@ -84,27 +80,20 @@ def _users(path: Path, content: bytes) -> dict[str, User]:
             continue
         if token in users:
             _log.warning("The token file %s has a token twice, in entry %d again: the last one counts", path, number)
-        users[token] = ADMIN if len(row) == 1 else User(row[1], row[2], _groups(row))
+        groups = tuple(filter(None, row[3].split(","))) if len(row) > 3 else ()
+        users[token] = ADMIN if len(row) == 1 else User(row[1], row[2], groups)
     if not users:
         raise TonnageError(f"the token file {path} holds no token", hint=_FORM)
     return users
 
 
-def _groups(row: list[str]) -> tuple[str, ...]:
-    return tuple(filter(None, row[3].split(","))) if len(row) > 3 else ()
-
-
 def write_kubeconfig(path: Path, *, url: str, ca_pem: bytes, token: str) -> None:
     """An admin kubeconfig, readable by its owner alone."""
+    authority = base64.b64encode(ca_pem).decode()
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {
-                "name": "tonnage",
-                "cluster": {"server": url, "certificate-authority-data": base64.b64encode(ca_pem).decode()},
-            }
-        ],
+        "clusters": [{"name": "tonnage", "cluster": {"server": url, "certificate-authority-data": authority}}],
         "users": [{"name": "admin", "user": {"token": token}}],
         "contexts": [{"name": "tonnage", "context": {"cluster": "tonnage", "user": "admin"}}],
         "current-context": "tonnage",
@@ -151,9 +140,4 @@ def read_credentials(
     accounts = ServiceAccountTokens(
         ensure_signing_key(pki / "sa.key"), store, clock, issuer=issuer, audiences=audiences
     )
-    return ServerCredentials(
-        Authenticator(users, accounts, certificates),
-        serving,
-        admin_token,
-        certificates,
-    )
+    return ServerCredentials(Authenticator(users, accounts, certificates), serving, admin_token, certificates)

@@ -1,13 +1,11 @@
-"""ServiceAccounts' tokens against the store: making them, and saying whose they are.
+"""ServiceAccounts' tokens against the store: saying whose they are, and filling the Secrets that hold older ones.
 
-A signature is checked once and remembered, a bounded number of them, with whose token it was and the records of the
-objects that it depends on. The clock is looked at each time, and whether these are still the records that there are, so
-that a token ends in the moment that one of them does.
+A signature is checked once and remembered, with whose token it was and the records of the objects that it depends on.
+The clock is looked at each time, and whether these are still the records that there are, so that a token ends in the
+moment that one of them does.
 
-Secrets of type kubernetes.io/service-account-token get their token here, and go with their account.
-
-Upstream this is kube-controller-manager's tokens controller, which is given the signing key. Here the key stays with
-the server that made it, so the server does the work: it follows Secrets and ServiceAccounts in its own store.
+Secrets of type kubernetes.io/service-account-token get their token here, and go with their account. Upstream this is
+kube-controller-manager's tokens controller, which is given the signing key. Here the key stays with the server.
 """
 
 from __future__ import annotations
@@ -52,8 +50,8 @@ MAX_REMEMBERED: Final = 4096
 JWKS_PATH: Final = "/openid/v1/jwks"
 
 
-class _Metadata(msgspec.Struct):
-    uid: str = ""
+class _Metadata(msgspec.Struct, omit_defaults=True):
+    uid: str
     deletionTimestamp: str | None = None
 
 
@@ -105,16 +103,12 @@ class ServiceAccountTokens:
         """Whose token it is, and for which of these audiences. Raises InvalidToken. `digest` is its SHA-256."""
         digest = digest or hashlib.sha256(token).digest()
         known = self._judged.get(digest)
-        if known is not None and known.audiences == audiences and self._are_there(known.records):
-            check_time(known.claims, self._clock.now())
-            return known.user, known.shared
+        if known is not None and known.audiences == audiences:
+            with suppress(KeyDamaged):
+                if all(self._store.get(key) is record for key, record in known.records):
+                    check_time(known.claims, self._clock.now())
+                    return known.user, known.shared
         return self._judge(token, audiences, digest)
-
-    def _are_there(self, records: tuple[tuple[str, StoreRecord], ...]) -> bool:
-        try:
-            return all(self._store.get(key) is record for key, record in records)
-        except KeyDamaged:
-            return False
 
     def _judge(self, token: bytes, audiences: Sequence[str], digest: bytes) -> tuple[User, tuple[str, ...]]:
         self._judged.pop(digest, None)
@@ -130,21 +124,21 @@ class ServiceAccountTokens:
             told = f"token audiences {quoted_list(said)} is invalid for the target audiences {quoted_list(audiences)}"
             raise InvalidToken(told)
         if isinstance(claims, LegacyClaims):
-            secret = self._document(_SECRETS, claims.namespace, claims.secret)
-            account = self._document(ACCOUNTS, claims.namespace, claims.account)
+            secret = _document(self._store, _SECRETS.key(claims.namespace, claims.secret))
+            account = _document(self._store, ACCOUNTS.key(claims.namespace, claims.account))
             return legacy_user_of(claims, token, secret, account), shared
         records: dict[str, StoreRecord] = {}
         is_staying = True
 
         def find(resource: Resource, namespace: str, name: str) -> Doc | None:
             nonlocal is_staying
-            record = self._record(resource, namespace, name)
+            record = _record(self._store, resource.key(namespace, name))
             if record is None:
                 return None
             records[record.key] = record
-            found = _metadata(record)
-            is_staying = is_staying and "deletionTimestamp" not in found
-            return found
+            meta: Doc = msgspec.to_builtins(_OBJECT.decode(record.document).metadata)
+            is_staying = is_staying and "deletionTimestamp" not in meta
+            return meta
 
         user = user_of(claims, self._clock.now(), find)
         if is_staying:  # what is on its way out ends a token by the clock, too
@@ -168,23 +162,17 @@ class ServiceAccountTokens:
         self._verified[digest] = claims
         return claims
 
-    def _record(self, resource: Resource, namespace: str, name: str) -> StoreRecord | None:
-        try:
-            return self._store.get(resource.key(namespace, name))
-        except KeyDamaged:
-            return None
 
-    def _document(self, resource: Resource, namespace: str, name: str) -> Doc | None:
-        record = self._record(resource, namespace, name)
-        return decode(record.document) if record is not None else None
+def _record(store: Store, key: str) -> StoreRecord | None:
+    try:
+        return store.get(key)
+    except KeyDamaged:
+        return None
 
 
-def _metadata(record: StoreRecord) -> Doc:
-    meta = _OBJECT.decode(record.document).metadata
-    found: Doc = {"uid": meta.uid}
-    if meta.deletionTimestamp is not None:
-        found["deletionTimestamp"] = meta.deletionTimestamp
-    return found
+def _document(store: Store, key: str) -> Doc | None:
+    record = _record(store, key)
+    return decode(record.document) if record is not None else None
 
 
 _MARK = SECRET_TYPE.encode()
@@ -212,47 +200,39 @@ async def token_secrets_filled(
         if is_deleted:
             wait(store.list(f"{_SECRETS.store_prefix}{namespace}/"))
 
+    async def fill() -> None:
+        backoff = Backoff(clock=registry.clock, rng=rng)
+        while True:
+            await changed.wait()
+            changed.clear()
+            while waiting:
+                at = next(iter(waiting))
+                del waiting[at]
+                try:
+                    await reconcile(registry, key, ca_pem, at)
+                    backoff.reset()
+                except StoreClosed:
+                    return
+                except (ApiError, StoreError) as exc:
+                    _log.error("Secret %s gets no token: %s", at.removeprefix(_SECRETS.store_prefix), exc.message)
+                    waiting[at] = None
+                    changed.set()
+                    await registry.clock.sleep(backoff.next_s())
+
     store.follow(ACCOUNTS.store_prefix, note_account)
     wait(store.follow(_SECRETS.store_prefix, note_secret))
-    async with in_background(_fill(registry, key, ca_pem, waiting, changed, rng), "tokens of ServiceAccounts"):
+    async with in_background(fill(), "tokens of ServiceAccounts"):
         yield
-
-
-async def _fill(
-    registry: Registry,
-    key: SigningKey,
-    ca_pem: bytes,
-    waiting: dict[str, None],
-    changed: asyncio.Event,
-    rng: random.Random,
-) -> None:
-    backoff = Backoff(clock=registry.clock, rng=rng)
-    while True:
-        await changed.wait()
-        changed.clear()
-        while waiting:
-            at = next(iter(waiting))
-            del waiting[at]
-            try:
-                await reconcile(registry, key, ca_pem, at)
-                backoff.reset()
-            except StoreClosed:
-                return
-            except (ApiError, StoreError) as exc:
-                _log.error("Secret %s gets no token: %s", at.removeprefix(_SECRETS.store_prefix), exc.message)
-                waiting[at] = None
-                changed.set()
-                await registry.clock.sleep(backoff.next_s())
 
 
 async def reconcile(registry: Registry, key: SigningKey, ca_pem: bytes, at: str) -> None:
     """Bring one Secret to what its type asks for; safe to run twice."""
     namespace, _, name = at.removeprefix(_SECRETS.store_prefix).partition("/")
-    secret = _object(registry, at)
+    secret = _document(registry.store, at)
     if secret is None or secret.get("type") != SECRET_TYPE or "deletionTimestamp" in secret["metadata"]:
         return
     wanted = secret["metadata"].get("annotations", {}).get(NAME_ANNOTATION, "")
-    account = _object(registry, ACCOUNTS.key(namespace, wanted))
+    account = _document(registry.store, ACCOUNTS.key(namespace, wanted))
     if account is None or not is_of_account(secret, account):
         uid = secret["metadata"]["uid"]
 
@@ -265,20 +245,8 @@ async def reconcile(registry: Registry, key: SigningKey, ca_pem: bytes, at: str)
         return
 
     def change(old: Doc) -> Doc:
-        return filled(old, account, ca_pem, lambda claims: key.signed(_encoded(claims)))
+        return filled(old, account, ca_pem, lambda claims: key.signed(msgspec.json.encode(claims)))
 
     if change(secret) != secret:
         with suppress(NotFound, Conflict):
             await registry.change(_SECRETS, namespace, name, change, _OPTIONS)
-
-
-def _object(registry: Registry, at: str) -> Doc | None:
-    try:
-        record = registry.store.get(at)
-    except KeyDamaged:
-        return None
-    return decode(record.document) if record is not None else None
-
-
-def _encoded(claims: LegacyClaims) -> bytes:
-    return msgspec.json.encode(claims)

@@ -23,6 +23,7 @@ from tonnage.apiserver.options import ListOptions, list_options, revision
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.selection import Matches, matcher, scope
+from tonnage.apiserver.stored_documents import is_served_as_stored
 from tonnage.apiserver.verbs.writing import respond
 from tonnage.documents.go_text import syntax_error
 from tonnage.errors import BadRequest, Expired
@@ -118,7 +119,9 @@ async def list_(registry: Registry, call: Call) -> Response:
 async def respond_list(registry: Registry, call: Call, documents: Sequence[bytes], head: Doc) -> Response:
     """A list in the form that was asked for; one that takes long is put together beside the loop."""
     size = sum(map(len, documents))
-    most = event_loop.LARGE_LIST_BYTES if responses.is_as_stored(call) else event_loop.LARGE_BYTES
+    chosen = responses.negotiated(call)
+    is_joined = chosen.form == "object" and not chosen.yaml and is_served_as_stored(call.resource)
+    most = event_loop.LARGE_LIST_BYTES if is_joined else event_loop.LARGE_BYTES
     shape = partial(responses.of_list, call, documents, head, now=registry.clock.now())
     return await registry.work(size > most, shape)
 
@@ -145,7 +148,7 @@ async def select(registry: Registry, call: Call, options: ListOptions) -> tuple[
     except RevisionCompacted as exc:
         if options.token:
             raise ExpiredToken(token) from exc
-        raise status.list_too_old() from exc
+        raise Expired("The resourceVersion for the provided list is too old.") from exc
     except RevisionInFuture as exc:
         raise status.resource_version_too_large(at, store.revision, may_come=False) from exc
     return chosen, at, has_more

@@ -82,12 +82,12 @@ class Watching:
             if options.send_initial_events:
                 yield _error_frame(status.resource_version_too_large(self._asked, newest))
             else:
-                yield _error_frame(status.resource_version_of_another_past(self._asked, newest))
+                yield _error_frame(Expired(f"too large resource version: {self._asked}, current: {newest}"))
             return
         try:
             self._watch = watch = self._registry.store.watch(self._scope, after=self._after)
         except RevisionCompacted as exc:
-            yield _error_frame(status.resource_version_too_old(exc.revision, exc.compacted))
+            yield _error_frame(Expired(f"too old resource version: {exc.revision} ({exc.compacted})"))
             return
         except StoreClosed:
             return

@@ -1,26 +1,23 @@
 """One served version of a custom resource: a row like those of the table of resources, and its compiled kind.
 
 Rows of `objects/resources.py` are the same for as long as a server runs; these are made of a definition and replaced
-when it changes. They are told apart by identity, so that nothing that was found out about one is taken to be true of
-its successor. All versions of a resource share their objects: a document is stored in the storage version of the day,
-and shown in the version that is asked for, with another apiVersion and nothing else changed (`shown`).
+when it changes. They are told apart by identity. All versions of a resource share their objects: a document is stored
+in the storage version of the day, and shown in the version that is asked for, with another apiVersion and nothing else
+changed (`shown`).
 
     kind = CustomKind(definition, "v1alpha1")
     findings = kind.admit(doc)          nulls, defaults, metadata, pruning; what was unknown
     errors = kind.validate(doc)         by the schema, embedded resources and list types too
     apply(kind.struct, live=…, …)       server-side apply and managed fields follow `struct`
 
-A `CustomKind` is made of a definition that `validate_definition` found nothing wrong with. It never changes: an updated
-definition gets new ones.
+A `CustomKind` is made of a definition that `validate_definition` found nothing wrong with, and never changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import islice
-from typing import Any
 
 from tonnage.clock import Clock
 from tonnage.documents.admit import Findings, admit
@@ -30,8 +27,9 @@ from tonnage.documents.custom.merging import struct_of
 from tonnage.documents.custom.openapi import kind_definition
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
 from tonnage.documents.custom.pruning import drop_nulls, fill_defaults, keys_in, prune
-from tonnage.documents.custom.structural import Structural, compile_schema, walk
-from tonnage.documents.custom.validation import Rules, validate, validate_status, validate_update
+from tonnage.documents.custom.scalar_rules import ABSENT
+from tonnage.documents.custom.structural import compile_schema, walk
+from tonnage.documents.custom.validation import Rules, embedded_errors, list_errors
 from tonnage.documents.scale import validate_scale_paths
 from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
 from tonnage.documents.strategy import Generation, Strategy
@@ -92,7 +90,7 @@ def admit_as(resource: Resource, doc: Doc) -> Findings:
 
 
 def custom_resources(definition: Doc) -> dict[str, CustomResource]:
-    """The served versions of a definition whose names are accepted, by name, under the names that it has."""
+    """The served versions of a definition, by name, under the names that were accepted."""
     status = definition.get("status") or {}
     accepted = {name: value for name, value in (status.get("acceptedNames") or {}).items() if value}
     spec = {**definition["spec"], "names": {**definition["spec"]["names"], **accepted}}
@@ -105,18 +103,8 @@ def custom_resources(definition: Doc) -> dict[str, CustomResource]:
         if not version.get("served"):
             continue
         kind = CustomKind(definition, version["name"])
-        row = kind.resource
-        made[row.version] = CustomResource(
-            row.group,
-            row.version,
-            row.kind,
-            row.plural,
-            row.namespaced,
-            row.short_names,
-            row.categories,
-            row.subresources,
-            singular_name=kind.singular,
-            list_kind_name=kind.list_kind,
+        made[version["name"]] = CustomResource(
+            **{field.name: getattr(kind.resource, field.name) for field in fields(Resource)},
             custom=kind,
             storage_version=storage,
             api_versions=api_versions,
@@ -141,20 +129,13 @@ class CustomKind:
     def __init__(self, definition: Doc, version: str) -> None:
         """KeyError when the definition has no such version."""
         spec = definition["spec"]
-        found = next((each for each in spec["versions"] if each["name"] == version), None)
-        if found is None:
-            raise KeyError(version)
-        self._version: Doc = found
+        found: Doc = {each["name"]: each for each in spec["versions"]}[version]
+        self._version = found
         names: Doc = spec["names"]
         subresources: Doc = found.get("subresources") or {}
-        self.schema: Structural = compile_schema((found.get("schema") or {}).get("openAPIV3Schema"))
-        self.is_served = bool(found.get("served"))
-        self.is_stored = bool(found.get("storage"))
-        self.has_status = "status" in subresources
+        self.schema = compile_schema(dig(found, "schema", "openAPIV3Schema"))
         self.scale: Doc | None = subresources.get("scale")
         """specReplicasPath, statusReplicasPath and perhaps labelSelectorPath; None without a scale subresource."""
-        self.singular: str = names.get("singular") or names["kind"].lower()
-        self.list_kind: str = names.get("listKind") or f"{names['kind']}List"
         self.resource = Resource(
             spec["group"],
             version,
@@ -163,9 +144,11 @@ class CustomKind:
             spec["scope"] == "Namespaced",
             tuple(names.get("shortNames") or ()),
             tuple(names.get("categories") or ()),
-            (("status",) if self.has_status else ()) + (("scale",) if self.scale is not None else ()),
+            tuple(name for name in ("status", "scale") if subresources.get(name) is not None),
+            singular_name=names.get("singular") or "",
+            list_kind_name=names.get("listKind") or "",
         )
-        """The row this kind would have in the table of resources. Its singular and list kind are the two above."""
+        """The row this kind would have in the table of resources."""
         self.deprecation_warning: str | None = deprecation_warning(spec, found)
         """What a client of a deprecated version is told in a Warning header."""
         self.selectable_fields: tuple[str, ...] = tuple(
@@ -181,7 +164,7 @@ class CustomKind:
     @cached_property
     def struct(self) -> Struct:
         """The shape of documents for server-side apply and managed fields."""
-        return struct_of(self.schema, group=self.resource.group, version=self.resource.version, kind=self.resource.kind)
+        return struct_of(self.schema, self.resource.group, self.resource.version, self.resource.kind)
 
     @cached_property
     def _rules(self) -> Rules:
@@ -207,15 +190,21 @@ class CustomKind:
 
     def validate(self, doc: Doc) -> Errors:
         """Everything wrong with a new document, metadata apart (the create verb has judged that)."""
-        return validate(self.schema, doc, self._rules)
+        return self._rules.errors(doc) + embedded_errors(self.schema, doc, "") + list_errors(self.schema, doc, "")
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """Everything wrong with a change; what was wrong before and did not change may stay so."""
-        return validate_update(self.schema, new, old, self._rules)
+        return self._rules.errors(new, old) + embedded_errors(self.schema, new, "") + self._new_list_errors(new, old)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        """Everything wrong with a change through the status subresource: of status, and of nothing else."""
-        return validate_status(self.schema, new, old, self._status_rules)
+        """Everything wrong with a change through the status subresource: of status, with paths told from there."""
+        errors = []
+        if "status" in new:
+            errors = self._status_rules.errors(new["status"], old.get("status", ABSENT), "status")
+        return errors + self._new_list_errors(new, old)
+
+    def _new_list_errors(self, new: Doc, old: Doc) -> Errors:
+        return [] if list_errors(self.schema, old, "") else list_errors(self.schema, new, "")
 
     @cached_property
     def columns(self) -> tuple[PrinterColumn, ...]:
@@ -226,9 +215,7 @@ class CustomKind:
         """What OpenAPI says about the kind. It refers to ObjectMeta of meta/v1."""
         return kind_definition(
             self.schema.source,
-            group=self.resource.group,
-            version=self.resource.version,
-            kind=self.resource.kind,
+            self.resource,
             selectable_fields=self.selectable_fields,
             is_v3=is_v3,
         )
@@ -236,17 +223,6 @@ class CustomKind:
     def column_definitions(self) -> list[Doc]:
         """TableColumnDefinitions after Name, in upstream's form."""
         return [column.definition() for column in self.columns]
-
-    def cells(self, doc: Doc, age: Callable[[str], str]) -> list[Any]:
-        """What stands in those columns for a document, None where it has nothing. `age` words an RFC 3339 time."""
-        return [column.cell(doc, age) for column in self.columns]
-
-
-def custom_kinds(definition: Doc) -> dict[str, CustomKind]:
-    """Every served version of a definition, by name."""
-    return {
-        each["name"]: CustomKind(definition, each["name"]) for each in definition["spec"]["versions"] if each["served"]
-    }
 
 
 class CustomResourceStrategy(Strategy):

@@ -1,8 +1,14 @@
-"""The rules of one version of a definition: deprecation, schema, subresources, columns, selectable fields.
+"""The rules of a definition's versions, and what a server writes into its status.
 
-Each `…_errors` function takes the version, the path that its errors are told under, and the old spec on an update.
-`version_preference` puts versions of a group in upstream's order: v10, v2, v1, v3beta1, v1alpha2, then other words by
-the alphabet.
+Each `…_errors` function takes the version, the path that its errors are told under, and the old spec on an update. The
+status has the accepted names, conditions, and the versions that were ever stored. Mirrors upstream's naming and
+establishing controllers:
+
+    created ──► names free? ──► NamesAccepted=True, Established=False (Installing) ──► served ──► Established=True
+                      └─ taken ─► NamesAccepted=False (PluralConflict, …), Established=False (NotAccepted)
+
+Names are free within a group when no other definition has had them accepted. A definition that is established stays
+so; names it asks for later and cannot have are left at what they were.
 """
 
 from __future__ import annotations
@@ -62,13 +68,10 @@ def schema_errors(version: Doc, path: str, old: Doc | None) -> Errors:
         elif set(schema) - _AT_ROOT_WITH_STATUS:
             told = f"only {_AT_ROOT_TOLD} fields are allowed at the root of the schema"
             errors.append(invalid(path, schema, f"{told} if the status subresource is enabled"))
-    found = errors + openapi_schema_errors(schema, path)
-    return found if found and not _was_so(schema, old) else []
-
-
-def _was_so(schema: Doc, old: Doc | None) -> bool:
-    """Has the old definition this very schema? Then it was accepted once, and stays so."""
-    return any(dig(version, "schema", "openAPIV3Schema") == schema for version in (old or {}).get("versions") or ())
+    errors += openapi_schema_errors(schema, path)
+    # A schema that the old definition has was accepted once, and stays so.
+    before = (dig(version, "schema", "openAPIV3Schema") for version in (old or {}).get("versions") or ())
+    return errors if errors and schema not in before else []
 
 
 def subresource_errors(version: Doc, path: str, old: Doc | None) -> Errors:
@@ -120,11 +123,6 @@ def column_errors(version: Doc, path: str, old: Doc | None) -> Errors:
     return errors
 
 
-def selectable_errors(version: Doc, path: str, old: Doc | None) -> Errors:
-    fields = version.get("selectableFields") or []
-    return selectable_field_errors(fields, dig(version, "schema", "openAPIV3Schema"), path)
-
-
 def version_preference(version: str) -> tuple[object, ...]:
     """A key that sorts the most preferred version first."""
     found = _VERSION.fullmatch(version)
@@ -149,8 +147,9 @@ def deprecation_warning(spec: Doc, version: Doc) -> str | None:
     return f"{warning}; use {group}/{best} {kind}" if is_better else warning
 
 
-def selectable_field_errors(fields: list[Doc], schema: Doc | None, path: str) -> Errors:
-    """What is wrong with `selectableFields` of one version. Mirrors ValidateCustomResourceSelectableFields."""
+def selectable_errors(version: Doc, path: str, old: Doc | None) -> Errors:
+    """Mirrors ValidateCustomResourceSelectableFields."""
+    fields, schema = version.get("selectableFields") or [], dig(version, "schema", "openAPIV3Schema")
     if not fields:
         return []
     if not schema:
@@ -199,26 +198,10 @@ def _schema_at(schema: Doc, text: str) -> Doc | str:
     return dict(found)
 
 
-def selectable_values(doc: Doc, fields: tuple[str, ...]) -> dict[str, str]:
-    """What selectable fields hold in a document, as text: a selector compares with that; absent is empty."""
-    return {field: _text(dig(doc, *field.split("."))) for field in fields}
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        return ""
-    return str(value) if isinstance(value, (str, int)) else ""
-
-
 def condition(definition: Doc, kind: str) -> Doc | None:
     """The condition of a type: Established, NamesAccepted, Terminating."""
-    found: Doc
-    for found in dig(definition, "status", "conditions") or ():
-        if found.get("type") == kind:
-            return found
-    return None
+    conditions: list[Doc] = dig(definition, "status", "conditions") or []
+    return next((found for found in conditions if found.get("type") == kind), None)
 
 
 def is_established(definition: Doc) -> bool:
@@ -273,11 +256,9 @@ def accept_names(definition: Doc, others: Iterable[Doc], now: str) -> bool:
         set_condition(definition, "NamesAccepted", "False", *conflict, now)
     if not is_established(definition):
         if conflict is None:
-            told = ("Installing", "the initial names have been accepted")
-        else:
-            told = ("NotAccepted", "not all names are accepted")
-        if conflict is None or condition(definition, "Established") is None:
-            set_condition(definition, "Established", "False", *told, now)
+            set_condition(definition, "Established", "False", "Installing", "the initial names have been accepted", now)
+        elif condition(definition, "Established") is None:
+            set_condition(definition, "Established", "False", "NotAccepted", "not all names are accepted", now)
     return not same(before, status)
 
 
@@ -285,14 +266,10 @@ def establish(definition: Doc, now: str) -> bool:
     """Mark, in place, a definition with accepted names as served. Did anything change?"""
     if not are_names_accepted(definition) or is_established(definition):
         return False
-    told = ("InitialNamesAccepted", "the initial names have been accepted")
-    set_condition(definition, "Established", "True", *told, now)
+    set_condition(
+        definition, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted", now
+    )
     return True
-
-
-def terminate(definition: Doc, status: str, reason: str, message: str, now: str) -> None:
-    """Say, in place, how far the deletion of a definition's objects is."""
-    set_condition(definition, "Terminating", status, reason, message, now)
 
 
 def record_stored_version(definition: Doc) -> None:
@@ -305,11 +282,8 @@ def record_stored_version(definition: Doc) -> None:
 
 def storage_version(definition: Doc) -> str | None:
     """The version that objects are stored in."""
-    for version in dig(definition, "spec", "versions") or ():
-        if version.get("storage"):
-            name: str | None = version.get("name")
-            return name
-    return None
+    versions: list[Doc] = dig(definition, "spec", "versions") or []
+    return next((version.get("name") for version in versions if version.get("storage")), None)
 
 
 def _taken(definition: Doc, others: Iterable[Doc]) -> tuple[set[str], set[str]]:

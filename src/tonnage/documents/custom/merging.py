@@ -2,10 +2,8 @@
 
 `x-kubernetes-list-type`, `-list-map-keys` and `-map-type` become what the same words are in the schemas of built-in
 kinds. What no schema describes (`x-kubernetes-preserve-unknown-fields`, objects without properties) is deduced from the
-values: maps merge, everything else is replaced as a whole. Mirrors upstream's schemaconv.
-
-No Go type stands behind these kinds, so nothing is there that a document does not mention: no field is marked as
-required.
+values: maps merge, everything else is replaced as a whole. No field is marked as required, for no Go type stands behind
+these kinds. Mirrors upstream's schemaconv.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ _UNTYPED = Scalar("IntOrString")
 """Any scalar."""
 
 
-def struct_of(schema: Structural, *, group: str, version: str, kind: str) -> Struct:
+def struct_of(schema: Structural, group: str, version: str, kind: str) -> Struct:
     """The shape of a whole document. Never admitted by (`documents.admit` is for built-in kinds): only merged."""
     package = ".".join([*reversed(group.split(".")), version])
     others = _DEDUCED if schema.preserves_unknown else None
@@ -29,10 +27,17 @@ def struct_of(schema: Structural, *, group: str, version: str, kind: str) -> Str
     for name, below in schema.properties.items():
         if name not in META_FIELDS:
             struct.fields[name] = _field(name, below, schema.preserves_unknown)
-    struct.fields["apiVersion"] = Field("apiVersion", _STRING)
-    struct.fields["kind"] = Field("kind", _STRING)
-    struct.fields["metadata"] = Field("metadata", schema_of("meta", "v1", "ObjectMeta"))
+    _add_resource_fields(struct)
     return struct
+
+
+def _add_resource_fields(struct: Struct) -> None:
+    for name, shape in (
+        ("apiVersion", _STRING),
+        ("kind", _STRING),
+        ("metadata", schema_of("meta", "v1", "ObjectMeta")),
+    ):
+        struct.fields[name] = Field(name, shape)
 
 
 def is_typed(shape: Type, value: Any) -> bool:
@@ -75,18 +80,13 @@ def _type(schema: Structural, preserves: bool) -> Type:
         return _object(schema, preserves)
     if schema.type == "array":
         item = _type(schema.items, preserves) if schema.items is not None else Scalar("any")
-        return ListOf(item, keys=_keys(schema), is_set=schema.list_type == "set")
+        keys = schema.list_map_keys if schema.list_type == "map" else ()
+        return ListOf(item, keys=keys, is_set=schema.list_type == "set")
     if not schema.type:
         return _DEDUCED
-    if schema.type in ("integer", "number"):
-        return Scalar("number")
-    if schema.type == "boolean":
-        return Scalar("bool")
+    if schema.type != "string":
+        return Scalar("bool" if schema.type == "boolean" else "number")
     return _STRING if schema.source.get("format", "") in ("", "byte") else _UNTYPED
-
-
-def _keys(schema: Structural) -> tuple[str, ...]:
-    return schema.list_map_keys if schema.list_type == "map" else ()
 
 
 def _object(schema: Structural, preserves: bool) -> Type:
@@ -102,7 +102,5 @@ def _object(schema: Structural, preserves: bool) -> Type:
     for name, below in schema.properties.items():
         struct.fields[name] = _field(name, below, preserves)
     if schema.is_embedded:
-        struct.fields["apiVersion"] = Field("apiVersion", _STRING)
-        struct.fields["kind"] = Field("kind", _STRING)
-        struct.fields["metadata"] = Field("metadata", schema_of("meta", "v1", "ObjectMeta"))
+        _add_resource_fields(struct)
     return struct

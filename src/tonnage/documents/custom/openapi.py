@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.objects.document import Doc, copy
+from tonnage.objects.resources import Resource
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _V2_REFS, _V3_REFS = "#/definitions/", "#/components/schemas/"
@@ -23,9 +24,7 @@ _ABOUT = {
 }
 
 
-def kind_definition(
-    schema: Doc | None, *, group: str, version: str, kind: str, selectable_fields: tuple[str, ...] = (), is_v3: bool
-) -> Doc:
+def kind_definition(schema: Doc, resource: Resource, *, selectable_fields: tuple[str, ...], is_v3: bool) -> Doc:
     """The definition of the kind itself."""
     if not schema or (not is_v3 and schema.get(_PRESERVE)):
         # Nothing more can be said: kubectl would take whatever is named for all there may be.
@@ -35,27 +34,20 @@ def kind_definition(
         made.setdefault("properties", {})
         _add_embedded(made, is_v3)
         made["properties"] = {**made["properties"], **_meta_properties(is_v3)}
-    made["x-kubernetes-group-version-kind"] = [{"group": group, "version": version, "kind": kind}]
+    head = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    made["x-kubernetes-group-version-kind"] = [head]
     if is_v3 and selectable_fields:
         made["x-kubernetes-selectable-fields"] = [{"fieldPath": field} for field in selectable_fields]
     return made
 
 
-def _ref(name: str, is_v3: bool) -> Doc:
-    return {"$ref": f"{_V3_REFS if is_v3 else _V2_REFS}{name}"}
-
-
-def _described_ref(name: str, about: str, is_v3: bool) -> Doc:
-    """In version 3 a reference may have no neighbours, so it hides in `allOf`."""
-    ref = _ref(name, is_v3)
-    return {"description": about, "allOf": [ref]} if is_v3 else {"description": about, **ref}
-
-
 def _meta_properties(is_v3: bool) -> dict[str, Doc]:
+    ref = {"$ref": f"{_V3_REFS if is_v3 else _V2_REFS}{_META}.ObjectMeta"}
     return {
         "apiVersion": {"type": "string", "description": _ABOUT["apiVersion"]},
         "kind": {"type": "string", "description": _ABOUT["kind"]},
-        "metadata": _described_ref(f"{_META}.ObjectMeta", _ABOUT["metadata"], is_v3),
+        # In version 3 a reference may have no neighbours, so it hides in `allOf`.
+        "metadata": {"description": _ABOUT["metadata"], **({"allOf": [ref]} if is_v3 else ref)},
     }
 
 

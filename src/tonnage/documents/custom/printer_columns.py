@@ -1,16 +1,21 @@
 """`additionalPrinterColumns`: the columns `kubectl get` shows of a custom resource, and what stands in them.
 
-A definition without columns has the one that upstream gives it, Age. The heading Name is the server's. A cell holds a
-value of the column's type, or nothing (None) when the document has no such field or one of another type; text columns
-show whatever there is. Mirrors upstream's tableconvertor.
+A definition without columns has the one that upstream gives it, Age. A cell holds a value of the column's type, or
+nothing (None) when the document has no such field or one of another type; text columns show whatever there is. Mirrors
+upstream's tableconvertor.
+
+Paths are in the language of client-go's jsonpath, without templates: fields (`.a`, `['a.b']`, `.a\\.b`), indexes and
+slices of lists (`[0]`, `[-1]`, `[1:3]`, `[0,2]`), wildcards (`.*`, `[*]`), everything below (`..a`), and filters that
+compare with a literal or with another path (`[?(@.type=="Ready")]`). Fields that are missing find nothing.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from tonnage.clock import InvalidTime, parse_rfc3339
@@ -31,7 +36,7 @@ class InvalidJsonPath(TonnageError):
     """A path is not in the notation; says where."""
 
 
-Step = Callable[[Any], Iterator[Any]]
+Step = Callable[[Any], Iterable[Any]]
 
 
 class JsonPath:
@@ -70,7 +75,7 @@ class JsonPath:
             elif len(pending) > len(self._steps):
                 return value, looked_at
             else:
-                pending.append(self._steps[len(pending) - 1](value))
+                pending.append(iter(self._steps[len(pending) - 1](value)))
         return ABSENT, most
 
 
@@ -150,7 +155,8 @@ def _bracket(inside: str, text: str) -> Step:
         return _slice(*(int(part) if part and part != "-" else None for part in cut.groups()))
     parts = [part.strip() for part in inside.split(",")]
     if len(parts) > 1 and all(_INDEX.fullmatch(part) or _NAME.fullmatch(part) for part in parts):
-        return _union([_bracket(part, text) for part in parts])
+        steps = [_bracket(part, text) for part in parts]
+        return lambda value: chain.from_iterable(step(value) for step in steps)
     raise InvalidJsonPath(f"invalid array index [{inside}] in JSONPath {text!r}")
 
 
@@ -160,18 +166,11 @@ def _unquoted(quoted: re.Match[str]) -> str:
 
 
 def _field_step(name: str) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, dict) and name in value:
-            yield value[name]
-
-    return step
+    return lambda value: (value[name],) if isinstance(value, dict) and name in value else ()
 
 
-def _wildcard(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, list):
-        yield from value
+def _wildcard(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _everything_below(value: Any) -> Iterator[Any]:
@@ -185,29 +184,12 @@ def _everything_below(value: Any) -> Iterator[Any]:
 
 
 def _index(index: int) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, list) and -len(value) <= index < len(value):
-            yield value[index]
-
-    return step
+    return lambda value: [value[index]] if isinstance(value, list) and -len(value) <= index < len(value) else ()
 
 
 def _slice(start: int | None, stop: int | None, stride: int | None = None) -> Step:
     cut = slice(start, stop, stride if stride is not None and stride > 0 else None)
-
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, list):
-            yield from value[cut]
-
-    return step
-
-
-def _union(steps: list[Step]) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        for each in steps:
-            yield from each(value)
-
-    return step
+    return lambda value: value[cut] if isinstance(value, list) else ()
 
 
 # -- filters ----------------------------------------------------------------------------------------------------------
@@ -216,12 +198,12 @@ _COMPARED = re.compile(
     r"\s*((?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|\[[^]]*\]|[^'\"\[=!<>])+)\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*", re.DOTALL
 )
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": lambda left, right: left == right,
-    "!=": lambda left, right: left != right,
-    "<": lambda left, right: left < right,
-    "<=": lambda left, right: left <= right,
-    ">": lambda left, right: left > right,
-    ">=": lambda left, right: left >= right,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
@@ -243,19 +225,13 @@ def _filter(condition: str, text: str) -> Step:
 
 
 def _matching(matches: Callable[[Any], bool]) -> Step:
-    def step(value: Any) -> Iterator[Any]:
-        if isinstance(value, list):
-            yield from (item if matches(item) else ABSENT for item in value)
-
-    return step
+    return lambda value: (item if matches(item) else ABSENT for item in value) if isinstance(value, list) else ()
 
 
 def _comparable(left: Any, right: Any) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return isinstance(left, bool) and isinstance(right, bool)
-    return (isinstance(left, (int, float)) and isinstance(right, (int, float))) or isinstance(left, str) is isinstance(
-        right, str
-    ) is True
+    return any(isinstance(left, kind) and isinstance(right, kind) for kind in (str, (int, float)))
 
 
 _LITERALS: Doc = {"true": True, "false": False}
@@ -341,16 +317,8 @@ def printer_columns(columns: Iterable[Doc]) -> tuple[PrinterColumn, ...]:
             path = parse(column["jsonPath"])
         except InvalidJsonPath:
             break
-        made.append(
-            PrinterColumn(
-                column["name"],
-                column["type"],
-                path,
-                column.get("format", ""),
-                column.get("description", ""),
-                column.get("priority", 0),
-            )
-        )
+        rest = {field: column[field] for field in ("format", "description", "priority") if field in column}
+        made.append(PrinterColumn(column["name"], column["type"], path, **rest))
     return tuple(made)
 
 

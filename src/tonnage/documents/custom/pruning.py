@@ -1,8 +1,13 @@
-"""Dropping what a schema does not know, and telling which fields that were.
+"""What a schema makes of a document: what it does not know is dropped, and defaults are filled in at every level.
 
 `x-kubernetes-preserve-unknown-fields` keeps what is unknown from there on down, but not below fields that the schema
 names again. apiVersion, kind and metadata of a resource, embedded ones too, are known without being in the schema;
 metadata has a schema of its own, that of all kinds. The rules are upstream's (pruning.Prune, objectmeta.Coerce).
+
+A null where the schema does not allow one is no value: with a default it becomes the default, without one the field
+goes. Inside lists a null stays for validation to refuse, unless the items have a default. A default is filled in before
+what lies below it, so a default object gets the defaults of its fields. Mirrors upstream's defaulting.Default and
+PruneNonNullableNullsWithoutDefaults.
 """
 
 from __future__ import annotations

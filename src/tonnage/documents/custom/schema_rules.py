@@ -1,8 +1,8 @@
 """What else a schema of a definition may hold: which keywords, which list types, and defaults that fit.
 
-Beside being structural (`structural`), a schema uses only what a server can follow, its lists of type map have
-keys that every item has, and a default is a value that the schema itself would accept and not prune. Wording and paths
-are upstream's (ValidateCustomResourceDefinitionOpenAPISchema, ValidateDefaults).
+Beside being structural (`structural`), a schema uses only what a server can follow, its lists of type map have keys
+that every item has, and a default is a value that the schema itself would accept and not prune. Wording and paths are
+upstream's (ValidateCustomResourceDefinitionOpenAPISchema, ValidateDefaults).
 
 Rules in `x-kubernetes-validations` are written in CEL. There is no engine for it here: rules are stored, their form is
 checked, and they are not evaluated. `definition_warnings` says so to whoever creates the definition.
@@ -19,10 +19,12 @@ from tonnage.documents.custom.pruning import coerce_value, prune_value
 from tonnage.documents.custom.structural import META_FIELDS, Structural, compile_schema, step, structural_errors
 from tonnage.documents.custom.validation import value_errors
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required
+from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
 from tonnage.objects.field_rules import optional_choice
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_EMBEDDED, _PRESERVE = "x-kubernetes-embedded-resource", "x-kubernetes-preserve-unknown-fields"
+_QUADRATIC = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
 _LIST_TYPE, _MAP_TYPE, _KEYS = "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
@@ -35,7 +37,10 @@ def openapi_schema_errors(schema: Doc, path: str) -> Errors:
     if schema.get("nullable"):
         errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     # A schema with words that are not supported has no structure to speak of.
-    if not any(_has_unsupported(each) for each, _ in walk_schema(schema, path)):
+    if not any(
+        isinstance(each.get("items"), list) or any(word in each for word in _UNSUPPORTED)
+        for each, _ in walk_schema(schema, path)
+    ):
         structure = structural_errors(schema, path)
         errors += structure or default_errors(schema, path)
     errors += _keyword_errors(schema, path, _Context(is_root=True))
@@ -47,10 +52,6 @@ def openapi_schema_errors(schema: Doc, path: str) -> Errors:
             if word in each
         ][:1]
     return errors
-
-
-def _has_unsupported(schema: Doc) -> bool:
-    return isinstance(schema.get("items"), list) or any(word in schema for word in _UNSUPPORTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def _keyword_errors(schema: Doc, path: str, context: _Context) -> Errors:
             inside = replace(here, no_defaults="inside additionalProperties applying to object metadata")
             below = inside if context.in_metadata else here
             errors += _keyword_errors(additional, f"{path}.additionalProperties", below)
-    is_resource = context.is_root or bool(schema.get("x-kubernetes-embedded-resource"))
+    is_resource = context.is_root or bool(schema.get(_EMBEDDED))
     for name, below_schema in properties.items():
         below = here
         if is_resource and name in META_FIELDS:
@@ -91,9 +92,8 @@ def _keyword_errors(schema: Doc, path: str, context: _Context) -> Errors:
     items = schema.get("items")
     if isinstance(items, dict):
         errors += _keyword_errors(items, f"{path}.items", here)
-    elif isinstance(items, list):
-        for index, each in enumerate(items):
-            errors += _keyword_errors(each, f"{path}.items[{index}]", here)
+    for index, each in enumerate(items if isinstance(items, list) else ()):
+        errors += _keyword_errors(each, f"{path}.items[{index}]", here)
     return errors + _list_and_map_errors(schema, path) + _rule_errors(schema, path)
 
 
@@ -102,25 +102,21 @@ def _own_keyword_errors(schema: Doc, path: str, context: _Context) -> Errors:
     kind = schema.get("type", "")
     if kind and kind not in TYPES:
         errors.append(not_supported(f"{path}.type", kind, TYPES))
-    if schema.get("default") is not None and context.no_defaults is not None:
-        errors.append(forbidden(f"{path}.default", f"must not be set {context.no_defaults}"))
-    for word in _UNSUPPORTED:
-        if word in schema:
-            errors.append(forbidden(f"{path}.{word}", f"{word} is not supported"))
-    if kind == "null":
-        told = "type cannot be set to null, use nullable as an alternative"
-        errors.append(forbidden(f"{path}.type", told))
-    if isinstance(schema.get("items"), list) and schema["items"]:
-        errors.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
-    if context.in_metadata and schema.get("x-kubernetes-embedded-resource"):
-        told = "must not be used inside of resource meta"
-        errors.append(forbidden(f"{path}.x-kubernetes-embedded-resource", told))
-    if schema.get("uniqueItems"):
-        told = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        errors.append(forbidden(f"{path}.uniqueItems", told))
-    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
-        told = "must be true or undefined"
-        errors.append(invalid(f"{path}.x-kubernetes-preserve-unknown-fields", False, told))
+    has_default = schema.get("default") is not None and context.no_defaults is not None
+    is_list = isinstance(schema.get("items"), list) and bool(schema["items"])
+    is_embedded = context.in_metadata and bool(schema.get(_EMBEDDED))
+    for word, is_wrong, told in (
+        ("default", has_default, f"must not be set {context.no_defaults}"),
+        *((word, word in schema, f"{word} is not supported") for word in _UNSUPPORTED),
+        ("type", kind == "null", "type cannot be set to null, use nullable as an alternative"),
+        ("items", is_list, "items must be a schema object and not an array"),
+        (_EMBEDDED, is_embedded, "must not be used inside of resource meta"),
+        ("uniqueItems", bool(schema.get("uniqueItems")), _QUADRATIC),
+    ):
+        if is_wrong:
+            errors.append(forbidden(f"{path}.{word}", told))
+    if schema.get(_PRESERVE) is False:
+        errors.append(invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
     return errors
 
 
@@ -134,13 +130,11 @@ def _list_and_map_errors(schema: Doc, path: str) -> Errors:
     items = schema.get("items") if isinstance(schema.get("items"), dict) else None
     if map_type is not None:
         if kind != "object":
-            told = f"must be object if {_MAP_TYPE} is specified"
-            errors.append(invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told))
+            errors.append(_type_error(path, kind, f"must be object if {_MAP_TYPE} is specified"))
         errors += optional_choice(map_type, ("atomic", "granular"), f"{path}.{_MAP_TYPE}")
     if list_type is not None:
         if kind != "array":
-            told = f"must be array if {_LIST_TYPE} is specified"
-            errors.append(invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told))
+            errors.append(_type_error(path, kind, f"must be array if {_LIST_TYPE} is specified"))
         elif list_type == "set" and items is not None:
             errors += _set_item_errors(items, f"{path}.items")
         errors += optional_choice(list_type, ("atomic", "set", "map"), f"{path}.{_LIST_TYPE}")
@@ -154,6 +148,10 @@ def _list_and_map_errors(schema: Doc, path: str) -> Errors:
         told = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
         errors.append(forbidden(f"{path}.items.nullable", told))
     return errors
+
+
+def _type_error(path: str, kind: str, told: str) -> FieldError:
+    return invalid(f"{path}.type", kind, told) if kind else required(f"{path}.type", told)
 
 
 def _set_item_errors(items: Doc, path: str) -> Errors:

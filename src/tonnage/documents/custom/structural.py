@@ -4,10 +4,7 @@ A schema of apiextensions.k8s.io/v1 says the type of every value once, outside `
 is what makes it structural, and what lets a server know of each field whether it is known. Inside those four only
 values may be judged, of fields that are declared outside them. Metadata of a resource is described by the server; a
 schema may restrict its name and generateName, no more. The rules and sentences are upstream's
-(schema.ValidateStructural).
-
-`compile_schema` reads a schema that was found to be structural. What concerns single values only (bounds, patterns,
-choices) stays in `source` and is compiled by `validation`.
+(schema.ValidateStructural). What concerns single values only stays in `source` and is compiled by `validation`.
 """
 
 from __future__ import annotations
@@ -120,8 +117,7 @@ def structural_errors(schema: Doc, path: str) -> Errors:
 
 
 def _schemas_in(schema: Doc, word: str) -> list[Doc]:
-    found = schema.get(word) or []
-    return [each for each in found if isinstance(each, dict)]
+    return [below for below in schema.get(word) or [] if isinstance(below, dict)]
 
 
 def _properties(schema: Doc) -> dict[str, Doc]:
@@ -156,7 +152,9 @@ def _invariants(schema: Doc, level: str, path: str) -> Errors:
         for word, is_set in ((_PRESERVE, preserves), (_EMBEDDED, is_embedded)):
             if is_set:
                 errors.append(invalid(f"{path}.{word}", True, f"must be false if {_INT_OR_STRING_WORD} is true"))
-    errors += _value_validations(schema, path, schema.get("anyOf") == _INT_OR_STRING, _first_is_int_or_string(schema))
+    all_of = _schemas_in(schema, "allOf")
+    is_first_int_or_string = bool(all_of) and all_of[0].get("anyOf") == _INT_OR_STRING
+    errors += _value_validations(schema, path, schema.get("anyOf") == _INT_OR_STRING, is_first_int_or_string)
 
     if is_embedded and kind != "object":
         told = f"must be object if {_EMBEDDED} is true"
@@ -198,20 +196,12 @@ def _meta_rules(schema: Doc, level: str, path: str) -> Errors:
     return errors
 
 
-def _first_is_int_or_string(schema: Doc) -> bool:
-    all_of = _schemas_in(schema, "allOf")
-    return bool(all_of) and all_of[0].get("anyOf") == _INT_OR_STRING
-
-
 def _value_validations(schema: Doc, path: str, skip_any_of: bool, skip_in_first_all_of: bool) -> Errors:
     errors: Errors = []
-    if not skip_any_of:
-        for index, below in enumerate(_schemas_in(schema, "anyOf")):
-            errors += _nested(below, f"{path}.anyOf[{index}]")
-    for index, below in enumerate(_schemas_in(schema, "allOf")):
-        errors += _nested(below, f"{path}.allOf[{index}]", skip_any_of=skip_in_first_all_of and index == 0)
-    for index, below in enumerate(_schemas_in(schema, "oneOf")):
-        errors += _nested(below, f"{path}.oneOf[{index}]")
+    for word in ("allOf", "oneOf") if skip_any_of else ("anyOf", "allOf", "oneOf"):
+        for index, below in enumerate(_schemas_in(schema, word)):
+            is_skipped = skip_in_first_all_of and word == "allOf" and index == 0
+            errors += _nested(below, f"{path}.{word}[{index}]", skip_any_of=is_skipped)
     if (negated := _below(schema, "not")) is not None:
         errors += _nested(negated, f"{path}.not")
     if pattern := schema.get("pattern"):

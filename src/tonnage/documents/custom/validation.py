@@ -1,12 +1,10 @@
 """What a schema demands of a document: types, bounds, patterns, choices, and nothing twice in lists that are sets.
 
-`validate` puts together upstream's three passes: values against the schema (`Rules`, compiled once), metadata of
-embedded resources, and lists of type set and map. They never raise; what is wrong comes back as field errors.
-
-Order and wording of the first are those of upstream's validator (kube-openapi), because clients show the sentences as
-they are: `spec.size in body must be of type integer: "string"`. Errors of `anyOf` and `oneOf` are those of the
-alternative that came furthest, which is counted as upstream counts it (`SchemaOutcome.matches`), and stand at no field:
-`<nil>`.
+Upstream has three passes: values against the schema (`Rules`), metadata of embedded resources (`embedded_errors`), and
+lists of type set and map (`list_errors`). They never raise; what is wrong comes back as field errors. Order and wording
+of the first are those of upstream's validator (kube-openapi): `spec.size in body must be of type integer: "string"`.
+Errors of `anyOf` and `oneOf` are those of the alternative that came furthest, which is counted as upstream counts it
+(`SchemaOutcome.matches`), and stand at no field: `<nil>`.
 
 An update may leave what was wrong before and did not change, so that a schema can be tightened while objects exist
 (upstream calls this ratcheting).
@@ -14,7 +12,7 @@ An update may leave what was wrong before and did not change, so that a schema c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tonnage.documents.admit import Findings, Malformed, Path, compile_check
@@ -37,11 +35,12 @@ from tonnage.documents.custom.scalar_rules import (
     types_of,
 )
 from tonnage.documents.custom.structural import Structural, step
+from tonnage.documents.patches.json_patch import equal
 from tonnage.documents.schema import schema_of
 from tonnage.documents.validation.metadata import validate_object_meta
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, encode
-from tonnage.objects.field_errors import Errors, FieldError, duplicate, go_value, invalid, required, too_many
+from tonnage.objects.field_errors import Errors, duplicate, go_value, invalid, required, too_many
 
 Checks = dict[type, tuple[int, tuple[Check, ...]]]
 """By the type of a value: what upstream counts as looked at in any case, and what there is to look at."""
@@ -68,7 +67,7 @@ class Rules:
         return outcome.errors
 
     def check(self, value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
-        if old is not ABSENT and _same(value, old):
+        if old is not ABSENT and value == old and equal(value, old):  # Python's own equality is fast, and too generous
             return
         matches, checks = (self._checks or self._compiled())[type(value)]
         outcome.matches += matches
@@ -88,10 +87,11 @@ class Rules:
             of_text.append(string_check(schema))
         if (matches_format := format_check(word)) is not None:
             of_text.append(text_format_check(schema["format"], matches_format))
-        of_null: list[Check] = [null_check(types, bool(schema.get("nullable")))]
-        of_number: list[Check] = [number_check(schema, types)] if _judges_numbers(schema, types) else []
+        of_null = null_check(types, bool(schema.get("nullable")))
+        bounds = "integer" in types or any(word in schema for word in ("format", "multipleOf", "minimum", "maximum"))
+        of_number: list[Check] = [number_check(schema, types)] if bounds else []
         self._checks = {
-            type(None): (0, (*of_null, *choices)),
+            type(None): (0, (of_null, *choices)),
             bool: (4, (*of_all, *choices)),
             int: (6, (*of_all, *of_number, *choices)),
             float: (6, (*of_all, *of_number, *choices)),
@@ -102,38 +102,20 @@ class Rules:
         return self._checks
 
 
-def _judges_numbers(schema: Doc, types: tuple[str, ...]) -> bool:
-    """An integer has a range in any case."""
-    return (
-        "integer" in types or "format" in schema or any(word in schema for word in ("multipleOf", "minimum", "maximum"))
-    )
-
-
-def _same(left: Any, right: Any) -> bool:
-    """Equality of JSON. Python's own comes first because it is fast; to it 1, 1.0 and true are the same."""
-    return bool(left == right) and _alike(left, right)
-
-
-def _alike(left: Any, right: Any) -> bool:
-    """Of two values that Python calls equal: do their types agree all the way down?"""
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, dict):
-        return all(_alike(item, right[name]) for name, item in left.items())
-    return not isinstance(left, list) or all(map(_alike, left, right))
-
-
 # -- lists and objects ------------------------------------------------------------------------------------------------
 
 
 def _list_check(schema: Doc) -> Check:
     fewest, most = schema.get("minItems"), schema.get("maxItems")
     items = Rules(schema["items"]) if isinstance(schema.get("items"), dict) else None
-    keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if _list_type(schema) == "map" else ()
+    keys = (
+        tuple(schema.get("x-kubernetes-list-map-keys") or ()) if schema.get("x-kubernetes-list-type") == "map" else ()
+    )
 
     def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         if items is not None:
-            earlier = _by_keys(old, keys)
+            # Only the items of a list of type map can be told apart.
+            earlier = {_key_of(item, keys): item for item in old} if keys and isinstance(old, list) else {}
             for index, item in enumerate(value):
                 before = earlier.get(_key_of(item, keys), ABSENT) if earlier else ABSENT
                 items.check(item, before, f"{path}[{index}]", base, outcome)
@@ -144,17 +126,6 @@ def _list_check(schema: Doc) -> Check:
             outcome.errors.append(too_many(at(base, path), len(value), most))
 
     return check
-
-
-def _list_type(schema: Doc) -> str:
-    return schema.get("x-kubernetes-list-type") or ""
-
-
-def _by_keys(old: Any, keys: tuple[str, ...]) -> dict[str, Any]:
-    """The old items of a list of type map by their keys. Items of other lists cannot be told apart."""
-    if not keys or not isinstance(old, list):
-        return {}
-    return {_key_of(item, keys): item for item in old}
 
 
 def _key_of(item: Any, keys: tuple[str, ...]) -> str:
@@ -205,78 +176,51 @@ def _combination_check(schema: Doc) -> Check:
             rules.check(value, old, path, base, found)
             return found
 
-        def composite(told: str) -> FieldError:
-            return invalid(base or NOWHERE, "", f"{go_value(path)} must {told}")
+        def refuse(told: str) -> None:
+            outcome.errors.append(invalid(base or NOWHERE, "", f"{go_value(path)} must {told}"))
 
         if any_of:
-            _any_of(map(tried, any_of), outcome, composite)
+            _alternatives(map(tried, any_of), outcome, refuse, is_one=False)
         if one_of:
-            _one_of(map(tried, one_of), outcome, composite)
+            _alternatives(map(tried, one_of), outcome, refuse, is_one=True)
         if all_of:
-            found = [tried(rules) for rules in all_of]
-            for each in found:
-                outcome.merge(each)
-            if wrong := sum(1 for each in found if each.errors):
-                none = ". None validated" if wrong == len(found) else ""
-                outcome.errors.append(composite(f"validate all the schemas (allOf){none}"))
+            outcomes = [tried(rules) for rules in all_of]
+            for found in outcomes:
+                outcome.merge(found)
+            if wrong := sum(1 for found in outcomes if found.errors):
+                none = ". None validated" if wrong == len(outcomes) else ""
+                refuse(f"validate all the schemas (allOf){none}")
         if negated is not None and not tried(negated).errors:
-            outcome.errors.append(composite("not validate the schema (not)"))
+            refuse("not validate the schema (not)")
 
     return check
 
 
-def _any_of(tries: Any, outcome: SchemaOutcome, composite: Callable[[str], FieldError]) -> None:
-    best: SchemaOutcome | None = None
-    for found in tries:
-        if not found.errors:
-            outcome.merge(found)
-            return
-        if best is None or found.matches > best.matches:
-            best = found
-    outcome.errors.append(composite("validate at least one schema (anyOf)"))
-    if best is not None:
-        outcome.merge(best)
-
-
-def _one_of(tries: Any, outcome: SchemaOutcome, composite: Callable[[str], FieldError]) -> None:
+def _alternatives(
+    tries: Iterable[SchemaOutcome], outcome: SchemaOutcome, refuse: Callable[[str], None], *, is_one: bool
+) -> None:
+    """`oneOf`, or `anyOf`, whose tries end with the first that is valid."""
     best: SchemaOutcome | None = None
     valid: list[SchemaOutcome] = []
     for found in tries:
         if not found.errors:
             valid.append(found)
+            if not is_one:
+                break
         elif best is None or found.matches > best.matches:
             best = found
     if len(valid) == 1:
         outcome.merge(valid[0])
         return
     told = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-    outcome.errors.append(composite(f"validate one and only one schema (oneOf). {told}"))
+    refuse(f"validate one and only one schema (oneOf). {told}" if is_one else "validate at least one schema (anyOf)")
     if not valid and best is not None:
         outcome.merge(best)
 
 
-def validate(schema: Structural, doc: Doc, rules: Rules | None = None) -> Errors:
-    """Everything wrong with a new document. `rules` are those of the schema, for whoever keeps them."""
-    errors = (rules or Rules(schema.source)).errors(doc)
-    return errors + _embedded_errors(schema, doc, "") + list_errors(schema, doc, "")
-
-
-def validate_update(schema: Structural, new: Doc, old: Doc, rules: Rules | None = None) -> Errors:
-    """Everything wrong with a change."""
-    errors = (rules or Rules(schema.source)).errors(new, old)
-    errors += _embedded_errors(schema, new, "")
-    return errors if list_errors(schema, old, "") else errors + list_errors(schema, new, "")
-
-
-def validate_status(schema: Structural, new: Doc, old: Doc, rules: Rules) -> Errors:
-    """Everything wrong with a change of status alone; `rules` are those of status, and paths are told from there."""
-    errors = rules.errors(new["status"], old.get("status", ABSENT), "status") if "status" in new else []
-    return errors if list_errors(schema, old, "") else errors + list_errors(schema, new, "")
-
-
 def value_errors(schema: Structural, value: Any, path: str) -> Errors:
     """What is wrong with one value, such as a default, that stands at a path of a definition."""
-    found = _embedded_errors(schema, value, path)
+    found = embedded_errors(schema, value, path)
     return found or Rules(schema.source).errors(value, ABSENT, path)
 
 
@@ -287,21 +231,33 @@ def _child(path: str, name: str) -> str:
 # -- embedded resources -----------------------------------------------------------------------------------------------
 
 
-def _embedded_errors(schema: Structural | None, value: Any, path: str) -> Errors:
-    if schema is None:
-        return []
-    errors: Errors = []
-    if isinstance(value, dict):
-        if schema.is_embedded:
-            errors += resource_errors(value, path)
-        for name, item in value.items():
-            if isinstance(item, (dict, list)):
-                where = _child(path, name) if name in schema.properties else f"{path}[{step(name)}]"
-                errors += _embedded_errors(schema.field(name), item, where)
-    elif isinstance(value, list) and schema.items is not None:
-        for index, item in enumerate(value):
-            errors += _embedded_errors(schema.items, item, f"{path}[{index}]")
-    return errors
+def embedded_errors(schema: Structural, value: Any, path: str) -> Errors:
+    """What is wrong with resources inside a value."""
+    return [
+        error
+        for node, item, where in _described(schema, value, path)
+        if node.is_embedded and isinstance(item, dict)
+        for error in resource_errors(item, where)
+    ]
+
+
+def _described(schema: Structural, value: Any, path: str) -> Iterator[tuple[Structural, Any, str]]:
+    """Every map and list of a value that its schema describes, with that schema and its path, the outermost first."""
+    pending: list[tuple[Structural | None, Any, str]] = [(schema, value, path)]
+    while pending:
+        node, value, path = pending.pop()
+        if node is None or not isinstance(value, (dict, list)):
+            continue
+        yield node, value, path
+        if isinstance(value, dict):
+            below = [
+                (node.field(name), item, _child(path, name) if name in node.properties else f"{path}[{step(name)}]")
+                for name, item in value.items()
+                if isinstance(item, (dict, list))
+            ]
+        else:
+            below = [(node.items, item, f"{path}[{index}]") for index, item in enumerate(value)]
+        pending += reversed(below)
 
 
 def resource_errors(value: Doc, path: str) -> Errors:
@@ -348,24 +304,14 @@ def _metadata_errors(metadata: Any, path: str) -> Errors:
 # -- lists that are sets or maps --------------------------------------------------------------------------------------
 
 
-def list_errors(schema: Structural | None, value: Any, path: str) -> Errors:
+def list_errors(schema: Structural, value: Any, path: str) -> Errors:
     """Items that occur a second time in lists of type set, or whose keys do in lists of type map."""
-    if schema is None:
-        return []
     errors: Errors = []
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if isinstance(item, (dict, list)):
-                where = _child(path, name) if name in schema.properties else f"{path}[{step(name)}]"
-                errors += list_errors(schema.field(name), item, where)
-    elif isinstance(value, list):
-        if schema.list_type == "set":
-            errors += [duplicate(f"{path}[{index}]", value[index]) for index in _repeated(value)]
-        elif schema.list_type == "map":
-            errors += _repeated_keys(value, schema.list_map_keys, path)
-        for index, item in enumerate(value):
-            if isinstance(item, (dict, list)):
-                errors += list_errors(schema.items, item, f"{path}[{index}]")
+    for node, items, where in _described(schema, value, path):
+        if isinstance(items, list) and node.list_type == "set":
+            errors += [duplicate(f"{where}[{index}]", items[index]) for index in _repeated(items)]
+        elif isinstance(items, list) and node.list_type == "map":
+            errors += _repeated_keys(items, node.list_map_keys, where)
     return errors
 
 

@@ -23,9 +23,9 @@ from tonnage.documents.custom.definition_rules import (
     record_stored_version,
     schema_errors,
     selectable_errors,
+    set_condition,
     storage_version,
     subresource_errors,
-    terminate,
 )
 from tonnage.documents.custom.formats import format_check
 from tonnage.documents.custom.schema_rules import walk_schema
@@ -82,8 +82,9 @@ class CustomResourceDefinitionStrategy(Strategy):
         finalizers: list[str] = doc["metadata"].setdefault("finalizers", [])
         if CLEANUP_FINALIZER not in finalizers:
             finalizers.append(CLEANUP_FINALIZER)
-        terminate(
+        set_condition(
             doc,
+            "Terminating",
             "True",
             "InstanceDeletionPending",
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.definition_builders import read_definition
-from tonnage.documents.custom.custom_resource import CustomKind, custom_kinds
+from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.documents.custom.definition_rules import accept_names, establish, is_established
 from tonnage.documents.kinds.custom_resource_definition import definition_warnings, validate_definition
 from tonnage.objects.document import Doc
@@ -18,8 +18,12 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 def kind_of(stem: str) -> CustomKind:
+    return next(iter(kinds_of(stem).values()))
+
+
+def kinds_of(stem: str) -> dict[str, CustomKind]:
     made = read_definition(FOLDER / f"{stem}.yaml")
-    return next(iter(custom_kinds(made).values()))
+    return {each["name"]: CustomKind(made, each["name"]) for each in made["spec"]["versions"] if each["served"]}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -65,7 +69,6 @@ def test_an_lvm_node_lists_its_groups_with_quantities_or_numbers() -> None:
 
 def test_an_lvm_volume_shows_its_columns_and_has_a_status_of_its_own() -> None:
     kind = kind_of("lvmvolumes")
-    assert kind.has_status
     assert kind.resource.subresources == ("status",)
     assert kind.resource.short_names == ("lvmvol",)
     doc = {
@@ -74,12 +77,18 @@ def test_an_lvm_volume_shows_its_columns_and_has_a_status_of_its_own() -> None:
         "status": {"state": "Ready"},
     }
     assert [column["name"] for column in kind.column_definitions()] == ["VolGroup", "Node", "Size", "Status", "Age"]
-    assert kind.cells(doc, lambda text: "3d") == ["lvmvg", "node-1", "1073741824", "Ready", "3d"]
+    assert [column.cell(doc, lambda text: "3d") for column in kind.columns] == [
+        "lvmvg",
+        "node-1",
+        "1073741824",
+        "Ready",
+        "3d",
+    ]
 
 
 def test_a_zfs_node_is_served_in_two_versions_of_one_shape() -> None:
-    kinds = custom_kinds(read_definition(FOLDER / "zfsnodes.yaml"))
-    assert [(name, kind.is_stored) for name, kind in kinds.items()] == [("v1", True), ("v1alpha1", False)]
+    kinds = kinds_of("zfsnodes")
+    assert list(kinds) == ["v1", "v1alpha1"]
     pool = {"name": "zfspv", "uuid": "u", "free": "20Gi", "used": "1Gi"}
     for name, kind in kinds.items():
         doc = {"apiVersion": f"zfs.openebs.io/{name}", "kind": "ZFSNode", "metadata": {"name": "n"}, "pools": [pool]}
