@@ -26,7 +26,7 @@ from rich.table import Table
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
-from tonnage.dashboard.wire.rows import AttachSlots, CapacityRow, ClassRow, NodeRow, PodRow, PoolRow, VolumeRow
+from tonnage.dashboard.wire import AttachSlots, CapacityRow, ClassRow, NodeRow, PodRow, PoolRow, VolumeRow
 
 GIB = 1 << 30
 ZONES, POOLS, CHANGES_PER_S = 10, 2, 10

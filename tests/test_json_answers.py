@@ -19,8 +19,7 @@ from tonnage.faults import Fault
 from tonnage.plane.status import ClusterStatus, PlaneNodeStatus, PoolStatus, ProgramStatus
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity
-from tonnage.whatif.shadow.judging import ShadowVerdict
-from tonnage.whatif.shadow.tally import Refusal, Tally
+from tonnage.whatif.shadow.judging import Refusal, ShadowVerdict, Tally
 
 ROOT = Path(__file__).parent.parent
 SCHEMAS = ROOT / "docs" / "reference" / "schemas"

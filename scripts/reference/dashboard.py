@@ -1,4 +1,4 @@
-"""The dashboard's JSON: endpoints from the routes and their modules' docstrings, rows from `dashboard/wire/rows.py`."""
+"""The dashboard's JSON: endpoints from the routes and their module's docstring, rows from `dashboard/wire.py`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import tonnage.dashboard.server.routes as routes
 from reference import table
+from tonnage.dashboard import wire
+from tonnage.dashboard.server import routes
 from tonnage.dashboard.server.access import ASKED_BY
-from tonnage.dashboard.wire import rows
 
 HEAD = """\
 # The dashboard's JSON
@@ -52,11 +52,11 @@ _ROUTE = re.compile(r"^(GET|POST|DELETE) +(\S+) +(.+)$")
 
 
 def page() -> str:
-    parts = [HEAD.format(version=rows.VERSION, header=ASKED_BY) + "## Endpoints\n\n" + _endpoints()]
-    parts.append(CHANGES.format(version=rows.VERSION).rstrip())
+    parts = [HEAD.format(version=wire.VERSION, header=ASKED_BY) + "## Endpoints\n\n" + _endpoints()]
+    parts.append(CHANGES.format(version=wire.VERSION).rstrip())
     described, classes = _collections(), _classes()
     listed = [(f"`{name}`", f"[{kind.__name__}](#{kind.__name__.lower()})", described[name])
-              for name, kind in rows.COLLECTIONS.items()]  # fmt: skip
+              for name, kind in wire.COLLECTIONS.items()]  # fmt: skip
     parts.append("## Collections\n\n" + table(("collection", "rows", "by key"), listed))
     parts += [_row(classes[name]) for name in _in_order(classes)]
     return "\n\n".join(parts)
@@ -64,13 +64,12 @@ def page() -> str:
 
 def _endpoints() -> str:
     found: list[tuple[object, ...]] = []
-    for path in sorted(Path(routes.__path__[0]).glob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
-        told = dict(_told(ast.get_docstring(tree) or ""))
-        for method, route in _added(tree):
-            if (method, route) not in told:
-                raise SystemExit(f"{path}: its docstring does not say what {method} {route} is")
-            found.append((f"`{method}`", f"`{route}`", told[method, route]))
+    tree = ast.parse(Path(routes.__file__).read_text("utf-8"))
+    told = dict(_told(ast.get_docstring(tree) or ""))
+    for method, route in _added(tree):
+        if (method, route) not in told:
+            raise SystemExit(f"{routes.__file__}: its docstring does not say what {method} {route} is")
+        found.append((f"`{method}`", f"`{route}`", told[method, route]))
     return table(("", "path", "what it takes or answers"), found)
 
 
@@ -79,7 +78,6 @@ def _told(text: str) -> Iterator[tuple[tuple[str, str], str]]:
         if match := _ROUTE.match(line):
             method, path, meaning = match.groups()
             asked = path.partition("?")[2]
-            meaning = re.sub(r" ?\(questions/\w+\.py\)", "", meaning)
             meaning = re.sub(r"(\{.*\})", r"`\1`", meaning)
             yield (method, path.partition("?")[0]), f"`?{asked}`: {meaning}" if asked else meaning
 
@@ -95,18 +93,19 @@ def _added(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 def _collections() -> dict[str, str]:
     """What the table in the module's docstring says of each collection."""
-    lines = [line.strip() for line in (rows.__doc__ or "").splitlines() if line.startswith("    ")]
+    lines = [line.strip() for line in (wire.__doc__ or "").splitlines() if line.startswith("    ")]
     return {line.split()[0]: ": ".join(re.split("  +", line)[1:]) for line in lines}
 
 
 def _classes() -> dict[str, ast.ClassDef]:
-    tree = ast.parse(Path(rows.__file__).read_text("utf-8"))
-    return {each.name: each for each in tree.body if isinstance(each, ast.ClassDef) and each.name != "Row"}
+    tree = ast.parse(Path(wire.__file__).read_text("utf-8"))
+    classes = [each for each in tree.body if isinstance(each, ast.ClassDef)]
+    return {each.name: each for each in classes if [ast.unparse(base) for base in each.bases] == ["Row"]}
 
 
 def _in_order(classes: dict[str, ast.ClassDef]) -> list[str]:
     """Rows of collections first, then what they consist of."""
-    first = [kind.__name__ for kind in rows.COLLECTIONS.values()]
+    first = [kind.__name__ for kind in wire.COLLECTIONS.values()]
     return [*first, *(name for name in classes if name not in first)]
 
 

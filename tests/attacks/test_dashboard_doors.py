@@ -18,7 +18,7 @@ from dashboard_door import BEARER, PAGE, TOKEN, Answer, Door, opened
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.dashboard.server import access
 from tonnage.dashboard.server.access import AT_ONCE, Access, RequestRefused
-from tonnage.dashboard.server.router import SECURITY_HEADERS
+from tonnage.dashboard.server.app import SECURITY_HEADERS
 from tonnage.errors import TonnageError
 from tonnage.serving.server_tls import ServerTls, ServingCertificate
 

@@ -14,7 +14,7 @@ from dashboard_door import BEARER, PAGE, Answer, Door, opened
 
 from tonnage.dashboard.questions.asking import MOST_WAITING, Asking, TooManyAsk
 from tonnage.dashboard.server import change_stream
-from tonnage.dashboard.wire.rows import NoticeRow
+from tonnage.dashboard.wire import NoticeRow
 from tonnage.testing.builders import node
 
 
@@ -105,7 +105,7 @@ async def test_a_stream_that_fails_breaks_off_and_is_not_answered_twice(
     def broken(self: object) -> bytes:
         raise RuntimeError("broken for the test")
 
-    monkeypatch.setattr("tonnage.dashboard.wire.collections.CollectionFollower.take", broken)
+    monkeypatch.setattr("tonnage.dashboard.wire.CollectionFollower.take", broken)
     reader = await door.connect("/api/v1/changes", BEARER)
     came = await asyncio.wait_for(reader.read(), 20)
     door.writer.close()

@@ -13,7 +13,7 @@ from dashboard_window import Window
 from playwright.async_api import Page, expect
 from shown_objects import CREATED, HOSTILE, hostile_objects, ordinary_objects
 
-from tonnage.dashboard.wire.rows import NoticeRow
+from tonnage.dashboard.wire import NoticeRow
 from tonnage.faults import Fault, FaultFile
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Event

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from playwright.async_api import expect
 
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.wire.rows import LaneRow, PodStep
+from tonnage.dashboard.wire import LaneRow, PodStep
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import attachment, claim, driver, pod_with, storage_class, volume

@@ -10,7 +10,7 @@ from dashboard_window import Window
 from playwright.async_api import Locator, Page, expect
 
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.wire.rows import (
+from tonnage.dashboard.wire import (
     AttachSlots,
     CapacityRow,
     ClassRow,

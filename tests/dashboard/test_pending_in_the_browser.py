@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.async_api import expect
 
-from tonnage.dashboard.questions import pending as pending_module
+from tonnage.dashboard.questions import cluster_questions as pending_module
 from tonnage.objects.meta import Object
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from dashboard_window import Window
 
-from tonnage.dashboard.terminal.lines import bytes_text, percent_text
+from tonnage.dashboard.terminal.lines_view import bytes_text, percent_text
 from tonnage.dashboard.terminal.map_page import storage_of_nodes
-from tonnage.dashboard.wire.collections import Collections
-from tonnage.dashboard.wire.rows import (
+from tonnage.dashboard.wire import (
     COLLECTIONS,
     AttachSlots,
     CapacityRow,
     ClassRow,
+    Collections,
     FaultRow,
     LaneRow,
     NodeRow,

@@ -8,7 +8,7 @@ from yarl import URL
 
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.server.access import Access
-from tonnage.dashboard.server.router import RoutedRequest, Router
+from tonnage.dashboard.server.app import RoutedRequest, Router
 
 TOKEN = "a-token-for-fuzzing-alone"
 REQUESTS = [

@@ -185,7 +185,7 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
     from tonnage.dashboard.follow.shown_cluster import following_faults
     from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.terminal.app import Top
-    from tonnage.dashboard.terminal.pending_page import LiveQuestions
+    from tonnage.dashboard.terminal.pod_pages import LiveQuestions
     from tonnage.whatif.sources import check_answers
 
     connection, scheduler, clock = question.connection, question.scheduler(), SystemClock()

@@ -220,7 +220,7 @@ def _explain_pending(cluster: ClusterQuestion, output: str) -> bool:
 
     def show(out: TextIO) -> None:
         from tonnage.whatif.page import TextPage
-        from tonnage.whatif.pending.pending_report import print_pending
+        from tonnage.whatif.pending.pending import print_pending
 
         print_pending(answer, TextPage(out))
 

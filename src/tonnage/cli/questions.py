@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from tonnage.whatif.doctor.facts import GrantedAccess, ServerFacts
     from tonnage.whatif.fit.counting import FitCluster
     from tonnage.whatif.shadow.follow import Following
-    from tonnage.whatif.shadow.judging import ShadowVerdict
+    from tonnage.whatif.shadow.judging import Refusal, ShadowVerdict
     from tonnage.whatif.shadow.signs import Shadow
-    from tonnage.whatif.shadow.tally import Refusal
     from tonnage.whatif.sources import ClusterState
 
 
@@ -54,7 +53,7 @@ def doctor(cluster: ClusterQuestion, output: str) -> None:
     """
     from tonnage.whatif.doctor.examination import examine, show, work_of
     from tonnage.whatif.doctor.facts import Facts
-    from tonnage.whatif.doctor.reading import read_server
+    from tonnage.whatif.doctor.server import read_server
 
     configuration = cluster.configuration
     state = cluster.state(user_agent="tonnage-doctor", with_workloads=True)
@@ -259,9 +258,8 @@ def shadow(
     """
     from tonnage.client.config import kubeconfig
     from tonnage.client.http import Client
-    from tonnage.whatif.shadow.judging import Judge
+    from tonnage.whatif.shadow.judging import Judge, Tally, show
     from tonnage.whatif.shadow.signs import Shadow
-    from tonnage.whatif.shadow.tally import Tally, show
 
     cluster, clock = ClusterQuestion(config_file=config_file, gates=gates), SystemClock()
     profiles = cluster.configuration.profiles
@@ -280,7 +278,7 @@ def shadow(
 
 
 def _say_difference(found: ShadowVerdict) -> None:
-    from tonnage.whatif.shadow.tally import NOWHERE
+    from tonnage.whatif.shadow.judging import NOWHERE
 
     ours = found.ours or NOWHERE
     say("differs", f"{found.pod} went to {found.theirs}, Tonnage would send it to {ours}: {found.why}")
@@ -312,7 +310,7 @@ async def _followed(client: Client, shadow: Shadow, for_s: float | None) -> None
 
 
 async def _follow(client: Client, following: Following, for_s: float | None, shadow: Shadow) -> None:
-    from tonnage.whatif.shadow.tally import counts
+    from tonnage.whatif.shadow.judging import counts
 
     async with following:
         await following.wait_synced()

@@ -96,7 +96,7 @@ def _end(is_partial: bool) -> None:
 
 def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], output: str) -> None:
     """Repeat a recording, and ask the other policies about each of its decisions."""
-    from tonnage.whatif.recording.repeating import answered, open_recording, show
+    from tonnage.whatif.recording import answered, open_recording, show
 
     others = {"config": cluster.configuration} if cluster.config_file is not None else {}
     others = _compared(cluster, compared, others)

@@ -17,7 +17,7 @@ from tonnage.client.http import Client
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow import live_cluster
 from tonnage.dashboard.follow.live_cluster import LiveCluster
-from tonnage.dashboard.wire.rows import LaneRow, NodeRow, NoticeRow, PodRow, VolumeRow
+from tonnage.dashboard.wire import LaneRow, NodeRow, NoticeRow, PodRow, VolumeRow
 from tonnage.errors import Forbidden
 from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.meta import StampedMeta

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage.dashboard.model.cluster_model import ClusterModel
-from tonnage.dashboard.model.driver_contents import Content, DriverContents, PoolPlace
-from tonnage.dashboard.wire.collections import Collections
+from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
+from tonnage.dashboard.wire import Collections
 from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault
 from tonnage.objects.apps_v1 import ReplicaSet

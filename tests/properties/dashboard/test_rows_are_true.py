@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from test_dashboard_rows import CLASSES, DRIVERS, HOST, NODES, START, ZONE, Drawn, step
 
 from tonnage.dashboard.model.cluster_model import ClusterModel
-from tonnage.dashboard.wire.collections import Collections
+from tonnage.dashboard.wire import Collections
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
 from tonnage.objects.meta import Object
 from tonnage.testing.storage_builders import capacity, claim, volume

@@ -33,8 +33,7 @@ from tonnage.testing.storage_builders import (
 )
 from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.page import TextPage
-from tonnage.whatif.pending.pending import PendingAnswer, PendingQuestion
-from tonnage.whatif.pending.pending_report import print_pending
+from tonnage.whatif.pending.pending import PendingAnswer, PendingQuestion, print_pending
 from tonnage.whatif.scheduler_memory import AssumedPod, SchedulerMemory
 from tonnage.whatif.sources import ClusterState, clock_of
 

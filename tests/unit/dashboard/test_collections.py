@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tonnage.dashboard import wire as module
 from tonnage.dashboard.server import change_stream
-from tonnage.dashboard.wire import collections as module
-from tonnage.dashboard.wire.collections import Collections
-from tonnage.dashboard.wire.rows import NodeRow
+from tonnage.dashboard.wire import Collections, NodeRow
 
 
 def taken(follower):

@@ -9,7 +9,7 @@ import pytest
 from dashboard_requests import dashboard_of
 from tonnage.clock import SystemClock, VirtualClock
 from tonnage.dashboard.follow.shown_cluster import FollowedFaults, ShownCluster
-from tonnage.dashboard.wire.rows import FaultRow, NoticeRow
+from tonnage.dashboard.wire import FaultRow, NoticeRow
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from dashboard_requests import EXAMPLES, cluster_of_files, dashboard_of
 from tonnage.cli import cli
 from tonnage.dashboard.questions.asking import Asking, GivenUp, QuestionLimit
-from tonnage.dashboard.questions.what_if import drained
+from tonnage.dashboard.questions.cluster_questions import drained
 from tonnage.whatif.sources import OutOfTime
 
 MILL = EXAMPLES / "14-drain-preview" / "cluster.yaml"

@@ -11,8 +11,8 @@ from tonnage.clock import SystemClock
 from tonnage.dashboard.follow import driver_records
 from tonnage.dashboard.follow.driver_records import DriverRecords, following_pools
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.model.driver_contents import DriverContents, PoolPlace
-from tonnage.dashboard.wire.rows import NodeRow
+from tonnage.dashboard.model.known_objects import DriverContents, PoolPlace
+from tonnage.dashboard.wire import NodeRow
 from tonnage.driver.state.records import (
     SnapshotRecord,
     VolumeRecord,

@@ -10,7 +10,7 @@ import pytest
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.lanes import MOST_LANES, MOST_STEPS
-from tonnage.dashboard.wire.rows import CapacityRow, VolumeRow
+from tonnage.dashboard.wire import CapacityRow, VolumeRow
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Event
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET

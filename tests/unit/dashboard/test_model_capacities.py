@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.clock import VirtualClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.wire.rows import CapacityRow
+from tonnage.dashboard.wire import CapacityRow
 from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault
 from tonnage.objects.storage_v1 import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.client.errors import Disconnected
-from tonnage.dashboard.follow.reading_notices import KindReading, notices
+from tonnage.dashboard.follow.live_cluster import KindReading, notices
 from tonnage.errors import Forbidden, NotFound, TonnageError
 from tonnage.objects.core_v1 import Node, PersistentVolumeClaim, Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity

@@ -12,8 +12,8 @@ from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.terminal.app import Top
 from tonnage.dashboard.terminal.lines_view import LinesView, in_ascii, is_ascii_alone
-from tonnage.dashboard.terminal.pending_page import LiveQuestions
-from tonnage.dashboard.wire.rows import NodeRow, NoticeRow
+from tonnage.dashboard.terminal.pod_pages import LiveQuestions
+from tonnage.dashboard.wire import NodeRow, NoticeRow
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, storage_class
 

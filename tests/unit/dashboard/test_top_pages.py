@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tonnage.dashboard.terminal.flow_page import flow_lines, lane_lines
 from tonnage.dashboard.terminal.map_page import bar, map_lines, node_lines, storage_of_nodes
-from tonnage.dashboard.terminal.pending_page import pending_lines
-from tonnage.dashboard.wire.collections import Collections
-from tonnage.dashboard.wire.rows import (
+from tonnage.dashboard.terminal.pod_pages import flow_lines, lane_lines, pending_lines
+from tonnage.dashboard.wire import (
     AttachSlots,
     CapacityRow,
     ClassRow,
+    Collections,
     LaneRow,
     NodeRow,
     PodRow,

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from tonnage.cli.explain import explain
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.questions import pending as pending_module
+from tonnage.dashboard.questions import cluster_questions as pending_module
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit
-from tonnage.dashboard.questions.pending import PendingAnswers
+from tonnage.dashboard.questions.cluster_questions import PendingAnswers
 from tonnage.dashboard.questions.pod_story import Explanations, pod_story
-from tonnage.dashboard.wire.rows import LaneRow, PodStep
+from tonnage.dashboard.wire import LaneRow, PodStep
 from tonnage.errors import TonnageError
 from tonnage.objects import codec
 from tonnage.objects.meta import Object

@@ -12,9 +12,8 @@ from tonnage.objects.meta import Object
 from tonnage.scheduling.configuration.configuration import default_configuration, parse
 from tonnage.testing.builders import node
 from tonnage.testing.storage_builders import capacity, driver, storage_class
-from tonnage.whatif.shadow.judging import Judge
+from tonnage.whatif.shadow.judging import Judge, Tally
 from tonnage.whatif.shadow.signs import Shadow
-from tonnage.whatif.shadow.tally import Tally
 
 
 class Feed:

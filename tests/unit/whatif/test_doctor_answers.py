@@ -30,9 +30,8 @@ from tonnage.whatif.doctor.facts import (
     scheduler_permissions,
 )
 from tonnage.whatif.doctor.findings import CATALOGUE
-from tonnage.whatif.doctor.reading import gate_signs
 from tonnage.whatif.doctor.recommendation import Recommendation, recommendation_of
-from tonnage.whatif.doctor.server_checks import access_findings, server_findings
+from tonnage.whatif.doctor.server import access_findings, gate_signs, server_findings
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

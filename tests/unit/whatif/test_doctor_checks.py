@@ -26,7 +26,7 @@ from tonnage.testing.storage_builders import (
 from tonnage.whatif.doctor.examination import Examination, examine
 from tonnage.whatif.doctor.facts import FactAnswer, Facts, GateSign, ServerFacts
 from tonnage.whatif.doctor.findings import Finding
-from tonnage.whatif.doctor.server_checks import server_findings
+from tonnage.whatif.doctor.server import server_findings
 from tonnage.whatif.sources import ClusterState
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)

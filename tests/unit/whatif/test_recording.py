@@ -20,9 +20,9 @@ from tonnage.scheduling.configuration.configuration import default_configuration
 from tonnage.scheduling.recording.recording_engine import RecordingEngine
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity
+from tonnage.whatif import recording as repeating
 from tonnage.whatif.html.pages import recording_page
-from tonnage.whatif.recording import repeating
-from tonnage.whatif.recording.repeating import answered, open_recording
+from tonnage.whatif.recording import answered, open_recording
 
 
 @pytest.fixture

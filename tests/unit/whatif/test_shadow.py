@@ -11,7 +11,7 @@ from support.configurations import storage_configuration
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import attachment, capacity, claim, pod_with, volume
-from tonnage.whatif.shadow import tally
+from tonnage.whatif.shadow import judging
 
 REFUSED = "node(s) did not have enough free storage"
 
@@ -63,7 +63,7 @@ def test_differences_that_come_from_scoring_by_free_storage_alone_are_counted():
     assert (found["ours"], found["byStorageCapacityScoring"]) == ("b", True)
     assert told["differencesByStorageCapacityScoring"] == 1
     out = io.StringIO()
-    tally.show(feed.tally, feed.clock.now(), out)
+    judging.show(feed.tally, feed.clock.now(), out)
     assert "1 of 1 difference comes from StorageCapacityScoring, which kube-scheduler has off by default" in " ".join(
         out.getvalue().split()
     )
@@ -292,7 +292,7 @@ def test_the_report_tells_agreement_differences_and_refusals():
     feed.put(claim("data", "20Gi"))
     feed.clock.advance(3725)
     out = io.StringIO()
-    tally.show(feed.tally, feed.clock.now(), out)
+    judging.show(feed.tally, feed.clock.now(), out)
     lines = out.getvalue().splitlines()
     assert lines[0] == "1 decision in 1h2m: 0 agreed; 1 differed"
     assert lines[2].split() == ["POD", "THEIRS", "OURS", "WHY"]
@@ -308,5 +308,5 @@ def test_names_from_the_cluster_are_made_printable_in_the_report():
     feed.put(pod("web\x1b[31m", cpu="2"))
     feed.put(pod("web\x1b[31m", cpu="2", on="a"))
     out = io.StringIO()
-    tally.show(feed.tally, feed.clock.now(), out)
+    judging.show(feed.tally, feed.clock.now(), out)
     assert "\x1b" not in out.getvalue()

@@ -2,9 +2,8 @@
 
     async with following_pools(cluster, data_dir):     # pools in rows of nodes and volumes while the block runs
 
-A look costs a few stats while nothing changes: a record comes, changes or goes by a rename or an unlink in its folder,
-which the folder's own time tells, and only records that are new are read. Contents that no record names are looked for
-seldom: for them every pool has to be listed. Nothing is written, and nothing is locked: the folder is the driver's.
+A look costs a few stats while nothing changes: a folder's own time tells that a record came, changed or went. Contents
+that no record names are looked for seldom: for them every pool has to be listed. Nothing is written or locked.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ import msgspec
 from tonnage import logs
 from tonnage.clock import in_background
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.model.driver_contents import Content, DriverContents, PoolPlace
-from tonnage.dashboard.wire.rows import NoticeRow
+from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
+from tonnage.dashboard.wire import NoticeRow
 from tonnage.driver import DRIVER_NAME
 from tonnage.driver.node_pools import parse_node_pools, pools_by_node
 from tonnage.driver.state.records import FOLDER_NAME as INTENTS

@@ -1,26 +1,22 @@
-"""A live cluster as rows: informers fill a `ClusterModel`, and the scheduler is asked now and then for what only it
-knows. Nothing is written.
+"""A live cluster as rows: informers fill a `ClusterModel`, and the scheduler is asked for what only it knows.
 
     async with LiveCluster(client, scheduler=endpoint) as cluster:
         await cluster.wait_first()          # rows of everything that can be read
-        cluster.collections.follow()        # for whoever shows it
 
-A kind that the user may not read, or that the server has not, is told as a notice and counts as none, so that somebody
-with few rights sees what those allow; it is asked for again and again, ever more seldom. What could be read before a
-right was taken away is forgotten. Changes are settled together, `SETTLE_S` apart at most. With a namespace, of what
-lives in namespaces that one alone is read, but for capacity: that is in the namespaces of drivers, whoever uses it.
+A kind that cannot be read is told as a notice with its remedy and counts as none; what could be read before a right was
+taken away is forgotten. With a namespace, that one alone is read, but for capacity: that is in the namespaces of
+drivers.
 
-Events about pods and claims are told to the model and forgotten, so that their number does not matter. Their watch
-begins without a version, with the Events that there are in any order. A watch that is cut goes on from where it was; a
-server that has forgotten that begins anew. What is heard twice is told once.
+Events about pods and claims are told to the model and not kept. Their watch begins without a version, with the Events
+that there are; one that is cut goes on from where it was, and what is heard twice is told once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from tonnage import logs
 from tonnage.backoff import Backoff
@@ -31,22 +27,108 @@ from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
 from tonnage.client.program_pages import NotLetIn
 from tonnage.clock import within
-from tonnage.dashboard.follow.reading_notices import KindReading, is_refused, notices, reading_of
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.wire.rows import NoticeRow
+from tonnage.dashboard.wire import NoticeRow
 from tonnage.endpoints import Endpoint
-from tonnage.errors import ApiError, NotFound, TonnageError
+from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError, Unauthorized
 from tonnage.objects import codec
 from tonnage.objects.codec import Bookmark, WatchChange, WatchFailure
 from tonnage.objects.core_v1 import Event, ObjectReference, Pod
 from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.meta import Object
+from tonnage.objects.resources import Resource
 from tonnage.objects.scheme import resource_of
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.engine.event_handlers import READ_KINDS
 from tonnage.whatif.scheduler_memory import SchedulerMemory, memory_of
 from tonnage.whatif.sources import SCHEDULER_NOT_ASKED, not_listed
 from tonnage.whatif.workloads import NOT_READ_BY_DECISIONS
+
+AWAY_AFTER_S: Final = 2.0
+"""A connection that is cut is made anew at once; what lasts longer than this is told."""
+SERVER: Final = "server"
+
+_MEANING: Final = {
+    "Node": "no node is shown but those that volumes name",
+    "Pod": "who waits and who uses a volume is not shown",
+    "PersistentVolume": "where volumes are is not shown",
+    "PersistentVolumeClaim": "claims are not shown, volumes without them are",
+    "StorageClass": "which driver a class belongs to is not known",
+    "CSINode": "attach limits are not shown",
+    "CSIDriver": "which drivers rebuild volumes is not known",
+    "CSIStorageCapacity": "free capacity is not shown",
+    "VolumeAttachment": "what is attached where is not shown",
+    "Event": "lanes lack what only Events tell",
+}
+_QUESTIONS: Final = "questions count them as none"
+
+
+class KindReading(NamedTuple):
+    """How reading one kind goes."""
+
+    cls: type[Object]
+    failure: TonnageError | None
+    failing_for_s: float
+    namespace: str = ""
+
+
+def reading_of(informer: Informer[Any], namespace: str) -> KindReading:
+    since_s = informer.out_of_step_since_s
+    failure = informer.last_failure if since_s is not None else None
+    return KindReading(informer.cls, failure, informer.now_s - since_s if since_s is not None else 0.0, namespace)
+
+
+def is_refused(reading: KindReading) -> bool:
+    """Whether the server is there and does not give this kind: waiting does not help."""
+    return isinstance(reading.failure, Forbidden | NotFound)
+
+
+def notices(readings: Iterable[KindReading], server: str) -> Iterator[tuple[str, NoticeRow]]:
+    """By topic. A server that is away is one notice, however many kinds are read."""
+    away: list[KindReading] = []
+    for each in readings:
+        if each.failure is None:
+            continue
+        if is_refused(each):
+            yield resource_of(each.cls).qualified, _refused(each)
+        elif each.failing_for_s >= AWAY_AFTER_S:
+            away.append(each)
+    if away:
+        yield SERVER, _away(away, server)
+
+
+def _refused(reading: KindReading) -> NoticeRow:
+    resource, kind = resource_of(reading.cls), reading.cls.__name__
+    meaning = _MEANING.get(kind, _QUESTIONS)
+    if isinstance(reading.failure, NotFound):
+        hint = f"it has no {resource.group or 'core'}/{resource.version} {resource.plural}"
+        return NoticeRow(severity="info", text=f"this server does not know {kind} objects: {meaning}", hint=hint)
+    where = f" in namespace {reading.namespace}" if reading.namespace else ""
+    return NoticeRow(
+        text=f"{kind} objects may not be read{where}: {meaning}", hint=_remedy(resource, reading.namespace)
+    )
+
+
+def _remedy(resource: Resource, namespace: str) -> str:
+    verbs = f"let the user of the kubeconfig list and watch {resource.plural}"
+    verbs += f" of group {resource.group}" if resource.group else ""
+    if resource.namespaced and not namespace:
+        return f"{verbs} in all namespaces, or show one namespace alone with --namespace"
+    return verbs
+
+
+def _away(away: list[KindReading], server: str) -> NoticeRow:
+    failure = max(away, key=lambda each: each.failing_for_s).failure
+    assert failure is not None
+    if isinstance(failure, Unauthorized):
+        text = f"{server} does not know who asks: {failure.message}"
+        return NoticeRow(severity="error", text=f"{text}; what is shown is old", hint=failure.hint or _AGAIN)
+    text = f"{server} does not answer: {failure.message}; what is shown was true before, and it is asked again"
+    return NoticeRow(severity="error", text=text, hint=failure.hint or "")
+
+
+_AGAIN: Final = "start the dashboard again with a kubeconfig whose credentials are still good"
+
 
 KINDS: Final = ("Pod", "PersistentVolumeClaim")
 _MIN_WATCH_S, _MAX_WATCH_S = 300, 600

@@ -1,10 +1,7 @@
 """A cluster that is shown, wherever its objects come from: its rows, and its objects for questions.
 
 Live clusters are filled by informers (`live_cluster.py`); tests, and whoever plays a file, put objects in themselves.
-
-The faults of an embedded cluster are rows too: their file is looked at, which costs one stat.
-
-    async with following_faults(cluster, data_dir):        # rows of `faults` follow the file while the block runs
+The faults of an embedded cluster are rows too (`following_faults`): their file is looked at, which costs one stat.
 """
 
 from __future__ import annotations
@@ -16,9 +13,8 @@ from typing import Final
 
 from tonnage.clock import Clock, in_background, repeatedly
 from tonnage.dashboard.model.cluster_model import ClusterModel
-from tonnage.dashboard.model.driver_contents import DriverContents
-from tonnage.dashboard.wire.collections import Collections
-from tonnage.dashboard.wire.rows import FaultRow, NoticeRow
+from tonnage.dashboard.model.known_objects import DriverContents
+from tonnage.dashboard.wire import Collections, FaultRow, NoticeRow
 from tonnage.errors import TonnageError
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Event, ObjectReference

@@ -1,9 +1,6 @@
 """Rows of capacity objects: which nodes they reach, what is free, and what is kept back for whom.
 
-`CapacityBook` keeps between settles what depends on more than one object, so that a change costs what it touches: the
-nodes that each object reaches, the objects of each node, which objects lag behind the volumes made there, and when the
-clock alone may change that.
-
+`CapacityBook` keeps between settles what depends on more than one object, so that a change costs what it touches.
 Figures may be stale. A row then says why, and what the scheduler does with them:
 
     fault          somebody asked an embedded cluster's driver to tell old figures, or to be dead
@@ -12,8 +9,7 @@ Figures may be stale. A row then says why, and what the scheduler does with them
     unreadable     the annotation with pools is no list of quantities
     lagging        volumes were made there after the figures were last written, and long enough ago to be seen
 
-The last says nothing of a driver none of whose figures follow: it provisions thinly, and external-provisioner does not
-write a figure that stays the same. So it is told only while figures of the same driver follow elsewhere.
+The last is told only while figures of the same driver follow elsewhere: a thin driver's never do.
 """
 
 from __future__ import annotations
@@ -24,9 +20,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tonnage.clock import rfc3339
-from tonnage.dashboard.model.known_objects import Index, KnownObjects
-from tonnage.dashboard.model.selected_labels import labels_of_topology
-from tonnage.dashboard.wire.rows import CapacityRow, ReservedRow
+from tonnage.dashboard.model.known_objects import Index, KnownObjects, labels_of_topology
+from tonnage.dashboard.wire import CapacityRow, ReservedRow
 from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault, active_fault
 from tonnage.objects.core_v1 import PersistentVolume

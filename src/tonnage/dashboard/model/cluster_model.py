@@ -1,4 +1,4 @@
-"""A cluster as rows, kept up to date: objects go in, and what they change is settled into `wire.collections`.
+"""A cluster as rows, kept up to date: objects go in, and what they change is settled into `wire.Collections`.
 
     model = ClusterModel(collections)
     model.put(node)                    # or model.remove(node): from informers, or from a replay
@@ -6,9 +6,8 @@
     model.look_into(contents)          # what lies in a driver's pools, where that can be seen
     model.settle(now)                  # rows of what was touched are made anew
 
-What an object touches is noted when it comes (`touched.py`), and worked out once in `settle`, however often it changed.
-Rows depend on objects alone, on what is known besides, and on `now`: a model that is filled in another order comes to
-the same rows, which a property test holds it to. Volumes are settled first: what lies on a node is read off their rows.
+Rows depend on what is known and on `now` alone, not on the order in which it came; a property test holds it to that.
+Volumes are settled first: what lies on a node is read off their rows.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from tonnage.dashboard.model import node_rows, pod_rows, volume_rows
+from tonnage.dashboard.model import node_rows, volume_rows
 from tonnage.dashboard.model.capacity_rows import CapacityBook
-from tonnage.dashboard.model.driver_contents import DriverContents
-from tonnage.dashboard.model.known_objects import Index, KnownObjects
+from tonnage.dashboard.model.known_objects import DriverContents, Index, KnownObjects
 from tonnage.dashboard.model.lanes import Lanes
 from tonnage.dashboard.model.touched import Touched
 from tonnage.dashboard.model.volume_rows import Besides
-from tonnage.dashboard.wire.collections import Collections
-from tonnage.dashboard.wire.rows import ClassRow, Row, VolumeRow
+from tonnage.dashboard.wire import ClassRow, Collections, Row, VolumeRow
 from tonnage.faults import Fault
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
@@ -163,7 +160,7 @@ class ClusterModel:
             touched.nodes.add(self.objects.pods[key].spec.node_name or self.decided(key))
         touched.nodes.discard("")
         self._write("nodes", ((name, self._node_row(name)) for name in touched.nodes))
-        self._write("pods", ((key, pod_rows.row_of(self.objects, key, self.decided(key))) for key in touched.pods))
+        self._write("pods", ((key, node_rows.pod_row(self.objects, key, self.decided(key))) for key in touched.pods))
         self._write("classes", ((name, _class_row(self.objects.classes.get(name))) for name in touched.classes))
         self._write("lanes", self.lanes.take(self.now))
 

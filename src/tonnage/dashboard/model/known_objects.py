@@ -1,20 +1,70 @@
-"""The objects that rows are made of, by kind and key, with the indexes that rows ask for.
+"""What rows are made of: objects by kind and key, with indexes, and what lies in a driver's pools.
 
-Filled by informers on a live cluster, and by a replay's steps. Objects of other kinds are kept as well, for questions.
-Nothing here knows what a row is. An index that is asked for what it has not gives an empty set.
+Objects of other kinds are kept as well, for questions. An index that is asked for what it has not gives an empty set.
+
+Labels are how volumes and capacity objects name their nodes. A volume's affinity either names nodes (by a label that
+one node has) or places (zones, regions); only the first says where a volume is. `DriverContents` is known of the
+reference driver of an embedded cluster alone (`follow/driver_records.py`); elsewhere the model goes by capacity
+objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
-from tonnage.dashboard.model.selected_labels import labels_of_affinity, labels_of_topology
 from tonnage.objects.apps_v1 import ReplicaSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.meta import Key, Object
+from tonnage.objects.node_selectors import NodeSelectorTerm
+from tonnage.objects.selectors import LabelSelector, Requirement
 from tonnage.objects.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
+from tonnage.scheduling.volumes.volume_reach import affinity_of
+
+Label = tuple[str, str]
+
+_NODE_NAMES = ("hostname", "node", "nodename", "node-name", "nodeid", "node-id")
+"""Last parts of the labels by which drivers name a single node: topology.topolvm.io/node, openebs.io/nodename, …"""
+
+
+def is_zone_key(key: str) -> bool:
+    """Whether a label says in which zone or region a node is: Kubernetes' own, or a driver's."""
+    return key in (ZONE, REGION, BETA_ZONE, BETA_REGION) or key.endswith(("/zone", "/region"))
+
+
+def names_a_node(key: str) -> bool:
+    """Whether a label's value is, as far as a name can tell, that of one node."""
+    return key.rpartition("/")[2] in _NODE_NAMES
+
+
+def node_requirements(term: NodeSelectorTerm) -> list[Requirement]:
+    """Those of a term that list labels of nodes, not of zones."""
+    return [each for each in term.match_expressions if each.operator == "In" and not is_zone_key(each.key)]
+
+
+def labels_of_affinity(volume: PersistentVolume) -> Iterator[Label]:
+    """Every label of a node that may make a difference to where a volume is."""
+    required = affinity_of(volume)
+    for term in required.node_selector_terms if required is not None else ():
+        for each in node_requirements(term):
+            yield from ((each.key, value) for value in each.values)
+
+
+def labels_of_topology(topology: LabelSelector) -> Sequence[Label]:
+    """One of these every node has that a selector reaches; none at all when nothing of the sort can be said.
+
+    One requirement is enough to find the nodes by; of several the one that fewest nodes are likely to have.
+    """
+    listed: list[tuple[str, tuple[str, ...]]] = [(key, (value,)) for key, value in topology.match_labels.items()]
+    listed += [(each.key, each.values) for each in topology.match_expressions if each.operator == "In"]
+    if not listed:
+        return ()
+    key, values = min(listed, key=lambda each: (is_zone_key(each[0]), not names_a_node(each[0]), len(each[1])))
+    return [(key, value) for value in values]
+
 
 KINDS: Final[tuple[type[Object], ...]] = (
     Node,
@@ -157,3 +207,75 @@ class KnownObjects:
                     yield from ((self.capacities_by_label, label) for label in labels or (None,))
             case StorageClass():
                 yield self.classes_of_driver, found.provisioner
+
+
+class PoolPlace(NamedTuple):
+    """A pool of a node, by its number."""
+
+    node: str
+    pool: int
+
+
+class Content(NamedTuple):
+    """A volume in a pool. `name` is what the driver was asked to call it: pvc-UID of its claim."""
+
+    place: PoolPlace
+    bytes: int
+    name: str = ""
+    arriving: PoolPlace | None = None
+    """Where it is being copied to."""
+
+    def places(self) -> Iterator[PoolPlace]:
+        yield self.place
+        if self.arriving is not None and self.arriving != self.place:
+            yield self.arriving
+
+
+@dataclass(frozen=True, slots=True)
+class DriverContents:
+    """Pools and what is in them. `volumes` are by handle."""
+
+    driver: str = ""
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    volumes: Mapping[str, Content] = field(default_factory=dict)
+    snapshots: Mapping[PoolPlace, int] = field(default_factory=dict)
+    unknown: Mapping[PoolPlace, int] = field(default_factory=dict)
+    in_pools: dict[PoolPlace, list[str]] = field(default_factory=dict)
+    """Handles by pool, those that are arriving there too."""
+
+    by_name: dict[str, str] = field(default_factory=dict)
+    """Handles by what the driver was asked to call the volume."""
+
+    def __post_init__(self) -> None:
+        for handle, content in sorted(self.volumes.items()):
+            self.by_name[content.name] = handle
+            for place in content.places():
+                self.in_pools.setdefault(place, []).append(handle)
+
+    def nodes(self) -> Iterable[str]:
+        """Every node that has pools, or contents."""
+        found = dict.fromkeys(self.sizes)
+        found.update(dict.fromkeys(place.node for place in (*self.in_pools, *self.snapshots, *self.unknown)))
+        return found
+
+    def pools_of(self, node: str) -> tuple[int, ...]:
+        """Sizes of a node's pools. A node that the driver does not serve any more has pools of unknown size: 0."""
+        found = self.sizes.get(node)
+        if found is not None:
+            return found
+        numbers = [place.pool for place in (*self.in_pools, *self.snapshots, *self.unknown) if place.node == node]
+        return (0,) * (max(numbers) + 1) if numbers else ()
+
+    def differing(self, before: DriverContents) -> tuple[set[str], set[str]]:
+        """Handles and nodes of which this says something else than `before` did."""
+        handles = {
+            handle
+            for handle in before.volumes.keys() | self.volumes.keys()
+            if before.volumes.get(handle) != self.volumes.get(handle)
+        }
+        nodes = {name for name in {*before.nodes(), *self.nodes()} if before.sizes.get(name) != self.sizes.get(name)}
+        for told in (before, self):
+            nodes |= {place.node for handle in handles & told.volumes.keys() for place in told.volumes[handle].places()}
+        for one, other in ((before.snapshots, self.snapshots), (before.unknown, self.unknown)):
+            nodes |= {place.node for place in one.keys() | other.keys() if one.get(place) != other.get(place)}
+        return handles, nodes

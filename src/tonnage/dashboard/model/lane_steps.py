@@ -12,8 +12,8 @@ from typing import Final
 
 from tonnage.dashboard.model.capacity_rows import reached
 from tonnage.dashboard.model.known_objects import KnownObjects
-from tonnage.dashboard.model.volume_places import place_of
-from tonnage.dashboard.wire.rows import PodStep
+from tonnage.dashboard.model.volume_rows import place_of
+from tonnage.dashboard.wire import PodStep
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttachment

@@ -1,16 +1,9 @@
 """What happened to each pod, step by step: one lane a pod, by uid. Changes go in, rows come out. Pure.
 
-    lanes = Lanes(objects, home=where_its_volume_is)
-    lanes.changed(old, new, now)            # also of claims, volumes and attachments: told to the pods that use them
-    lanes.remembered(memory, now)           # what the scheduler has decided and keeps back
-    lanes.heard(event, now)
-    for uid, row in lanes.take(now): …
-
-A pod that runs already when it is first seen gets its lane when something happens to it. A lane that begins late begins
-with what the objects still tell: when the pod was created, bound and started. There are no doubles: what is said by an
-object and by an Event is told once, and so is the same refusal again. Lanes are few: of more than `MOST_LANES` those go
-first that are done, pods without claims before the others, the oldest before the newer.
-
+A pod that runs already when it is first seen gets its lane when something happens to it, beginning with what the
+objects still tell: when it was created, bound and started. What is said by an object and by an Event is told once, and
+so is the same refusal again. Of more than `MOST_LANES` those go first that are done, pods without claims before the
+others, the oldest before the newer.
 """
 
 from __future__ import annotations
@@ -27,7 +20,7 @@ from tonnage.dashboard.model import lane_steps
 from tonnage.dashboard.model.capacity_rows import classes_of, reached
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.model.volume_rows import claim_of, volume_of
-from tonnage.dashboard.wire.rows import LaneRow, PodStep
+from tonnage.dashboard.wire import LaneRow, PodStep
 from tonnage.objects.core_v1 import Event, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import VolumeAttachment

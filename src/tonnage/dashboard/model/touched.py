@@ -1,7 +1,7 @@
 """What a change touches: which rows may be otherwise after an object came, changed or went.
 
-Rows are named by collection and key. A row that is named here and is as it was costs a little; one that is not named
-and should be is wrong until something else happens, which a property test looks for.
+A row that is named here and is as it was costs a little; one that is not named and should be is wrong until something
+else happens, which a property test looks for.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """How questions are asked from the page: by which configuration, and in a thread of their own, one at a time.
 
-    asking = Asking()                                       # the default configuration, as the commands have it
-    answer = await asking.answer(lambda limit: …)           # `limit.check()` now and then; it raises
+    answer = await Asking().answer(lambda limit: …)         # `limit.check()` now and then; it raises
 
-Questions cost processor time, so that one waits for the other. A question whose browser has gone is given up at its
-next `check`; one that takes longer than `MOST_S` ends with OutOfTime, and may answer with what it knows by then.
-
-What is only kept up to date (`keep`) stands back at each `check` for as long as somebody waits for an answer.
+A question whose browser has gone is given up at its next `check`; one that takes longer than `MOST_S` ends with
+OutOfTime. What is only kept up to date (`keep`) stands back at each `check` while somebody waits for an answer.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from tonnage.clock import Clock
 from tonnage.dashboard.model.cluster_model import ClusterModel
-from tonnage.dashboard.wire.collections import Collections
+from tonnage.dashboard.wire import Collections
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Event, ObjectReference

@@ -1,19 +1,8 @@
-"""Files that are played: which of them are manifests, steps, a scenario, or the scheduler's configuration.
+"""Files that are played: which are manifests, steps, a scenario, or the scheduler's configuration; and examples.
 
-    given = sorted_out([GivenText("cluster.yaml", b"…"), GivenText("steps.yaml", b"…")])
-    given.manifests, given.steps, given.scenario, given.config
-
-They are told apart by what they hold, not by their names: whoever drops a folder on a page does not sort it first.
-
-Examples are files that come with Tonnage. Those can be played whose README shows `tonnage replay` or `tonnage simulate`
-with their files.
-
-    for each in examples():          # of the checkout, or those that come with the package
-        each.name, each.title, each.about, each.part
-    files_of("03-replay/burst")      # as if they had been dropped on the page
-
-What a README shows is what is offered: the same files, the same configuration. Three of them teach the parts of
-KEP-5925, and are offered first, by the part's name.
+Files are told apart by what they hold, not by their names: whoever drops a folder on a page does not sort it first.
+Examples come with Tonnage: those whose README shows `tonnage replay` or `tonnage simulate`, with the files it shows.
+Three of them teach the parts of KEP-5925, and are offered first.
 """
 
 from __future__ import annotations

@@ -1,18 +1,10 @@
 """Files that are played, as frames: a replay step by step, or a scenario at equal distances of virtual time.
 
-Each step of a replay tells what was done and, for a decision, where the pod went and why: in the words that
-`tonnage replay` and `tonnage explain` have. Frames of a scenario tell what happened since the one before.
-
 `Film` makes frames of a cluster's changes, by the model of the live dashboard; a page plays them forwards and
-backwards.
-
-    film = Film(limit.check)
-    film.shoot(replay.objects, replay.engine, now, title="schedule shop/db-0", …)
-    film.document()             # {"frames": [{"number", "title", "at", "message": {…}}, …], "cut": ""}
-
-The message of the first frame is a state, that of each further one a difference (`wire.collections`). What the
-scheduler has assumed and not written is shown as it sees it: claims with their node, pods on their way, capacity that
-is kept back.
+backwards. The message of the first frame is a state, that of each further one a difference (`wire.py`). What the
+scheduler has assumed and not written is shown as it sees it. A step tells what was done and, for a decision, where the
+pod went and why, in the words of `tonnage replay` and `tonnage explain`; a frame of a scenario what happened since the
+one before.
 """
 
 from __future__ import annotations
@@ -28,7 +20,7 @@ from tonnage.clock import format_duration, rfc3339
 from tonnage.dashboard.model.cluster_model import ClusterModel
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.dashboard.questions.given_files import GivenFiles, captions
-from tonnage.dashboard.wire.collections import Collections
+from tonnage.dashboard.wire import Collections
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod, PodCondition
 from tonnage.objects.meta import Key, Object

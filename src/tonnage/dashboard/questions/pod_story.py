@@ -1,19 +1,10 @@
-"""A pod's whole story: what the API says of it and of its claims, what the scheduler remembers, and what happened.
+"""A pod's whole story, and why it goes where it goes, or nowhere: JSON for the page.
 
-    {"pod": "shop/db-0", "revision": 812, "at": "…", "uid": "…", "phase": "Pending", "conditions": […],
-     "assumed": "node-3", "nominations": […], "failedNodes": […], "held": […],        of the scheduler's memory
-     "claims": [{"claim": "shop/data-db-0", "row": {…}, "attachments": […], …}],
-     "steps": […], "events": […], "notes": […]}
+`pod_story` has what the API says of a pod and of its claims, what the scheduler remembers, and what happened. A pod
+that is gone is told by what is still remembered of it; `uid` is empty then.
 
-A pod that is gone is told by what is still remembered of it: its steps and its Events. `uid` is empty then.
-
-And why it goes where it goes, or nowhere: what `tonnage explain --pod … -o json` answers, asked from the page.
-
-    {"revision": 812, "at": "…", "source": "https://…", "notes": ["…"], "weights": {"NodeResourcesFit": 1, …},
-     "answer": {"pod": "shop/db-0", "schedulable": false, "node": null, "message": "…", "nodes": […], "volumes": {…}}}
-
-`answer` is the command's document. `weights` are what the scores in it were multiplied by; `refused` are its refused
-nodes by who refused them and why, each group with its nearest miss in the words of the command's table.
+`Explanations` answers as `tonnage explain --pod … -o json` does ("answer"), with the weights of the scores and the
+refused nodes by who refused them and why, each group with its nearest miss in the words of the command's table.
 """
 
 from __future__ import annotations
@@ -28,8 +19,7 @@ from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.dashboard.model.capacity_rows import classes_of
 from tonnage.dashboard.model.known_objects import KnownObjects
 from tonnage.dashboard.questions.asking import AskedCluster, Asking
-from tonnage.dashboard.wire.collections import Collections
-from tonnage.dashboard.wire.rows import LaneRow
+from tonnage.dashboard.wire import Collections, LaneRow
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Condition, Key, split_key

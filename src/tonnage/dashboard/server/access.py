@@ -4,23 +4,16 @@
     POST /login  {"token": "…"}         the page hands it over, and gets a cookie for it
     Authorization: Bearer …             scripts show the token itself
 
-The cookie is worked out from the token, so that a dashboard that is started again with the same token knows its
-browsers. It is HttpOnly and SameSite=Strict; cookies know no ports, so that its name tells the port, and on this
-machine it is good for programs of the user alone who logged in (`peer_owner`). With TLS it is Secure, and named so
-(`__Host-`) that no other server of the same name can set it.
+The cookie is worked out from the token, so that a dashboard that is started again knows its browsers. It is HttpOnly
+and SameSite=Strict, with TLS also Secure and `__Host-`; its name tells the port, because cookies know none. Browsers
+send it to every port of a host, so on this machine it is good for one user's programs alone: the kernel tells whose
+process is at the other end (Linux, /proc/net/tcp).
 
-A page elsewhere must not be able to ask with the browser's cookie: the Host must be a name of ours (a foreign name that
-resolves to 127.0.0.1 is refused), a request with an Origin must come from that very host, and what changes or asks much
-needs a header that no form can send. A link from elsewhere may lead to the pages, which hold nothing.
+A page elsewhere must not ask with the browser's cookie: the Host must be a name of ours, an Origin that very host, and
+what changes or asks much needs a header that no form can send. A link may lead to the pages, which hold nothing.
 
-A wrong token is answered as such ten times at once, then once in a second, for all who try together: everybody on a
-machine has the same address. This holds up nobody who shows the right token, or a cookie that was given for it. What
-keeps guesses out is that a token has at least sixteen characters.
-
-The kernel tells whose process is at the other end of a connection on this machine (Linux, /proc/net/tcp). Browsers send
-a cookie to every port of a host. So a page that another user of this machine serves on another port of 127.0.0.1 is
-given the dashboard's cookie by the browser of whoever opens it; but that user's programs have another owner than the
-browser, and a cookie is for one owner alone.
+A wrong token is answered as such ten times at once, then once in a second, for all who try together; whoever shows the
+right one is never held up. What keeps guesses out is that a token has at least sixteen characters.
 """
 
 from __future__ import annotations

@@ -4,15 +4,11 @@
     id: 3f2a09c1-17
     data: {"revision": 17, "at": "3f2a09c1-17", "set": {"nodes": {"node-1": {…}}}, "gone": {"pods": ["shop/db-0"]}}
 
-Whoever knows a state already, or lost the connection, says what is known (`?since=3f2a09c1-17`) and is told of the rest
-alone; where that is not known any more, the one event is `anew`: the state is to be read again. An EventSource that
-connects again by itself says it in `Last-Event-ID`, and gets the whole state where the rest is not known.
-
-Between changes the event `alive` is sent, so that both sides notice when the other is gone without a word (a machine
-that slept, a proxy that lost one side). A browser that takes nothing for long is cut off, and there are only so many
-streams at once: each keeps a connection, and what changed since it last took.
-
-The whole state is packed once for all who ask for it: twenty windows that come back together cost as much as one.
+Whoever knows a state already says so (`?since=3f2a09c1-17`) and is told of the rest alone; where that is not known any
+more, the one event is `anew`. An EventSource that connects again by itself says it in `Last-Event-ID`, and gets the
+whole state then. Between changes the event `alive` lets both sides notice when the other is gone without a word. A
+browser that takes nothing for long is cut off, and there are only so many streams at once. The state is packed once for
+all.
 """
 
 from __future__ import annotations
@@ -25,8 +21,8 @@ from typing import Final
 from aiohttp import web
 
 from tonnage.dashboard.server.access import RequestRefused
-from tonnage.dashboard.server.router import Answer, RoutedRequest
-from tonnage.dashboard.wire.collections import CollectionFollower, Collections
+from tonnage.dashboard.server.app import Answer, RoutedRequest
+from tonnage.dashboard.wire import CollectionFollower, Collections
 
 _LEVEL: Final = 1
 """Rows repeat so much that the fastest level packs them into a tenth; the next ones take twice the time for little."""

@@ -1,8 +1,4 @@
-"""`tonnage dashboard` put together: a live cluster, its routes, and a listener.
-
-async with served(client, settings) as address:        # http://127.0.0.1:8080/#token=…
-    await forever
-"""
+"""`tonnage dashboard` put together: a live cluster, its routes, and a listener."""
 
 from __future__ import annotations
 

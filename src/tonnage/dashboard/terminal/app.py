@@ -1,15 +1,7 @@
 """`tonnage top`: map, pending and flow of a cluster in a terminal, kept up to date.
 
-    m map   p pending   f flow      what is shown
-    enter, escape                   more of the line under the cursor, and back
-    /                               search; an empty search shows all again
-    s                               sort the map by name, fullness, trouble
-    ?                               what keys do and signs mean
-    q                               leave
-
 Rows change as often as the cluster does; the page is drawn anew twice a second at most, so that a slow line over ssh is
 not filled with what nobody reads.
-
 """
 
 from __future__ import annotations
@@ -26,12 +18,20 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
 from tonnage.dashboard.follow.shown_cluster import ShownCluster
-from tonnage.dashboard.terminal.flow_page import flow_lines, lane_lines
-from tonnage.dashboard.terminal.lines import ScreenLine, cell, count_text, heading, plain, row
-from tonnage.dashboard.terminal.lines_view import LinesView, in_ascii, is_ascii_alone
+from tonnage.dashboard.terminal.lines_view import (
+    LinesView,
+    ScreenLine,
+    cell,
+    count_text,
+    heading,
+    in_ascii,
+    is_ascii_alone,
+    plain,
+    row,
+)
 from tonnage.dashboard.terminal.map_page import FREE, PROMISED, SORTS, USED, map_lines, node_lines
-from tonnage.dashboard.terminal.pending_page import explanation_lines, pending_lines
-from tonnage.dashboard.wire.rows import NoticeRow, PodRow
+from tonnage.dashboard.terminal.pod_pages import explanation_lines, flow_lines, lane_lines, pending_lines
+from tonnage.dashboard.wire import NoticeRow, PodRow
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Key
 from tonnage.printable import printable

@@ -3,11 +3,10 @@
     ZONE a                                        3 nodes   120Gi free of 900Gi
     node-1   ███████████▒▒▒░░░░░░░░░░░░   62%   114Gi free of 300Gi   3/16
 
-The bytes used, promised and free of a node come from rows. Pools that are seen from inside tell them exactly. Elsewhere
-a node has used what its volumes take, and has free what its capacity objects say; classes that share their pools (by
-`group`, or because they tell the same pools of one driver) are counted once, by the one that has the most. An object
-that reaches several nodes is nobody's alone: it is told by itself (`Shared`). The map of the page counts alike
-(pages/js/map/facts.js), which a test in the browser holds both to.
+Pools that are seen from inside tell the bytes exactly. Elsewhere a node has used what its volumes take, and has free
+what its capacity objects say; classes that share their pools are counted once, by the one that has the most. An object
+that reaches several nodes is told by itself (`Shared`). The map of the page counts alike (pages/js/map/facts.js), which
+a test in the browser holds both to.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Final
 
 from rich.text import Text
 
-from tonnage.dashboard.terminal.lines import (
+from tonnage.dashboard.terminal.lines_view import (
     ScreenLine,
     bytes_text,
     cell,
@@ -33,8 +32,7 @@ from tonnage.dashboard.terminal.lines import (
     plain,
     row,
 )
-from tonnage.dashboard.wire.collections import Collections
-from tonnage.dashboard.wire.rows import CapacityRow, ClassRow, NodeRow, VolumeRow
+from tonnage.dashboard.wire import CapacityRow, ClassRow, Collections, NodeRow, VolumeRow
 from tonnage.whatif.html.amounts import time_text
 
 NEARLY_FULL: Final = 0.95

@@ -1,16 +1,14 @@
 """Capacity objects: whom they reach, whether their figures can be read, whether they follow what happens.
 
-`DriverFigures` takes a driver's objects together: for which nodes they are, as pools or as sums, thin or thick. A thick
-driver takes a volume's whole size off its figures when the volume is made; a thin one takes what is written. Nothing
-says which it is, but figures do, as far as there are volumes to hold against them:
+A thick driver takes a volume's whole size off its figures when the volume is made; a thin one takes what is written.
+Nothing says which it is, but figures do, as far as there are volumes to hold against them:
 
-    constant     nodes where free and used bytes add up to the same: the figures follow, whenever they were written
-    written      when volumes were made from an object, and it was not written since, its figure did not follow
+    constant     nodes where free and used bytes add up to the same: the figures follow
+    written      volumes were made from an object, and it was not written since: its figure did not follow
     levelled     nodes with the same free bytes, though the volumes on them differ: the figures do not follow
 
-External-provisioner does not write a figure that is unchanged, so an old object alone is no sign of anything. And it
-publishes when the driver has made a volume, before it writes the volume's object: a volume that is a little younger
-than the figure is in it.
+External-provisioner does not write a figure that is unchanged, so an old object alone is no sign. It publishes before
+it writes a volume's object: a volume that is a little younger than the figure is in it.
 """
 
 from __future__ import annotations

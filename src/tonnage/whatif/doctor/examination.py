@@ -1,7 +1,7 @@
-"""All checks on one cluster, in order, and what came of them as one answer, for scripts and for people.
+"""All checks on one cluster, in order, and what came of them as one answer.
 
-`show` writes the worst first, driver by driver, each finding with what to do about it. Findings that differ in their
-object alone are told once, with the first few objects; -o json lists all.
+`show` writes the worst first, driver by driver. Findings that differ in their object alone are told once, with the
+first few objects; -o json lists all.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from tonnage.scheduling.configuration.configuration import Configuration
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.doctor.capacity_checks import DriverFigures, capacity_findings, figures_of
-from tonnage.whatif.doctor.class_checks import class_findings
-from tonnage.whatif.doctor.driver_checks import attach_findings, driver_findings
+from tonnage.whatif.doctor.driver_checks import attach_findings, class_findings, driver_findings
 from tonnage.whatif.doctor.facts import Facts
 from tonnage.whatif.doctor.findings import WORST_FIRST, Finding, Severity
 from tonnage.whatif.doctor.leftover_checks import leftover_findings, pending_findings
 from tonnage.whatif.doctor.recommendation import Recommendation, configuration_finding, recommendation_of
-from tonnage.whatif.doctor.server_checks import access_findings, server_findings
+from tonnage.whatif.doctor.server import access_findings, server_findings
 from tonnage.whatif.doctor.switch import (
     SwitchComparison,
     compare_running,

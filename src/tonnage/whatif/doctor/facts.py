@@ -1,12 +1,10 @@
 """`Facts`: everything that was read of a cluster, in the form that checks look at. Nothing is asked for here.
 
-What could not be read is told apart from what is not there: `unlisted` kinds, gates and permissions that are UNKNOWN.
-A dump that holds no object of a kind says nothing about that kind either (`knows`).
+What could not be read is told apart from what is not there: `unlisted` kinds, gates and permissions that are UNKNOWN. A
+dump that holds no object of a kind says nothing about that kind either (`knows`).
 
-What a live scheduler has to be allowed is asked verb by verb, a question a rule of its role file. Roles in the
-scheduler's own namespace are asked for where the user of the kubeconfig is at home, if that is a ServiceAccount; else
-where the lease of the default configuration is. That a scheduler takes kube-scheduler's lease is a choice, and is not
-asked for.
+What a live scheduler has to be allowed is asked verb by verb, a question a rule of its role file; roles in its own
+namespace where the kubeconfig's ServiceAccount is at home, else where the default configuration's lease is.
 """
 
 from __future__ import annotations

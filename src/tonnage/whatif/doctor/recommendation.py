@@ -1,11 +1,9 @@
 """Which `reservation`, `legacyPools` and `poolFit` fit a cluster, with the reason for each, and the file that says so.
 
-reservation   Ledger: counts what was promised until figures show it, whatever the driver and however slow its figures.
-              None where no driver publishes capacity: there is nothing to reserve.
+reservation   Ledger counts what was promised until figures show it; None where no driver publishes capacity.
 legacyPools   read only where an object tells a sum. Bounded: both figures are necessary. Independent where figures do
-              not follow volumes: the sum of a thin driver says little, and the largest volume is all that binds.
-poolFit       Prefer: a node where volumes fit more surely goes first, and claims are sent in an order that works. With
-              one pool or one claim it is the same as Possible.
+              not follow volumes: of a thin driver the largest volume is all that binds.
+poolFit       Prefer: a node where volumes fit more surely goes first. With one pool or one claim it is Possible.
 """
 
 from __future__ import annotations

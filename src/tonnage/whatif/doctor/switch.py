@@ -1,7 +1,7 @@
 """What a switch to Tonnage would change: its rules and kube-scheduler 1.36's, asked about the same pods.
 
     pods that wait      placed one after the other by each of the two, in the order of the queue
-    pods that run       those with claims, for in nothing else the two differ: would each still be let in where it runs?
+    pods that run       those with claims, where alone the two differ: would each still be let in where it runs?
 
 Both are the same engine; the other's rules are ours without the gates of a scheduler. Nobody is preempted by either.
 """

@@ -3,8 +3,8 @@
     node-1  nvme  │▓▓ db-0 ▓▓│░░ db-1 ░░│     │  │▓▓▓▓▓▓▓▓▓▓▓│ │        solid: volumes; hatched: promised, not made yet
                   └── a pool ─────────────────┘  └─ a pool ─────┘
 
-Where a driver does not tell in which pool a volume is, its volumes stand in a lane of their own before the pools; what
-is promised without a pool stands there too. `disks` are as `whatif/simulate/disk_documents.py` has them.
+Volumes whose pool is not told, and promises without a pool, stand in a lane of their own before the pools. `disks` are
+as `whatif/simulate` writes them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Lines and bars as SVG, drawn by leather; each with its words and its numbers beside it.
+"""Lines, bars and tables, each with its words and its numbers beside it; leather draws them as SVG.
 
-leather gives axes, legends and shapes, coloured by the page's own custom properties, so that one chart is right in
-light and dark and on paper (docs/decisions/018-charts.md). What is ours: axes that end where the data ends, legends
-that show a line's dashes and not its colour alone, and a figure around it for those who do not see it.
+Colours are the page's custom properties, so that one chart is right in light, dark and on paper
+(docs/decisions/018-charts.md). Ours are axes that end where the data ends, legends that show a line's dashes and not
+its colour alone, and a figure around it for those who do not see it.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """The frame of a report: one file that asks nobody for anything, is read on a screen, by ear, by keys and on paper.
 
-There is no script in it, and its Content-Security-Policy allows none: a name from a cluster that got past the escaping
-would still do nothing. Colours are custom properties, so that charts follow light, dark and print like the text does.
-
-Nobody breaks out of the HTML: whatever is not `Html` already is text, and is escaped where it is put in.
+There is no script in it, and its Content-Security-Policy allows none. Colours are custom properties, so that charts
+follow light, dark and print. Whatever is not `Html` already is text from a cluster, where nobody checked it: it is made
+printable and escaped where it is put in.
 
     element("p", "node ", element("b", "<a>"), class_="note")      <p class="note">node <b>&lt;a&gt;</b></p>
-
-Names, messages and reasons come from a cluster, where nobody checked them. They are made printable first: a browser
-would draw a mark that turns the direction of text, and a control character is not allowed in HTML at all.
 """
 
 from __future__ import annotations

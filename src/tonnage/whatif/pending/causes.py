@@ -1,12 +1,11 @@
 """What a pod waits for, read off its explanation, in a form that can be counted.
 
-    Cause("storage", "fast", "in zone b")      14 pods of 3 workloads wait for 2Ti of class fast in zone b
-    Cause("slots", "csi.example", "on n1")     2 pods of StatefulSet shop/db wait for 2 attach slots of csi.example
-    Cause("resources", "cpu", "")              5 pods of 2 workloads wait for 12500m cpu
+    PendingCause("storage", "fast", "in zone b")      14 pods of 3 workloads wait for 2Ti of class fast in zone b
+    PendingCause("resources", "cpu", "")              5 pods of 2 workloads wait for 12500m cpu
 
-Nodes refuse a pod for different reasons. The one that counts is that of the nodes where it came furthest: filters are
-asked in order, so these nodes have everything else that was looked at. Where the pod itself wants to be (its selector,
-its volumes' places) is no cause as long as any node is left; it is told as the place.
+Of the nodes' reasons that one counts where the pod came furthest: filters are asked in order, so these nodes have
+everything else that was looked at. Where the pod itself wants to be (its selector, its volumes' places) is no cause as
+long as any node is left; it is told as the place.
 """
 
 from __future__ import annotations

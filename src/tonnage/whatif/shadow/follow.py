@@ -1,10 +1,8 @@
 """Follow a live cluster with a shadow: informers in, nothing out. Only GET requests are made, watches among them.
 
-The kinds are those that decisions read, and three things more that tell what became of volumes: events of the two
-reasons that matter, and pods that failed. A kind that the server does not have, or that nobody lets us read, counts as
-having no objects, and is noted; without nodes and pods there is nothing to follow. Informers connect again by
-themselves, with a growing pause, for as long as it takes; what they tell goes through `revision_order`, so that none is
-judged by what another has not told yet.
+The kinds are those that decisions read, events of the two reasons that matter, and pods that failed. A kind that cannot
+be read counts as having no objects, and is noted; without nodes and pods there is nothing to follow. What informers
+tell goes through `revision_order`, so that none is judged by what another has not told yet.
 """
 
 from __future__ import annotations

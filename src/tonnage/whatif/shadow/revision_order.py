@@ -1,19 +1,15 @@
 """News of several watches in the order in which it happened, each told when nothing that came before it can be missing.
 
-A watch tells of one kind. After a cut the watch of pods may be back before that of claims, and a pod would be judged
-without its claim. So news waits, sorted by the server's versions, until every watch is known to have come as far:
+After a cut the watch of pods may be back before that of claims, and a pod would be judged without its claim. So news
+waits, sorted by the server's versions, until every watch is known to have come as far:
 
-    proof     the watch has come to this version or a later one: by an event, by a bookmark, by a state it fetched
-    calm      or it is open, and nothing earlier came for a while (`CALM_S`; after it was opened, and before it has said
-              anything, `RESUMED_S`). Servers send a bookmark about once a minute: to wait for each would be long
+    proof     the watch has come to this version or a later one: by an event, a bookmark, a state it fetched
+    calm      or it is open, and nothing earlier came for `CALM_S` (`RESUMED_S` before it has said anything)
     there     without proof, objects that the news names are waited for as well
 
 What waits longer than `LIMIT_S` is told as not judged, and so is what falls into a gap: versions of which some watch
-had to fetch the state as a whole, at the start and after a 410, so that nobody knows what it was in between.
-
-Versions of one server's kinds can be compared: all are revisions of one store. News without a version goes after what
-came before it. A server that was put back to an older copy begins to count anew: what waits is told as not judged, and
-then every watch has to fetch its state before it counts again. No I/O; the clock is the caller's.
+had to fetch the state as a whole. News without a version goes after what came before it. A server that was put back to
+an older copy counts anew: what waits is told as not judged, and every watch has to fetch its state first.
 """
 
 from __future__ import annotations

@@ -6,19 +6,15 @@ A scheduler shows a decision in several places, and which of them a watch brings
     a volume kept for a claim of the pod    the decision is made; its node is not told yet
     spec.nodeName of the pod                the pod is there
 
-At the first of them Tonnage decides, on the state before it: once the claims are written they leave no choice. A node
-that is told later is compared with that answer. The pod then counts where it was sent (`Judge.follow`). Where that
-state is not fully known (`revision_order`) the pod is not judged: it is `unseen`.
+At the first of them Tonnage decides, on the state before it, and a node that is told later is compared with that. Where
+that state is not fully known (`revision_order`) the pod is not judged: it is `unseen`.
 
     waits ──first sign──► under way ──bound, Running──► forgotten
                              └──its volumes cannot be made──► counted; what follows is another decision
 
-That volumes could not be made, or attached, is seen by: selected-node taken back; ProvisioningFailed with
-ResourceExhausted; FailedAttachVolume, other than for a volume that is still on its way from another node; attachError;
-a pod that failed with VolumeAttachmentLimitExceeded; and a claim that stays without a volume, after `stuck_after_s`, or
-at the end where Tonnage's account of the node says so too.
-
-How long `tonnage shadow` waits when nobody says how long.
+That volumes could not be made or attached is seen by: selected-node taken back; ProvisioningFailed with
+ResourceExhausted; FailedAttachVolume, unless the volume is still elsewhere; attachError; a pod that failed with
+VolumeAttachmentLimitExceeded; and a claim without a volume after `stuck_after_s`.
 """
 
 from __future__ import annotations
@@ -37,8 +33,7 @@ from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.volumes.demand import is_delayed
 from tonnage.whatif.shadow import STUCK_AFTER_S
-from tonnage.whatif.shadow.judging import Judge, ShadowVerdict, verdict_of
-from tonnage.whatif.shadow.tally import Tally
+from tonnage.whatif.shadow.judging import Judge, ShadowVerdict, Tally, verdict_of
 
 _SETTLED_S: Final = 5.0
 """A younger decision is not counted at the end, whatever its volumes look like."""

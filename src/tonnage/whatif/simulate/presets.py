@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from tonnage.gates import Gates
-from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +24,8 @@ class Preset:
 
     def text(self) -> str:
         """A KubeSchedulerConfiguration."""
+        from tonnage.scheduling.configuration.plugin_args import GROUP_VERSION  # numpy comes with it; help needs none
+
         head = f"apiVersion: {GROUP_VERSION}\nkind: KubeSchedulerConfiguration\n"
         if not self.args:
             return head

@@ -1,6 +1,6 @@
 // Sizes, shares and times as people read them.
 
-// As `tonnage top` writes them (terminal/lines.py): the same number is the same text everywhere.
+// As `tonnage top` writes them (terminal/lines_view.py): the same number is the same text everywhere.
 
 const UNITS = [" bytes", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 

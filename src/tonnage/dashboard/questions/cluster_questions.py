@@ -1,19 +1,16 @@
-"""What waits and why, kept up to date while somebody looks: what `tonnage explain --pending` answers.
+"""Questions about the whole cluster, as the commands answer them: what waits, drain previews, fits.
 
-    first ask                    worked out; within FIRST_S there is an answer, partial if need be
-    asks after that              the last answer at once, and when the cluster has changed since, a new one is begun
-
-A new answer is begun at most every PAUSE_S, and not before as long as the last one took has gone by: on a cluster where
-thousands of pods wait, at least half of the time is left to everything else. What takes longer than DECIDE_S (to decide
-on each pod) and TRY_S (to try what would help) is ended, and the answer says that it is partial. Changes that no row
-shows (a taint, a label) are seen after RENEW_S at the latest.
+What waits is kept up to date while somebody looks: the first ask has an answer within FIRST_S, partial if need be;
+later asks have the last one at once, and begin a new one when the cluster has changed, at most every PAUSE_S and not
+before as long as the last one took has gone by. What takes longer than DECIDE_S and TRY_S is ended, and the answer is
+partial. Changes that no row shows (a taint, a label) are seen after RENEW_S at the latest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -21,10 +18,17 @@ import msgspec
 from tonnage.clock import Clock, rfc3339
 from tonnage.dashboard.questions.asking import AskedCluster, Asking, QuestionLimit
 from tonnage.errors import TonnageError
+from tonnage.objects.meta import Object
 from tonnage.whatif.decision_sequence import DecisionSequence
-from tonnage.whatif.pending.pending import PendingQuestion
-from tonnage.whatif.pending.pending_report import summary
+from tonnage.whatif.drain.preview import Preview, known_nodes
+from tonnage.whatif.drain.rehearsal import Scene
+from tonnage.whatif.fit import MOST
+from tonnage.whatif.fit.counting import FitCluster
+from tonnage.whatif.fit.fitting import Step, asked_template, asked_workload, fitted
+from tonnage.whatif.manifest_errors import GivenText
+from tonnage.whatif.pending.pending import PendingQuestion, summary
 from tonnage.whatif.sources import ClusterState, OutOfTime
+from tonnage.whatif.workloads import is_workload
 
 FIRST_S: Final = 1.0
 DECIDE_S: Final = 20.0
@@ -161,3 +165,77 @@ class _Intervals:
             return False
         self._next_s *= 2
         return True
+
+
+TEMPLATE: Final = "the template"
+"""How a pasted template is called in errors, where a file has its name."""
+
+
+def drained(
+    state: ClusterState, asking: Asking, limit: QuestionLimit, nodes: Sequence[str], *, is_one_by_one: bool
+) -> dict[str, Any]:
+    """What draining these nodes would do. Raises TonnageError for a node that is not there, or when time is over
+    before anything is known.
+    """
+    names = known_nodes(nodes, state.objects, state.source)
+    scene = Scene(
+        state,
+        asking.configuration.profiles,
+        foreign=asking.foreign,
+        takes_any_pod=asking.takes_any_pod,
+        updates_attach_limits=asking.gates.MutableCSINodeAllocatableCount,
+        is_stopped=limit.check,
+    )
+    preview = Preview(scene, names, is_one_by_one=is_one_by_one)
+    try:
+        preview.run(limit.check)
+    except OutOfTime as exc:
+        if not preview.is_drained:
+            raise TonnageError(
+                f"the drain was not rehearsed to its end within {asking.most_s:g} s",
+                hint="ask for fewer nodes, or ask the command, which takes the time it needs: tonnage drain-preview",
+            ) from exc
+    return preview.document()
+
+
+def fits(
+    state: ClusterState,
+    asking: Asking,
+    limit: QuestionLimit,
+    *,
+    workload: str = "",
+    template: str = "",
+    most: int = MOST,
+) -> dict[str, Any]:
+    """How many more replicas fit. Raises TonnageError for a workload that is not there, or a template that is wrong."""
+    creation = asking.creation()
+    creation.know(state.objects)
+    if template:
+        asked = asked_template(state, creation, GivenText(TEMPLATE, template.encode()))
+    else:
+        asked = asked_workload(state, creation, workload, "default")
+
+    def fresh() -> FitCluster:
+        made = FitCluster(
+            state.objects,
+            asking.configuration.profiles,
+            foreign=asking.foreign,
+            takes_any_pod=asking.takes_any_pod,
+        )
+        made.apply(asked.made)
+        return made
+
+    @contextmanager
+    def phase(name: str) -> Iterator[Step]:
+        yield limit.check
+
+    return fitted(asked, fresh, most=most, phase=phase).document()
+
+
+def workloads_of(objects: Sequence[Object]) -> list[str]:
+    """What may be asked about, as `KIND/NAMESPACE/NAME`; a set that another workload has made stands behind that."""
+    return sorted(
+        f"{type(each).__name__}/{each.key}"
+        for each in objects
+        if is_workload(each) and each.metadata.controller is None
+    )

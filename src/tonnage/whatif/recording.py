@@ -1,23 +1,10 @@
-"""A recording decided again by the same configuration, and each of its decisions by another one. No I/O but the file's.
+"""`simulate --recording`: what a live scheduler wrote down by --record, decided again, and by other policies.
 
-`repeated` does to an engine of the recorded configuration and seed what was done to the recorded one: the decisions
-are the same ones, or this is another Tonnage than the one that recorded.
+`_repeat` does to an engine of the recorded configuration and seed what was done to the recorded one: the decisions are
+the same, or this is another Tonnage. `_judge` asks another policy at each recorded decision what it would have done in
+that very state, and goes on with what was recorded, so that one difference does not hide the next.
 
-`judged` asks another policy at each recorded decision what it would have done in that very state, and then goes on with
-what was recorded: a pod counts where it really went. So every decision is judged on the same cluster, and one
-difference does not hide the next.
-
-The file is read line by line, and what is wrong with it is told with its file and line. A file whose last line is cut
-off belongs to a scheduler that was killed, or that runs still: it is read up to there.
-
-The answer as a person reads it:
-
-    1,204 decisions repeated, all equal
-
-    kep-letter: 1,204 decisions, 1,190 as recorded, 12 of them between nodes that are equally good; 14 differ
-
-    POD        RECORDED  kep-letter  WHY
-    shop/db-3  node-5    node-2      …
+A file whose last line is cut off belongs to a scheduler that was killed, or runs still: it is read up to there.
 """
 
 from __future__ import annotations
@@ -48,8 +35,7 @@ from tonnage.scheduling.recording.repetition import (
     Repetition,
 )
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage
-from tonnage.whatif.shadow.judging import Judge, verdict_of
-from tonnage.whatif.shadow.tally import MOST_ROWS, NOWHERE, Tally
+from tonnage.whatif.shadow.judging import MOST_ROWS, NOWHERE, Judge, Tally, verdict_of
 
 
 class UnreadableRecording(TonnageError):

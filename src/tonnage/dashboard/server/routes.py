@@ -1,0 +1,265 @@
+"""What is below /api/v1: each endpoint with what it takes or answers (docs/reference/dashboard.md has these lines).
+
+GET    /api/v1/faults                  {"kinds": {"slow": {"meaning", "playedBy", "value"}}, "faults": [{"kind", …}]}
+POST   /api/v1/faults                  {"kind": "slow", "nodes": ["node-1"], "value": 2}; without nodes it is for all
+DELETE /api/v1/faults?kind=K&node=N    one fault; `node=` is the one for all nodes. Without kind and node: all of them
+GET  /api/v1/examples   {"examples": [{"name", "title", "about", "kind", "part"}]}
+POST /api/v1/replay     {"files": [{"name": "steps.yaml", "text": "…"}], "seed": 0} or {"example": "03-replay/burst"}
+GET /api/v1/about      {"version": "v1", "server": "https://…", "embedded": true}
+GET /api/v1/state      the whole state, one message
+GET /api/v1/changes    server-sent events: the state, then what changes; ?since=AT: what changed since that message
+POST /api/v1/drain-preview  {"nodes": ["node-1"], "oneByOne": false}
+POST /api/v1/fit            {"workload": "sts/shop/db"} or {"template": "YAML"}, "max": 10000
+GET  /api/v1/workloads      {"workloads": ["StatefulSet/shop/db"]}: what `fit` may be asked about
+GET /api/v1/pending                            what waits, by cause; ?full=true: node by node
+GET /api/v1/pods/{namespace}/{name}            a pod's story
+GET /api/v1/pods/{namespace}/{name}/explain    node by node, pool by pool, scores
+
+Drain previews and fits are the answers of the commands with -o json. Faults are the one topic that writes, and off for
+real clusters. A replay has frames: the message of the first is a state, that of each further one a difference, as of
+/api/v1/changes; with a title, lines, the virtual time, and for a decision where the pod goes and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+
+from tonnage import __version__
+from tonnage.dashboard.follow.shown_cluster import FollowedFaults, ShownCluster
+from tonnage.dashboard.questions.asking import Asking
+from tonnage.dashboard.questions.cluster_questions import PendingAnswers, drained, fits, workloads_of
+from tonnage.dashboard.questions.given_files import examples, files_of, sorted_out
+from tonnage.dashboard.questions.playing import played
+from tonnage.dashboard.questions.pod_story import Explanations, pod_story
+from tonnage.dashboard.server.access import RequestRefused
+from tonnage.dashboard.server.app import RoutedRequest, Router, json_answer
+from tonnage.dashboard.server.change_stream import PackedState, change_stream, takes_gzip
+from tonnage.dashboard.wire import VERSION
+from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile, kind_of
+from tonnage.plane.settings import require_node
+from tonnage.private_files import NotOurs, require_own_folder
+from tonnage.whatif.fit import MOST
+from tonnage.whatif.manifest_errors import GivenText
+
+MOST_NODES: Final = 500
+MOST_FILES: Final = 500
+_MOST_SEED: Final = 2**31
+NOT_EMBEDDED: Final = "faults are for clusters of `tonnage up` alone, and this dashboard shows another"
+
+
+def routes_of(cluster: ShownCluster, data_dir: Path | None, asking: Asking | None = None) -> Router:
+    """Every route of a dashboard for this cluster; `data_dir` is that of an embedded one, `asking` how the scheduler is
+    configured that questions are decided by.
+    """
+    router, asking = Router(), asking or Asking()
+    _add_faults(router, cluster, data_dir)
+    _add_replay(router, asking)
+    _add_state(router, cluster, data_dir)
+    _add_what_if(router, cluster, asking)
+    _add_why(router, cluster, asking)
+    return router
+
+
+def _add_faults(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
+    def faults() -> FaultFile:
+        """Raises RequestRefused where nothing may be made to go wrong."""
+        if data_dir is None:
+            raise RequestRefused(403, NOT_EMBEDDED)
+        try:
+            require_own_folder(data_dir)
+        except NotOurs as exc:
+            raise RequestRefused(403, f"faults are not set here: {exc.message}") from exc
+        except OSError as exc:
+            raise RequestRefused(403, f"faults are not set here: {data_dir}: {exc.strerror}") from exc
+        return FaultFile(data_dir / FAULT_FILE_NAME)
+
+    async def listed(asked: RoutedRequest) -> web.StreamResponse:
+        kinds = {
+            name: {"meaning": kind.meaning, "playedBy": kind.played_by, "value": kind.value}
+            for name, kind in KINDS.items()
+        }
+        return json_answer({"kinds": kinds, "faults": [asdict(each) for each in faults().all()]})
+
+    async def put(asked: RoutedRequest) -> web.StreamResponse:
+        file = faults()
+        wanted = _wanted_faults(await asked.json())
+        for fault in wanted:
+            require_node(file.path.parent, fault.node)
+        for fault in wanted:
+            await asyncio.to_thread(file.put, fault)
+        return told(file, wanted)
+
+    async def clear(asked: RoutedRequest) -> web.StreamResponse:
+        file, query = faults(), asked.query
+        kind, node = query.get("kind", ""), query.get("node")
+        if kind:
+            kind_of(kind)
+        if kind and node is not None:
+            return told(file, await asyncio.to_thread(file.end, kind, node))
+        return told(file, await asyncio.to_thread(file.clear, kind, node or ""))
+
+    def told(file: FaultFile, changed: Iterable[Fault]) -> web.StreamResponse:
+        FollowedFaults(cluster, file.path.parent).look()  # every browser sees it now, not at the next look
+        return json_answer({"faults": [asdict(each) for each in changed]})
+
+    router.get("/api/v1/faults", listed)
+    router.post("/api/v1/faults", put)
+    router.delete("/api/v1/faults", clear)
+
+
+def _wanted_faults(said: Any) -> list[Fault]:
+    """The faults that a body asks for. Raises RequestRefused for a body that is none, and InvalidFault."""
+    if not isinstance(said, dict) or not said.keys() <= {"kind", "nodes", "value"}:
+        raise RequestRefused(400, 'a fault is {"kind": …, "nodes": […], "value": number}')
+    kind, nodes, value = said.get("kind"), said.get("nodes", []), said.get("value", 0.0)
+    if not isinstance(kind, str):
+        raise RequestRefused(400, '"kind" is the name of a fault')
+    if not isinstance(nodes, list) or len(nodes) > MOST_NODES or not all(isinstance(n, str) and n for n in nodes):
+        raise RequestRefused(400, '"nodes" is a list of names of nodes; without it the fault is for all of them')
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RequestRefused(400, '"value" is a number')
+    return [Fault(kind, node, float(value)) for node in nodes or [""]]
+
+
+def _add_replay(router: Router, asking: Asking) -> None:
+    async def listed(asked: RoutedRequest) -> web.StreamResponse:
+        names = ("name", "title", "about", "kind", "part")
+        found = await asyncio.to_thread(examples)
+        return json_answer({"examples": [{name: getattr(each, name) for name in names} for each in found]})
+
+    async def replay(asked: RoutedRequest) -> web.StreamResponse:
+        said = await asked.json()
+        if not isinstance(said, dict) or not said.keys() <= {"files", "example", "seed"}:
+            raise RequestRefused(400, 'the body is {"files": [{"name", "text"}]} or {"example": name}')
+        name, seed = said.get("example"), said.get("seed", 0)
+        if not _is_whole(seed) or not 0 <= seed < _MOST_SEED:
+            raise RequestRefused(400, '"seed" is a whole number')
+        if isinstance(name, str) and "files" not in said:
+            files = await asyncio.to_thread(files_of, name)
+        else:
+            files = _given_files(said.get("files"))
+        return json_answer(await asking.answer(lambda limit: played(sorted_out(files), asking, limit, seed=seed)))
+
+    router.get("/api/v1/examples", listed)
+    router.post("/api/v1/replay", replay)
+
+
+def _given_files(said: Any) -> list[GivenText]:
+    """The files of a body. Raises RequestRefused."""
+    wrong = RequestRefused(400, '"files" is a list of {"name": text, "text": text}')
+    if not isinstance(said, list) or not said:
+        raise wrong
+    if len(said) > MOST_FILES:
+        raise RequestRefused(413, f"there are {len(said):,} files, and at most {MOST_FILES} are read")
+    found = []
+    for each in said:
+        if not isinstance(each, dict) or not each.keys() <= {"name", "text"}:
+            raise wrong
+        name, text = each.get("name"), each.get("text")
+        if not isinstance(name, str) or not name or not isinstance(text, str):
+            raise wrong
+        found.append(GivenText(name[:253], text.encode(errors="replace")))
+    return found
+
+
+def _add_state(router: Router, cluster: ShownCluster, data_dir: Path | None) -> None:
+    whole = PackedState(cluster.collections)
+
+    async def about(asked: RoutedRequest) -> web.StreamResponse:
+        return json_answer(
+            {
+                "version": VERSION,
+                "tonnage": __version__,
+                "server": cluster.source,
+                "embedded": data_dir is not None,
+                "asksScheduler": cluster.asks_scheduler,
+            }
+        )
+
+    async def state(asked: RoutedRequest) -> web.StreamResponse:
+        if not takes_gzip(asked.request):
+            return json_answer(cluster.collections.state())
+        answer = json_answer(await whole.packed())
+        answer.headers["Content-Encoding"] = "gzip"
+        return answer
+
+    router.get("/api/v1/about", about)
+    router.get("/api/v1/state", state)
+    router.get("/api/v1/changes", change_stream(cluster.collections))
+
+
+def _add_what_if(router: Router, cluster: ShownCluster, asking: Asking) -> None:
+    async def drain_preview(asked: RoutedRequest) -> web.StreamResponse:
+        said = _object(await asked.json(), ("nodes", "oneByOne"))
+        nodes, is_one_by_one = said.get("nodes"), said.get("oneByOne", False)
+        if not isinstance(nodes, list) or not nodes or not all(isinstance(each, str) for each in nodes):
+            raise RequestRefused(400, '"nodes" is a list of names of nodes, and has at least one')
+        if not isinstance(is_one_by_one, bool):
+            raise RequestRefused(400, '"oneByOne" is true or false')
+        state = await cluster.state(with_workloads=True, with_memory=False)
+        return json_answer(
+            await asking.answer(lambda limit: drained(state, asking, limit, nodes, is_one_by_one=is_one_by_one))
+        )
+
+    async def fit(asked: RoutedRequest) -> web.StreamResponse:
+        said = _object(await asked.json(), ("workload", "template", "max"))
+        workload, template, most = said.get("workload", ""), said.get("template", ""), said.get("max", MOST)
+        if not isinstance(workload, str) or not isinstance(template, str) or bool(workload) == bool(template):
+            raise RequestRefused(400, 'give "workload" (KIND/NS/NAME) or "template" (YAML), one of the two')
+        if not _is_whole(most) or not 0 <= most <= MOST:
+            raise RequestRefused(400, f'"max" is a whole number up to {MOST:,}')
+        state = await cluster.state(with_workloads=True, with_memory=False)
+        return json_answer(
+            await asking.answer(
+                lambda limit: fits(state, asking, limit, workload=workload, template=template, most=most)
+            )
+        )
+
+    async def workloads(asked: RoutedRequest) -> web.StreamResponse:
+        state = await cluster.state(with_workloads=True, with_memory=False)
+        return json_answer({"workloads": workloads_of([*state.objects, *state.workloads])})
+
+    router.post("/api/v1/drain-preview", drain_preview)
+    router.post("/api/v1/fit", fit)
+    router.get("/api/v1/workloads", workloads)
+
+
+def _object(said: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of a question. Raises RequestRefused for what is none, and for fields that nobody would read."""
+    if not isinstance(said, dict):
+        raise RequestRefused(400, f"the body is a JSON object with {', '.join(names)}")
+    unknown = [each for each in said if each not in names]
+    if unknown:
+        raise RequestRefused(400, f'there is no field "{unknown[0]}"; there are {", ".join(names)}')
+    return said
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _add_why(router: Router, cluster: ShownCluster, asking: Asking) -> None:
+    pending_answers, explanations = PendingAnswers(cluster, asking), Explanations(cluster, asking)
+
+    def key(asked: RoutedRequest) -> str:
+        return f"{asked.path['namespace']}/{asked.path['name']}"
+
+    async def pending(asked: RoutedRequest) -> web.StreamResponse:
+        is_full = asked.query.get("full") == "true"
+        return json_answer(await (pending_answers.whole() if is_full else pending_answers.latest()))
+
+    async def story(asked: RoutedRequest) -> web.StreamResponse:
+        return json_answer(await pod_story(cluster, key(asked)))
+
+    async def explain(asked: RoutedRequest) -> web.StreamResponse:
+        return json_answer(await explanations.of(key(asked)))
+
+    router.get("/api/v1/pending", pending)
+    router.get("/api/v1/pods/{namespace}/{name}", story)
+    router.get("/api/v1/pods/{namespace}/{name}/explain", explain)
