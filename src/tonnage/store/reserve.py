@@ -33,6 +33,8 @@ ROOMY_BYTES = 64 << 20
 BATCH_BYTES = 2 << 20
 """Documents of one commit; a larger document has a commit of its own."""
 _SMALLEST_BYTES = 64 << 10
+_LEFT_BYTES = 256 << 10
+"""What the reserve leaves free on a full disk, for the small files of the cluster's other programs."""
 
 
 class Reserve:
@@ -71,13 +73,21 @@ class Reserve:
         """Give the room to whoever needs it now."""
         self._resize(0)
 
+    def lend(self, size: int) -> bool:
+        """Let `size` bytes of the disk be free for a moment: `take` takes them back.
+
+        False once half of the reserve is gone: the rest is for deletions.
+        """
+        short = size - free_bytes(self.path.parent)
+        left = self.size - max(short, 0)
+        return short <= 0 or (left >= self._due() // 2 and self._resize(left))
+
     def take(self) -> bool:
-        """Take what is wanted, or as much as there is by halves; whether it is all."""
-        size, held = self._due(), self.size
-        while size > held and size >= _SMALLEST_BYTES:
-            if self._resize(size):
-                break
-            size //= 2
+        """Take what is wanted, or nearly as much as there is; whether it is all."""
+        held = self.size
+        more = min(self._due() - held, free_bytes(self.path.parent) - _LEFT_BYTES)
+        while more >= _SMALLEST_BYTES and not self._resize(held + more):
+            more //= 2
         return self.is_whole
 
     def _due(self) -> int:

@@ -65,6 +65,10 @@ _ROOMY_FOR_S = 0.1
 """How long nobody asks again for the room on a disk that had plenty."""
 _IN_PLACE = 32
 """Writes of one commit on a full disk."""
+_SMALL_BYTES = 16 << 10
+"""An update of a document of at most this size, such as a lease, may use a little of the reserve."""
+_LENT_BYTES = 128 << 10
+"""Room for one of these: its pages in the write-ahead log and in the file, with those of the index."""
 _MAKE_ROOM_EVERY_S = 1.0
 """How often plain writes ask for room where no history is left to give; those that make room always may."""
 
@@ -302,7 +306,7 @@ class StoreWriter:
                 self._require_room(writes)
                 return self._append(writes)
         outcomes: list[StoreError | None] = [again(full) for _ in writes]
-        # A new object needs room. What replaces a state without growing the file needs none: leases are renewed.
+        # A new object needs room. What replaces a state needs hardly any: leases are renewed.
         in_place = [position for position, write in enumerate(writes) if write.makes_room or write.before is not None]
         try:
             for makes_room, positions in groupby(in_place, key=lambda position: writes[position].makes_room):
@@ -322,20 +326,23 @@ class StoreWriter:
     def _replace(self, writes: list[tuple[int, Write]], makes_room: bool) -> list[int]:
         """Write without history, together if there is room, else one by one; the positions of what is durable.
 
-        What makes room may use the reserve.
+        What makes room may use the reserve, and a small update a little of it: a row that follows the others needs a
+        new page of the file now and then, even where it replaces one of the same size.
         """
-        done: list[int] = []
         try:
             self._replace_run([write for _, write in writes], makes_room)
-            done = [position for position, _ in writes]
+            return [position for position, _ in writes]
         except StoreFull:
             if makes_room:
                 self._make_room()
                 self._reserve.release()
-            for position, write in writes if makes_room or len(writes) > 1 else ():
-                with suppress(StoreFull):
-                    self._replace_run([write], makes_room)
-                    done.append(position)
+        done: list[int] = []
+        for position, write in writes:
+            is_small = len(write.record.document) <= _SMALL_BYTES
+            may_grow = makes_room or (is_small and self._reserve.lend(_LENT_BYTES))
+            with suppress(StoreFull):
+                self._replace_run([write], may_grow)
+                done.append(position)
         return done
 
     def _replace_run(self, writes: list[Write], makes_room: bool) -> None:
