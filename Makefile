@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What a person's shell has set for other purposes: where `cd` looks, where other Pythons look, how grep answers.
 unexport CDPATH PYTHONHOME PYTHONPATH GREP_OPTIONS BASH_ENV ENV
 
-.PHONY: help setup test test-unit test-all soak check fix package manifests try-install proto demo fuzz properties perf reports pictures screenshots reference docs ci
+.PHONY: help setup test test-unit test-times test-all truth soak check fix package manifests try-install proto demo fuzz properties perf reports pictures screenshots reference docs ci
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,15 @@ RESTARTS ?= 2
 
 soak: setup  ## a cluster under load, faults and restarts for MINUTES=60 (RESTARTS=0: none); prints what it used
 	SOAK_MINUTES=$(MINUTES) SOAK_RESTARTS=$(RESTARTS) $(PY) -m pytest -s tests/e2e/test_soak.py
+
+N ?= 20
+FROM ?= 0
+
+truth: setup  ## what fit says against what then runs, on N=20 random clusters (FROM=0: the first seed)
+	TRUTH_N=$(N) TRUTH_FROM=$(FROM) $(PY) -m pytest -v tests/truth
+
+test-times: setup  ## the fast suite with its twenty slowest tests
+	$(PY) -m pytest -n 3 --dist worksteal -m "not slow" --durations=20 --durations-min=1
 
 check: setup  ## format, lint, types (src and tests), layers
 	$(PY) -m ruff format --check .
