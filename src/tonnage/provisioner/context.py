@@ -10,7 +10,7 @@ from typing import Protocol
 from tonnage.backoff import KeyedBackoff
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
-from tonnage.client.metrics import WorkQueueMetrics
+from tonnage.client.reconciler import Reconcile, Reconciler
 from tonnage.client.recorder import Recorder
 from tonnage.clock import Clock
 from tonnage.csi.client import CsiClient
@@ -79,15 +79,36 @@ class ProvisionerContext:
         """Its volumes cannot be reached from everywhere, and we go by that."""
         return self.driver_info.plugin.volume_accessibility_constraints and self.options.topology
 
-    @property
-    def queues(self) -> WorkQueueMetrics:
-        """For `Reconciler(metrics=…)`."""
-        return self.metrics.queues
+    def queue(self, name: str, reconcile: Reconcile, workers: int = 0) -> Reconciler:
+        """A work queue, with --worker-threads workers unless another number is given."""
+        workers = workers or self.options.worker_threads
+        return Reconciler(name, reconcile, clock=self.clock, metrics=self.metrics.queues, workers=workers)
 
     def new_backoff(self) -> KeyedBackoff:
         """For one controller, by --retry-interval-start and --retry-interval-max."""
         options = self.options
         return KeyedBackoff(clock=self.clock, rng=self.rng, first_s=options.retry_start_s, max_s=options.retry_max_s)
+
+
+class ProvisionerPart:
+    """A part of one driver's provisioner, with what its context holds at hand."""
+
+    def __init__(self, context: ProvisionerContext) -> None:
+        self._client = context.client
+        self._driver = context.driver
+        self._driver_info = context.driver_info
+        self._options = context.options
+        self._recorder = context.recorder
+        self._metrics = context.metrics
+        self._refresher = context.refresher
+        self._has_topology = context.has_topology
+        self._own_topology = context.own_topology
+        self._clock = context.clock
+        self._rng = context.rng
+        self._claims = context.caches.claims
+        self._volumes = context.caches.volumes
+        self._classes = context.caches.classes
+        self._nodes = context.caches.nodes
 
 
 class SecretUnavailable(TonnageError):

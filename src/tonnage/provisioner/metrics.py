@@ -23,44 +23,37 @@ class ProvisionerMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         of_claims, of_volumes = ("class", "source"), ("class",)
-        self._provisioned = Counter(
-            "controller_persistentvolumeclaim_provision_total", "Volumes made.", of_claims, registry=registry
+
+        def counter(name: str, told: str, labels: tuple[str, ...]) -> Counter:
+            return Counter(name, told, labels, registry=registry)
+
+        def histogram(name: str, told: str, labels: tuple[str, ...]) -> Histogram:
+            return Histogram(name, told, labels, buckets=_WORK_BUCKETS_S, registry=registry)
+
+        of_claim, of_volume = "controller_persistentvolumeclaim_provision", "controller_persistentvolume_delete"
+        self._provisioned = counter(f"{of_claim}_total", "Volumes made.", of_claims)
+        self._provision_failed = counter(
+            f"{of_claim}_failed_total", "Attempts to make a volume that failed.", of_claims
         )
-        self._provision_failed = Counter(
-            "controller_persistentvolumeclaim_provision_failed_total",
-            "Attempts to make a volume that failed.",
-            of_claims,
-            registry=registry,
-        )
-        self._provision_seconds = Histogram(
-            "controller_persistentvolumeclaim_provision_duration_seconds",
+        self._provision_seconds = histogram(
+            f"{of_claim}_duration_seconds",
             "How long it took to make a volume; attempts that failed are left out.",
             of_claims,
-            buckets=_WORK_BUCKETS_S,
-            registry=registry,
         )
-        self._deleted = Counter(
-            "controller_persistentvolume_delete_total", "Volumes deleted.", of_volumes, registry=registry
+        self._deleted = counter(f"{of_volume}_total", "Volumes deleted.", of_volumes)
+        self._delete_failed = counter(
+            f"{of_volume}_failed_total", "Attempts to delete a volume that failed.", of_volumes
         )
-        self._delete_failed = Counter(
-            "controller_persistentvolume_delete_failed_total",
-            "Attempts to delete a volume that failed.",
-            of_volumes,
-            registry=registry,
-        )
-        self._delete_seconds = Histogram(
-            "controller_persistentvolume_delete_duration_seconds",
+        self._delete_seconds = histogram(
+            f"{of_volume}_duration_seconds",
             "How long it took to delete a volume; attempts that failed are left out.",
             of_volumes,
-            buckets=_WORK_BUCKETS_S,
-            registry=registry,
         )
-        self._refused = Counter(
+        self._refused = counter(
             "tonnage_volumes_refused",
             "Volumes that the driver had no room for (ResourceExhausted), by class: each is a pod that was sent to a "
             "node that could not hold it, and is sent elsewhere.",
             of_volumes,
-            registry=registry,
         )
         self.queues = WorkQueueMetrics(registry)
         """For `Reconciler(metrics=…)`."""
@@ -119,37 +112,43 @@ class Ages(NamedTuple):
 
 def register_ages(registry: CollectorRegistry, ages: Callable[[], Ages]) -> None:
     """Show how old what is published is."""
-    oldest = Gauge(
-        "tonnage_capacity_confirmed_age_seconds",
-        "How long ago the driver last confirmed the CSIStorageCapacity object that it has not confirmed for longest.",
-        registry=registry,
+    _register(
+        registry,
+        (
+            "tonnage_capacity_confirmed_age_seconds",
+            "How long ago the driver last confirmed the CSIStorageCapacity object that it has not confirmed for "
+            "longest.",
+            lambda: ages().oldest_s,
+        ),
+        (
+            "tonnage_capacity_stale_objects",
+            "CSIStorageCapacity objects that the driver has not confirmed for three polls: pods are placed by old "
+            "figures.",
+            lambda: ages().stale,
+        ),
+        (
+            "tonnage_capacity_poll_interval_seconds",
+            "How often the driver is asked for its capacity (--capacity-poll-interval).",
+            lambda: ages().poll_interval_s,
+        ),
     )
-    stale = Gauge(
-        "tonnage_capacity_stale_objects",
-        "CSIStorageCapacity objects that the driver has not confirmed for three polls: pods are placed by old figures.",
-        registry=registry,
-    )
-    interval = Gauge(
-        "tonnage_capacity_poll_interval_seconds",
-        "How often the driver is asked for its capacity (--capacity-poll-interval).",
-        registry=registry,
-    )
-    oldest.set_function(lambda: ages().oldest_s)
-    stale.set_function(lambda: ages().stale)
-    interval.set_function(lambda: ages().poll_interval_s)
 
 
 def register_counts(registry: CollectorRegistry, counts: Callable[[], Counts]) -> None:
     """Show the counts of the moment under upstream's names."""
-    goal = Gauge("csistoragecapacities_desired_goal", "CSIStorageCapacity objects that shall exist.", registry=registry)
-    current = Gauge(
-        "csistoragecapacities_desired_current", "CSIStorageCapacity objects that shall exist and do.", registry=registry
+    name = "csistoragecapacities"
+    _register(
+        registry,
+        (f"{name}_desired_goal", "CSIStorageCapacity objects that shall exist.", lambda: counts().goal),
+        (f"{name}_desired_current", "CSIStorageCapacity objects that shall exist and do.", lambda: counts().current),
+        (
+            f"{name}_obsolete",
+            "CSIStorageCapacity objects that exist and will be deleted, because nobody asks for them.",
+            lambda: counts().obsolete,
+        ),
     )
-    obsolete = Gauge(
-        "csistoragecapacities_obsolete",
-        "CSIStorageCapacity objects that exist and will be deleted, because nobody asks for them.",
-        registry=registry,
-    )
-    goal.set_function(lambda: counts().goal)
-    current.set_function(lambda: counts().current)
-    obsolete.set_function(lambda: counts().obsolete)
+
+
+def _register(registry: CollectorRegistry, *gauges: tuple[str, str, Callable[[], float]]) -> None:
+    for name, told, value in gauges:
+        Gauge(name, told, registry=registry).set_function(value)

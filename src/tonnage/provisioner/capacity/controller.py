@@ -195,23 +195,12 @@ class CapacityController:
         self._classes.on_change(self._on_class)
         self._volumes.add_handlers(on_add=self._on_new_volume, on_update=self._on_volume)
         if self._fixed_segment is None:
-            look = self._enqueue_segments
-            self._nodes.add_handlers(on_add=look, on_update=self._on_node, on_delete=look)
-            self._csi_nodes.add_handlers(on_add=look, on_update=self._on_csi_node, on_delete=look)
-
-    def _enqueue_segments(self, _: object = None) -> None:
-        self._segments_work.add("")
-
-    def _on_node(self, old: Node, new: Node) -> None:
-        if old.metadata.labels != new.metadata.labels:  # heartbeats are many, and say nothing about topology
-            self._enqueue_segments()
-
-    def _on_csi_node(self, old: CSINode, new: CSINode) -> None:
-        if topology_keys(old, self.driver_name) != topology_keys(new, self.driver_name):
-            self._enqueue_segments()
+            follow = self._segments_work.follow
+            follow(self._nodes, lambda _: ("",), changed_by=lambda node: node.metadata.labels)
+            follow(self._csi_nodes, lambda _: ("",), changed_by=lambda node: topology_keys(node, self.driver_name))
 
     def _on_class(self, found: StorageClass) -> None:
-        self._enqueue_segments()
+        self._segments_work.add("")
         self.refresh(found.name)  # one that was deleted and made again may have other parameters
 
     def _on_new_volume(self, new: PersistentVolume) -> None:

@@ -15,7 +15,6 @@ from typing import Final
 from tonnage import logs
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
-from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import remove_finalizer
 from tonnage.errors import Conflict, Forbidden, NotFound, TonnageError
 from tonnage.objects.core_v1 import STORAGE_PROVISIONER, VOLUME_PROTECTION, PersistentVolumeClaim
@@ -80,8 +79,7 @@ class CloningProtectionController:
     def __init__(self, context: ProvisionerContext) -> None:
         self._client = context.client
         self._claims = context.caches.claims
-        threads = context.options.cloning_protection_threads
-        self.work = Reconciler("cloning", self.reconcile, clock=context.clock, metrics=context.queues, workers=threads)
+        self.work = context.queue("cloning", self.reconcile, context.options.cloning_protection_threads)
         self.work.follow(self._claims, self._keys_of)
 
     def _keys_of(self, claim: PersistentVolumeClaim) -> tuple[Key, ...]:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from msgspec.structs import replace
+
 from tonnage import logs
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.conversion import AccessMode, UnsupportedAccessModes, access_mode, volume_capability
@@ -36,7 +38,7 @@ from tonnage.objects.core_v1 import (
 )
 from tonnage.objects.meta import ObjectMeta
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.context import ProvisionerContext
+from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes import parameters, topology
 from tonnage.quantity import Quantity
@@ -174,17 +176,12 @@ def persistent_volume(
         and len(capabilities) == 1
         and capabilities[0].access_mode.mode == AccessMode.MULTI_NODE_READER_ONLY
     )
-    source = CSIPersistentVolumeSource(
-        driver=driver_info.name,
+    source = replace(
+        asked.source,
         volume_handle=made.volume_id,
         read_only=is_read_only,
         fs_type="" if claim.spec.volume_mode == "Block" else asked.fstype,
         volume_attributes={IDENTITY: identity, **made.volume_context},
-        controller_publish_secret_ref=asked.source.controller_publish_secret_ref,
-        node_stage_secret_ref=asked.source.node_stage_secret_ref,
-        node_publish_secret_ref=asked.source.node_publish_secret_ref,
-        controller_expand_secret_ref=asked.source.controller_expand_secret_ref,
-        node_expand_secret_ref=asked.source.node_expand_secret_ref,
     )
     has_topology = driver_info.plugin.volume_accessibility_constraints and options.topology
     return PersistentVolume(
@@ -264,14 +261,11 @@ _MOST_BYTES = 1 << 20
 _log = logs.logger("tonnage.provisioner")
 
 
-class VolumeCreator:
+class VolumeCreator(ProvisionerPart):
     """Asks one driver for volumes. `identity` names this run of the provisioner in what it makes."""
 
     def __init__(self, context: ProvisionerContext, *, identity: str) -> None:
-        self._driver = context.driver
-        self._driver_info = context.driver_info
-        self._volumes = context.caches.volumes
-        self._options = context.options
+        super().__init__(context)
         self._identity = identity
 
     async def create(self, asked: Prepared) -> PersistentVolume:

@@ -8,7 +8,6 @@ Decisions mirror the library's isProvisionerForVolume, handleProtectionFinalizer
 from __future__ import annotations
 
 from tonnage import logs
-from tonnage.client.reconciler import Reconciler
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import CsiError, error_text
 from tonnage.errors import NotFound, TonnageError
@@ -19,7 +18,7 @@ from tonnage.objects.core_v1 import (
     SecretReference,
 )
 from tonnage.objects.meta import Key, StampedMeta
-from tonnage.provisioner.context import ProvisionerContext, SecretUnavailable, read_secret
+from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
 from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.volumes.claims import MIGRATED_TO
 from tonnage.provisioner.volumes.create_volume import DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE, FINALIZER
@@ -57,34 +56,18 @@ def is_to_be_deleted(volume: PersistentVolume) -> bool:
     return volume.status.phase == "Released" and volume.spec.persistent_volume_reclaim_policy == "Delete"
 
 
-class DeletionController:
+class DeletionController(ProvisionerPart):
     """Deletes the volumes of one driver; in node-deployment mode those of its node."""
 
     def __init__(self, context: ProvisionerContext) -> None:
-        caches = context.caches
-        self._client = context.client
-        self._driver = context.driver
-        self._driver_info = context.driver_info
-        self._recorder = context.recorder
-        self._metrics = context.metrics
-        self._refresher = context.refresher
-        self._volumes = caches.volumes
-        self._classes = caches.classes
-        self._attachments = caches.attachments
-        self._own_topology = context.own_topology
-        self._clock = context.clock
+        super().__init__(context)
+        self._attachments = context.caches.attachments
         self._backoff = context.new_backoff()
         self._emptied: dict[Key, str] = {}  # name and uid of volumes of which only the object is left
-        self.work = Reconciler(
-            "deletion",
-            self.reconcile,
-            clock=context.clock,
-            metrics=context.queues,
-            workers=context.options.worker_threads,
-        )
-        self.work.follow(caches.volumes)
-        if caches.attachments is not None:
-            self.work.follow(caches.attachments, lambda each: (each.spec.source.persistent_volume_name,))
+        self.work = context.queue("deletion", self.reconcile)
+        self.work.follow(self._volumes)
+        if self._attachments is not None:
+            self.work.follow(self._attachments, lambda each: (each.spec.source.persistent_volume_name,))
 
     async def reconcile(self, key: Key) -> float | None:
         """Do with one volume what its reclaim policy asks."""

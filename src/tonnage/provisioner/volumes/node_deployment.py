@@ -17,7 +17,7 @@ from tonnage.csi.errors import CsiError
 from tonnage.errors import Conflict
 from tonnage.objects.core_v1 import SELECTED_NODE, PersistentVolumeClaim
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.context import ProvisionerContext
+from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.options import NodeDeployment
 from tonnage.provisioner.volumes.create_volume import NotProvisioned
 from tonnage.provisioner.volumes.preparation import Preparation
@@ -52,17 +52,13 @@ def delay_s(tries: int, deployment: NodeDeployment, rng: random.Random) -> float
     return max(plain_s - deployment.base_delay_s * rng.random(), 0.0)
 
 
-class Ownership:
+class Ownership(ProvisionerPart):
     """Decides for one node's provisioner."""
 
     def __init__(self, context: ProvisionerContext, deployment: NodeDeployment, preparation: Preparation) -> None:
-        self._client = context.client
-        self._driver = context.driver
+        super().__init__(context)
         self._deployment = deployment
         self._preparation = preparation
-        self._has_topology = context.has_topology
-        self._clock = context.clock
-        self._rng = context.rng
         self._attempts: dict[str, _Attempt] = {}
 
     async def decide(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> ClaimDecision:

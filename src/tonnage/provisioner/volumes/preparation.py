@@ -7,7 +7,7 @@ that is not there yet changes nothing. A claim that is to be cloned gets a final
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
@@ -20,7 +20,7 @@ from tonnage.objects.decode_errors import Unreadable
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, StorageClass, VolumeAttributesClass
-from tonnage.provisioner.context import ProvisionerContext, SecretUnavailable, read_secret
+from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
 from tonnage.provisioner.driver_probe import missing_capability
 from tonnage.provisioner.options import ProvisionerOptions
 from tonnage.provisioner.volumes import topology
@@ -48,13 +48,12 @@ class NoSource(TonnageError):
     """The source cannot be used, not now or never."""
 
 
-class Source:
+class Source(NamedTuple):
     """What a claim says that it is filled from; it is in the claim's own namespace."""
 
-    __slots__ = ("api_group", "kind", "name")
-
-    def __init__(self, kind: str, name: str, api_group: str) -> None:
-        self.kind, self.name, self.api_group = kind, name, api_group
+    kind: str
+    name: str
+    api_group: str
 
 
 def source_of(claim: PersistentVolumeClaim) -> Source | None:
@@ -229,19 +228,13 @@ def _bytes(size: Quantity | None) -> int:
     return size.value() if size is not None else 0
 
 
-class Preparation:
+class Preparation(ProvisionerPart):
     """Puts requests together for one driver."""
 
     def __init__(self, context: ProvisionerContext) -> None:
-        self._client = context.client
-        self._driver_info = context.driver_info
-        self._options = context.options
-        self._recorder = context.recorder
-        self._nodes = context.caches.nodes
+        super().__init__(context)
         self._csi_nodes = context.caches.csi_nodes
         self._sources = DataSources(context.client, context.caches.claims, context.options)
-        self._rng = context.rng
-        self._has_topology = context.has_topology
 
     async def request_for(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass, selected_node: str

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from tonnage import logs
-from tonnage.client.reconciler import Reconciler
 from tonnage.csi.errors import CsiError, error_text
 from tonnage.errors import AlreadyExists, NotFound, TonnageError
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import StorageClass
-from tonnage.provisioner.context import ProvisionerContext
+from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.volumes.claims import (
     BINDER_S,
     ClaimProtection,
@@ -48,7 +47,7 @@ _SEEN_WITHIN_S = 30.0
 _log = logs.logger("tonnage.provisioner")
 
 
-class ProvisionController:
+class ProvisionController(ProvisionerPart):
     """Makes the volumes of one driver's claims."""
 
     def __init__(
@@ -60,25 +59,15 @@ class ProvisionController:
         rescheduling: Rescheduling,
         ownership: Ownership | None,
     ) -> None:
+        super().__init__(context)
         caches = context.caches
-        self._client = context.client
         self._driver_name = context.driver_info.name
-        self._options = context.options
-        self._recorder = context.recorder
-        self._metrics = context.metrics
-        self._refresher = context.refresher
-        self._has_topology = context.has_topology
-        self._claims = caches.claims
-        self._volumes = caches.volumes
-        self._classes = caches.classes
-        self._nodes = caches.nodes
         self._preparation = preparation
         self._creator = creator
         self._rescheduling = rescheduling
         self._ownership = ownership
         self._protection = ClaimProtection(context.client)
         self._refused_claims = RefusedClaims(context.client)
-        self._clock = context.clock
         self._backoff = context.new_backoff()
         self._keys: dict[str, Key] = {}
         self._in_doubt: dict[str, Prepared] = {}
@@ -88,13 +77,7 @@ class ProvisionController:
         self._saved_at_s: dict[str, float] = {}
         self._handled_versions: dict[str, frozenset[str]] = {}
         """Resource versions of a claim that have been dealt with; caches lag behind."""
-        self.work = Reconciler(
-            "provisioning",
-            self.reconcile,
-            clock=context.clock,
-            metrics=context.queues,
-            workers=context.options.worker_threads,
-        )
+        self.work = context.queue("provisioning", self.reconcile)
         caches.claims.add_handlers(
             on_add=self._claim_changed,
             on_update=lambda _, claim: self._claim_changed(claim),

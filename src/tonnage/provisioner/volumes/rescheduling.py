@@ -15,7 +15,7 @@ from tonnage import logs
 from tonnage.errors import NotFound, TonnageError
 from tonnage.objects.core_v1 import SELECTED_NODE, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from tonnage.objects.meta import Key
-from tonnage.provisioner.context import ProvisionerContext
+from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart
 from tonnage.provisioner.volumes.create_volume import volume_name
 
 REASON: Final = "VolumeProvisioningStuck"
@@ -58,7 +58,10 @@ def stuck_pod(
             pinning.append((name, volume))
     if not pinning:
         return None
-    reachable = sorted(node.name for node in nodes if all(_reaches(volume, node) for _, volume in pinning))
+    affinities = [volume.spec.node_affinity for _, volume in pinning]
+    reachable = sorted(
+        node.name for node in nodes if all(each.admits(node.name, node.metadata.labels) for each in affinities)
+    )
     if any(name not in full_nodes for name in reachable):
         return None
     return StuckPod(tuple(reachable), tuple((name, volume.name) for name, volume in pinning))
@@ -85,10 +88,6 @@ def stuck_message(refused: PersistentVolumeClaim, stuck: StuckPod, told: str) ->
         f"{where}; or delete {refused.name}, which is still empty, and ask for less; or delete {others}, whose data is "
         "lost then, and the pod, so that all its volumes are made together on another node"
     )
-
-
-def _reaches(volume: PersistentVolume, node: Node) -> bool:
-    return volume.spec.node_affinity.admits(node.name, node.metadata.labels)
 
 
 def _listed(parts: list[str]) -> str:
@@ -119,17 +118,12 @@ class _Refusal:
     """By pod uid, what it was told last, and when."""
 
 
-class Rescheduling:
+class Rescheduling(ProvisionerPart):
     """Speaks with the scheduler by annotation, and with people by events on pods."""
 
     def __init__(self, context: ProvisionerContext) -> None:
-        self._client = context.client
-        self._recorder = context.recorder
-        self._options = context.options
-        self._claims = context.caches.claims
-        self._volumes = context.caches.volumes
-        self._nodes = context.caches.nodes if context.caches.has_all_nodes else None  # asked for when needed
-        self._clock = context.clock
+        super().__init__(context)
+        self._has_all_nodes = context.caches.has_all_nodes
         self._refusals: dict[str, _Refusal] = {}
         self._made: dict[str, PersistentVolume] = {}  # by the uid of their claim, until the cache shows them
 
@@ -189,7 +183,7 @@ class Rescheduling:
             return
         try:
             pods = await self._client.list(Pod, namespace=claim.namespace, field_selector=_LIVE_PODS)
-            nodes = (await self._client.list(Node)).items if self._nodes is None else tuple(self._nodes)
+            nodes = tuple(self._nodes) if self._has_all_nodes else (await self._client.list(Node)).items
         except TonnageError as exc:
             _log.warning("Pods cannot be told", claim=claim.key, error=exc.message)
             return

@@ -18,7 +18,6 @@ from datetime import datetime
 from typing import Final
 
 from tonnage import logs
-from tonnage.client.reconciler import Reconciler
 from tonnage.clock import rfc3339
 from tonnage.csi import csi_pb2 as csi
 from tonnage.csi.errors import Code, CsiError, error_text
@@ -29,7 +28,7 @@ from tonnage.objects.core_v1.volume import SecretReference
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import VolumeAttributesClass
-from tonnage.provisioner.context import ProvisionerContext, SecretUnavailable, read_secret
+from tonnage.provisioner.context import ProvisionerContext, ProvisionerPart, SecretUnavailable, read_secret
 from tonnage.provisioner.volumes import expansion_steps as steps
 from tonnage.provisioner.volumes.create_volume import (
     MODIFY_SECRET_NAME,
@@ -42,16 +41,11 @@ from tonnage.provisioner.volumes.topology import is_accessible
 from tonnage.quantity import Quantity
 
 
-class BoundClaims:
+class BoundClaims(ProvisionerPart):
     """The bound claims of one driver, as one controller sees them; in node-deployment mode those of its node."""
 
     def __init__(self, context: ProvisionerContext) -> None:
-        self._client = context.client
-        self._driver_name = context.driver_info.name
-        self._retry_max_s = context.options.retry_max_s
-        self._claims = context.caches.claims
-        self._volumes = context.caches.volumes
-        self._own_topology = context.own_topology
+        super().__init__(context)
         self._backoff = context.new_backoff()
         self._refused: set[Key] = set()
         self._outdated: dict[Key, set[str]] = {}  # states that we have written over; caches lag behind
@@ -72,7 +66,7 @@ class BoundClaims:
         source = volume.spec.csi
         return (
             source is not None
-            and source.driver == self._driver_name
+            and source.driver == self._driver_info.name
             and belongs_to(volume, claim)
             and is_accessible(volume.spec.node_affinity, self._own_topology)
         )
@@ -88,7 +82,7 @@ class BoundClaims:
     def failed(self, key: Key, attempt: Hashable, failure: TonnageError) -> float:
         """The pause before the next attempt; what can never work is tried rarely."""
         code = failure.code if isinstance(failure, CsiError) else None
-        at_least_s = self._retry_max_s if code is not None and is_infeasible(code) else 0.0
+        at_least_s = self._options.retry_max_s if code is not None and is_infeasible(code) else 0.0
         if code is not None and is_final(code):
             self._refused.add(key)
         else:
@@ -116,28 +110,15 @@ class BoundClaims:
 _log = logs.logger("tonnage.provisioner")
 
 
-class ExpansionController:
+class ExpansionController(ProvisionerPart):
     """Expands the volumes of one driver; in node-deployment mode those of its node."""
 
     def __init__(self, context: ProvisionerContext) -> None:
-        caches = context.caches
-        self._client = context.client
-        self._driver = context.driver
-        self._driver_info = context.driver_info
-        self._recorder = context.recorder
-        self._refresher = context.refresher
-        self._classes = caches.classes
-        self._clock = context.clock
+        super().__init__(context)
         self._bound = BoundClaims(context)
-        self.work = Reconciler(
-            "expansion",
-            self.reconcile,
-            clock=context.clock,
-            metrics=context.queues,
-            workers=context.options.worker_threads,
-        )
-        self.work.follow(caches.claims)
-        self.work.follow(caches.volumes, lambda volume: (volume.spec.claim_ref.key,) if volume.spec.claim_ref else ())
+        self.work = context.queue("expansion", self.reconcile)
+        self.work.follow(self._claims)
+        self.work.follow(self._volumes, lambda volume: (volume.spec.claim_ref.key,) if volume.spec.claim_ref else ())
 
     async def reconcile(self, key: Key) -> float | None:
         """Expand one claim's volume to the size it asks for."""
@@ -277,21 +258,14 @@ def _patch(claim: PersistentVolumeClaim, status: Doc) -> Doc:
     return {"metadata": {"resourceVersion": claim.metadata.resource_version}, "status": status}
 
 
-class ModificationController:
+class ModificationController(ProvisionerPart):
     """Changes the volumes of one driver; in node-deployment mode those of its node."""
 
     def __init__(self, context: ProvisionerContext) -> None:
-        self._client = context.client
-        self._driver = context.driver
-        self._driver_info = context.driver_info
-        self._recorder = context.recorder
-        self._clock = context.clock
+        super().__init__(context)
         self._bound = BoundClaims(context)
-        threads = context.options.worker_threads
-        self.work = Reconciler(
-            "modification", self.reconcile, clock=context.clock, metrics=context.queues, workers=threads
-        )
-        self.work.follow(context.caches.claims)
+        self.work = context.queue("modification", self.reconcile)
+        self.work.follow(self._claims)
 
     async def reconcile(self, key: Key) -> float | None:
         """Change one claim's volume to the class it asks for."""
