@@ -178,7 +178,7 @@ class AttachLimitUpdater:
                 pause_s = exponential_s(_FIRST_PAUSE_S, attempt - 1)
                 await self._clock.sleep(jittered(pause_s, _JITTER, self._rng))
             try:
-                await self._update(name, "exhausted", since_s=noticed_s, ask_s=_ASK_S)
+                await self._update(name, "exhausted", since_s=noticed_s)
                 return True
             except (TonnageError, TimeoutError) as exc:
                 self._failed(name, "exhausted", exc)
@@ -194,7 +194,7 @@ class AttachLimitUpdater:
             await self._clock.sleep(due_s - self._clock.monotonic())
             if not self._is_idle():
                 try:
-                    await self._update(name, "periodic", since_s=due_s, ask_s=_ASK_S)
+                    await self._update(name, "periodic", since_s=due_s)
                 except (TonnageError, TimeoutError) as exc:
                     self._failed(name, "periodic", exc)
                 except Exception:
@@ -211,13 +211,13 @@ class AttachLimitUpdater:
             self._told[name] = str(failure)
             _log.warning("An attach limit could not be updated", node=self._node, driver=name, error=str(failure))
 
-    async def _update(self, name: str, trigger: Trigger, *, since_s: float, ask_s: float) -> None:
+    async def _update(self, name: str, trigger: Trigger, *, since_s: float) -> None:
         """Ask and write, unless somebody did both after `since_s`. Raises TonnageError, TimeoutError."""
         async with self._locks.setdefault(name, asyncio.Lock()):
             if self._done_from_s.get(name, float("-inf")) < since_s:
                 began_s = self._clock.monotonic()
                 driver = self._drivers.get(name)
-                driver.info = await within(self._clock, ask_s, driver.client.node_info())
+                driver.info = await within(self._clock, _ASK_S, driver.client.node_info())
                 self.refusals.limit_is(name, driver.info.max_volumes_per_node)
                 self._metrics.in_step(name, self._node, False)
                 await self._write(driver)

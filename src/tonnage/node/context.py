@@ -189,3 +189,18 @@ class NodeContext:
     async def delay_or_stop(self) -> None:
         """Called before each step of a pod: a slow node waits here. Raises NodeIdle when it is to do nothing more."""
         await self.faults.delay_or_stop(self.node)
+
+
+class NodePart:
+    """A part of one node's kubelet, with what its context holds at hand."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        self._node = context.node
+        self._client = context.client
+        self._settings = context.settings
+        self._recorder = context.recorder
+        self._clock = context.clock
+        self._nodes = context.caches.nodes
+        self._pods = context.caches.pods
+        self._claims = context.caches.claims

@@ -13,10 +13,9 @@ from typing import Final
 
 from tonnage import logs
 from tonnage.backoff import exponential_s
-from tonnage.client.http import Client
-from tonnage.clock import Clock
 from tonnage.csi import csi_pb2 as csi
 from tonnage.errors import AlreadyExists, Conflict, NotFound
+from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.drivers import InstalledDriver
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.document import Doc, copy, dig
@@ -94,14 +93,12 @@ _FIRST_PAUSE_S, _FACTOR = 0.01, 5.0
 _log = logs.logger(__name__)
 
 
-class CsiNodeWriter:
+class CsiNodeWriter(NodePart):
     """The one writer of a node's CSINode in this process; changes come one after the other."""
 
-    def __init__(self, client: Client, node: str, *, clock: Clock, count_may_change: bool) -> None:
-        self._client = client
-        self._node = node
-        self._clock = clock
-        self._count_may_change = count_may_change
+    def __init__(self, context: NodeContext) -> None:
+        super().__init__(context)
+        self._count_may_change = context.settings.gates.MutableCSINodeAllocatableCount
         self._lock = asyncio.Lock()
 
     async def put(self, node: Node, driver: InstalledDriver) -> bool:

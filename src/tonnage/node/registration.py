@@ -16,7 +16,7 @@ from tonnage import logs
 from tonnage.backoff import KeyedBackoff
 from tonnage.clock import Clock, within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
-from tonnage.node.context import NodeContext
+from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.csi_node_writer import CsiNodeWriter
 from tonnage.node.drivers import Drivers, InstalledDriver
 from tonnage.node.node_objects import (
@@ -80,38 +80,28 @@ _RETRY_RENEWAL_S: Final = 1.0
 _log = logs.logger(__name__)
 
 
-class Registration:
+class Registration(NodePart):
     """Registers one node and keeps it registered."""
 
     def __init__(self, context: NodeContext, drivers: Drivers) -> None:
-        self._context = context
-        self._name = context.node
-        self._client = context.client
+        super().__init__(context)
         self._leases = context.leases
-        self._settings = context.settings
-        self._clock = context.clock
-        self._nodes = context.caches.nodes
         self._drivers = drivers
-        self._refused = RefusedDrivers(self._name, clock=self._clock, rng=context.rng)
+        self._refused = RefusedDrivers(self._node, clock=self._clock, rng=context.rng)
         self._was_unschedulable = False  # upstream's lastNodeUnschedulable: a start tells of a cordon again
         self._wake = asyncio.Event()
         self.is_registered = asyncio.Event()
         """The Node has been there once."""
         self.is_complete = asyncio.Event()
         """So has every driver that was found, in the CSINode."""
-        self.writer = CsiNodeWriter(
-            self._client,
-            self._name,
-            clock=self._clock,
-            count_may_change=self._settings.gates.MutableCSINodeAllocatableCount,
-        )
+        self.writer = CsiNodeWriter(context)
 
     async def reconcile(self, *, has_polled: bool) -> float | None:
         """Make the node's objects what they should be; seconds until the next time, None while the node is idle.
 
         `has_polled`: every socket has been polled. Raises TonnageError.
         """
-        if self._context.faults.is_removed(self._name):
+        if self._context.faults.is_removed(self._node):
             await self._remove()
             return None
         if self._context.is_idle:
@@ -125,29 +115,29 @@ class Registration:
 
     async def put(self, driver: InstalledDriver) -> bool:
         """Write what a driver says of itself into its CSINode entry. Raises NotFound while there is no Node."""
-        node = self._nodes.get(self._name)
+        node = self._nodes.get(self._node)
         if node is None:
-            raise NotFound(f'nodes "{self._name}" not found', kind="nodes", name=self._name)
+            raise NotFound(f'nodes "{self._node}" not found', kind="nodes", name=self._node)
         return await self.writer.put(node, driver)
 
     async def _ensure_node(self) -> Node:
-        before = node = self._nodes.get(self._name)
+        before = node = self._nodes.get(self._node)
         if node is None:
             self._was_unschedulable = False
-            wanted = new_node(self._name, self._settings, now=self._clock.now())
+            wanted = new_node(self._node, self._settings, now=self._clock.now())
             try:
                 node = convert(Node, await self._client.create_doc(wanted))
-                _log.info("Node registered", node=self._name)
+                _log.info("Node registered", node=self._node)
             except AlreadyExists:
-                before = node = await self._client.get(Node, self._name)
+                before = node = await self._client.get(Node, self._node)
             self._nodes.store(node)
         if labels := missing_labels(node):
             patch = {"metadata": {"uid": node.uid, "labels": labels}}
-            node = self._nodes.store(await self._client.patch(Node, self._name, patch))
+            node = self._nodes.store(await self._client.patch(Node, self._node, patch))
         patch_of_status = status_patch(node, self._settings, now=self._clock.now())
         if patch_of_status is not None:
             patched = await self._client.patch(
-                Node, self._name, patch_of_status, patch_type="strategic", subresource="status"
+                Node, self._node, patch_of_status, patch_type="strategic", subresource="status"
             )
             node = self._nodes.store(patched)
         self._record_changes(before, node)
@@ -167,7 +157,7 @@ class Registration:
 
     def _record(self, node: Node, reason: str, note: str) -> None:
         about = ObjectReference(api_version="v1", kind="Node", name=node.name, uid=node.uid)
-        self._context.recorder.event(about, "Normal", reason, reason, note)
+        self._recorder.event(about, "Normal", reason, reason, note)
 
     async def _ensure_drivers(self, node: Node) -> list[float]:
         """Register what is installed, each driver for itself; in how many seconds those that were refused are tried."""
@@ -177,8 +167,8 @@ class Registration:
             ids = {driver.name: driver.info.node_id for driver in installed if is_node_id(driver.info.node_id)}
             patch = topology_patch(node, topology, ids)
             if patch is not None:
-                node = self._nodes.store(await self._client.patch(Node, self._name, patch))
-        shown = self._context.caches.csi_nodes.get(self._name)
+                node = self._nodes.store(await self._client.patch(Node, self._node, patch))
+        shown = self._context.caches.csi_nodes.get(self._node)
         await self.writer.ensure(node, shown)
         for driver in agreeing:
             try:
@@ -205,7 +195,7 @@ class Registration:
                 require_storable(driver.info.node_id, _segments(driver))
                 require_no_collision({**node.metadata.labels, **topology}, _segments(driver))
             except ValueError as exc:
-                said = f"node {self._name}, driver {driver.name}: {exc}"
+                said = f"node {self._node}, driver {driver.name}: {exc}"
                 self._refused.refused(driver, TonnageError(said, hint="remove the label, or correct the driver"))
                 continue
             topology |= _segments(driver)
@@ -213,15 +203,15 @@ class Registration:
         return topology, agreeing
 
     async def _remove(self) -> None:
-        node = self._nodes.get(self._name)
+        node = self._nodes.get(self._node)
         with suppress(NotFound):
-            await self._client.delete(Lease, f"{LEASE_NAMESPACE}/{self._name}")
+            await self._client.delete(Lease, f"{LEASE_NAMESPACE}/{self._node}")
         await self.writer.delete()
         if node is not None:
             with suppress(NotFound):
-                await self._client.delete(Node, self._name, uid=node.uid)
-            self._nodes.forget(self._name)
-            _log.info("Node removed on request", node=self._name)
+                await self._client.delete(Node, self._node, uid=node.uid)
+            self._nodes.forget(self._node)
+            _log.info("Node removed on request", node=self._node)
 
     # -- the heartbeat ------------------------------------------------------------------------------------------------
 
@@ -249,16 +239,16 @@ class Registration:
             except TonnageError as exc:
                 if exc.message != complaint:  # with a server that is away it would be the same every second
                     complaint = exc.message
-                    _log.warning("The lease could not be renewed", node=self._name, error=complaint)
+                    _log.warning("The lease could not be renewed", node=self._node, error=complaint)
                 pause_s = min(_RETRY_RENEWAL_S, pause_s)
 
     async def _renew(self) -> None:
         now = self._clock.now()
         try:
-            patch = renewal(self._name, self._settings, now=now)
-            await self._leases.patch(Lease, f"{LEASE_NAMESPACE}/{self._name}", patch)
+            patch = renewal(self._node, self._settings, now=now)
+            await self._leases.patch(Lease, f"{LEASE_NAMESPACE}/{self._node}", patch)
         except NotFound:
-            node = self._nodes.get(self._name)
+            node = self._nodes.get(self._node)
             if node is not None:
                 with suppress(AlreadyExists):
                     await self._leases.create_doc(new_lease(node, self._settings, now=now))

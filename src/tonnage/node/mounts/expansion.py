@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tonnage.errors import TonnageError
-from tonnage.node.context import NodeContext
+from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.drivers import Drivers
 from tonnage.node.mounts.mount_paths import MountPaths
 from tonnage.node.mounts.mount_plan import VolumeToMount
@@ -45,13 +45,11 @@ _SUCCESS: Final = "FileSystemResizeSuccessful"
 _FAILURE: Final = "VolumeResizeFailed"
 
 
-class Expander:
+class Expander(NodePart):
     """Expands the mounted volumes of one node."""
 
     def __init__(self, context: NodeContext, paths: MountPaths, drivers: Drivers, *, secrets: Secrets) -> None:
-        self._context = context
-        self._claims = context.caches.claims
-        self._recorder = context.recorder
+        super().__init__(context)
         self._paths = paths
         self._drivers = drivers
         self._secrets = secrets
@@ -82,10 +80,10 @@ class Expander:
             self._recorder.event(pod, "Warning", _FAILURE, "Resizing", note)
             raise
         patch = finished_patch(claim, size)
-        patched = await self._context.client.patch(
+        patched = await self._client.patch(
             PersistentVolumeClaim, claim.key, patch, patch_type="strategic", subresource="status"
         )
         self._claims.store(patched)
-        note = f'MountVolume.NodeExpandVolume succeeded for volume "{to_mount.record.name}" {self._context.node}'
+        note = f'MountVolume.NodeExpandVolume succeeded for volume "{to_mount.record.name}" {self._node}'
         self._recorder.event(pod, "Normal", _SUCCESS, "Resizing", note)
         self._recorder.event(claim, "Normal", _SUCCESS, "Resizing", note)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tonnage import logs
@@ -108,21 +109,11 @@ BeforeCall = Callable[[], Awaitable[None]]
 _log = logs.logger(__name__)
 
 
-class StageFailed(TonnageError):
-    """What a person reads when staging failed: `cause` is the driver's answer."""
+class MountStepFailed(TonnageError):
+    """What a person reads when staging or publishing failed: `cause` is the driver's answer."""
 
-    def __init__(self, to_mount: VolumeToMount, cause: TonnageError) -> None:
+    def __init__(self, step: str, to_mount: VolumeToMount, cause: TonnageError) -> None:
         self.cause = cause
-        step = "MapVolume.SetUpDevice" if to_mount.record.is_block else "MountVolume.MountDevice"
-        super().__init__(f'{step} failed for volume "{to_mount.record.name}" : {error_text(cause)}', hint=cause.hint)
-
-
-class PublishFailed(TonnageError):
-    """The same for publishing."""
-
-    def __init__(self, to_mount: VolumeToMount, cause: TonnageError) -> None:
-        self.cause = cause
-        step = "MapVolume.MapPodDevice" if to_mount.record.is_block else "MountVolume.SetUp"
         super().__init__(f'{step} failed for volume "{to_mount.record.name}" : {error_text(cause)}', hint=cause.hint)
 
 
@@ -181,7 +172,7 @@ class Mounter:
     # -- up -----------------------------------------------------------------------------------------------------------
 
     async def mount(self, to_mount: VolumeToMount, *, publish_context: Mapping[str, str]) -> None:
-        """Stage if the driver stages, and publish. Raises DriverNotFound, StageFailed, PublishFailed, NodeIdle."""
+        """Stage if the driver stages, and publish. Raises DriverNotFound, MountStepFailed, NodeIdle."""
         async with self._locks.hold(to_mount.record.volume_id):
             driver = self._drivers.get(to_mount.record.driver)
             if driver.can.stage_unstage_volume and not to_mount.record.is_inline:
@@ -189,13 +180,7 @@ class Mounter:
             await self._publish(to_mount, publish_context)
 
     async def _stage(self, to_mount: VolumeToMount, publish_context: Mapping[str, str]) -> None:
-        record = MountRecord(
-            driver=to_mount.record.driver,
-            handle=to_mount.record.handle,
-            name=to_mount.record.name,
-            is_block=to_mount.record.is_block,
-            is_attachable=to_mount.record.is_attachable,
-        )
+        record = replace(to_mount.record, pod_uid="")
         if record.volume_id in self._staged and record.volume_id in self._checked:
             return
         await self._before_call()
@@ -211,7 +196,8 @@ class Mounter:
             )
             await driver.client.stage(asked)
         except TonnageError as exc:
-            raise StageFailed(to_mount, exc) from exc
+            step = "MapVolume.SetUpDevice" if record.is_block else "MountVolume.MountDevice"
+            raise MountStepFailed(step, to_mount, exc) from exc
         self._checked.add(record.volume_id)
 
     async def _publish(self, to_mount: VolumeToMount, publish_context: Mapping[str, str]) -> None:
@@ -238,7 +224,8 @@ class Mounter:
             if record.is_block:
                 _link(self.paths.device_link(record), target)
         except TonnageError as exc:
-            raise PublishFailed(to_mount, exc) from exc
+            step = "MapVolume.MapPodDevice" if record.is_block else "MountVolume.SetUp"
+            raise MountStepFailed(step, to_mount, exc) from exc
         self._checked.add(key)
 
     # -- down ---------------------------------------------------------------------------------------------------------

@@ -19,14 +19,12 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, TypeVar
 
-from tonnage.client.http import Client
-from tonnage.client.written_objects import MutationCache
 from tonnage.csi.errors import Code, CsiError
 from tonnage.errors import NotFound, TonnageError
 from tonnage.node.attach_limits import AttachLimitUpdater
-from tonnage.node.context import NodeContext, NodeIdle, VolumeLookup
+from tonnage.node.context import NodeContext, NodeIdle, NodePart, VolumeLookup
 from tonnage.node.mounts.mount_plan import MountPlan, NotProcessed, VolumeToMount, plan_volume, waiting_note
-from tonnage.node.mounts.mounter import Mounter, PublishFailed, StageFailed
+from tonnage.node.mounts.mounter import Mounter, MountStepFailed
 from tonnage.node.node_objects import in_use_patch
 from tonnage.objects.core_v1 import (
     VOLUME_ATTACHMENT_LIMIT_EXCEEDED,
@@ -41,16 +39,14 @@ from tonnage.objects.meta import Key, Object
 from tonnage.objects.storage_v1 import CSINode, VolumeAttachment, attachment_name
 
 
-class VolumesInUse:
+class VolumesInUse(NodePart):
     """Node.status.volumesInUse of one node: what must not be detached, because it is mounted or about to be.
 
     `names` tells what is in use now. A volume is reported before anybody looks whether it is attached.
     """
 
-    def __init__(self, client: Client, node: str, nodes: MutationCache[Node], names: Callable[[], set[str]]) -> None:
-        self._client = client
-        self._node = node
-        self._nodes = nodes
+    def __init__(self, context: NodeContext, names: Callable[[], set[str]]) -> None:
+        super().__init__(context)
         self._names = names
         self._lock = asyncio.Lock()
 
@@ -161,23 +157,16 @@ class MountOutcome:
 MOUNTED: Final = MountOutcome()
 
 
-class PodMounter:
+class PodMounter(NodePart):
     """Mounter for the pods of one node."""
 
     def __init__(
         self, context: NodeContext, mounter: Mounter, limits: AttachLimitUpdater, in_use: VolumesInUse
     ) -> None:
-        self._node = context.node
-        self._clock = context.clock
-        self._nodes = context.caches.nodes
+        super().__init__(context)
         self._attachments = context.caches.attachments
-        self._recorder = context.recorder
-        self._client = context.client
         self._csi_nodes = context.caches.csi_nodes
         self._csi_drivers = context.caches.csi_drivers
-        self._confined_grace_s = context.settings.confined_grace_s
-        self._rejects_confined = context.settings.gates.MutablePVNodeAffinity
-        self._grace_s = context.settings.attach_error_grace_s
         self._mounter = mounter
         self._limits = limits
         self._in_use = in_use
@@ -260,7 +249,7 @@ class PodMounter:
         now_s = self._clock.monotonic()
         if progress.confined_since_s is None:
             progress.confined_since_s = now_s
-        left_s = progress.confined_since_s + self._confined_grace_s - now_s
+        left_s = progress.confined_since_s + self._settings.confined_grace_s - now_s
         if left_s > 0:
             return MountOutcome(again_s=left_s)
         volume = await self._get(PersistentVolume, confined[0].record.name)  # our watch may be behind that of pods
@@ -272,7 +261,7 @@ class PodMounter:
 
     def _is_confined(self, volume: PersistentVolume | None) -> bool:
         node = self._nodes.get(self._node)
-        if volume is None or node is None or not self._rejects_confined:
+        if volume is None or node is None or not self._settings.gates.MutablePVNodeAffinity:
             return False
         return is_confined_elsewhere(volume, node, self._csi_nodes.get(self._node))
 
@@ -283,7 +272,7 @@ class PodMounter:
                 progress.exhausted_since_s[name] = self._clock.monotonic()
                 await self._limits.update_now(driver)
         since_s = min(progress.exhausted_since_s[name] for name in drivers)
-        return since_s + self._grace_s - self._clock.monotonic()
+        return since_s + self._settings.attach_error_grace_s - self._clock.monotonic()
 
     async def _claim_problem(self, pod: Pod, to_mount: VolumeToMount) -> str:
         """Why a volume must not be mounted for a pod, by the API server's claim and volume; empty when it may be."""
@@ -349,5 +338,5 @@ def _error_of(attachment: VolumeAttachment | None) -> str:
 
 def _says_no_slot(failure: TonnageError) -> bool:
     """Whether a driver that attaches nothing said in its own way that the node can take no more volumes."""
-    cause = failure.cause if isinstance(failure, StageFailed | PublishFailed) else failure
+    cause = failure.cause if isinstance(failure, MountStepFailed) else failure
     return isinstance(cause, CsiError) and cause.code is Code.RESOURCE_EXHAUSTED

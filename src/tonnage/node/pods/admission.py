@@ -11,7 +11,7 @@ from typing import Final
 
 from tonnage.behaviour.nodes.kubelet_admission import NODE_AFFINITY, AdmittedPods, KubeletPreemption, PodRejection
 from tonnage.errors import NotFound
-from tonnage.node.context import NodeContext
+from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.node_objects import new_node
 from tonnage.objects.codec import convert
 from tonnage.objects.core_v1 import Node, Pod
@@ -19,18 +19,17 @@ from tonnage.objects.core_v1 import Node, Pod
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class NodeAdmission:
+class NodeAdmission(NodePart):
     """Admits the pods of one node."""
 
     def __init__(self, context: NodeContext) -> None:
-        self._context = context
-        self._index = context.caches.pods
+        super().__init__(context)
         self._admitted = AdmittedPods()
 
     def restore(self) -> None:
         """Admit the pods that are here at the start, as far as they may be. The others are rejected when synced."""
-        active = [pod for pod in self._index.on_node(self._context.node) if not pod.is_terminal]
-        node = self._node()
+        active = [pod for pod in self._pods.on_node(self._node) if not pod.is_terminal]
+        node = self._node_object()
         for pod in sorted(active, key=_order):
             if not pod.metadata.is_terminating:
                 self._judge(pod, node)
@@ -39,10 +38,10 @@ class NodeAdmission:
 
     async def decide(self, pod: Pod) -> PodRejection | KubeletPreemption | None:
         """None when the pod is admitted, now or before. Raises TonnageError."""
-        verdict = self._judge(pod, self._node())
+        verdict = self._judge(pod, self._node_object())
         if isinstance(verdict, PodRejection) and verdict.reason == NODE_AFFINITY:
             with suppress(NotFound):  # who sent the pod may have seen labels that our watch has not shown yet
-                verdict = self._judge(pod, await self._context.client.get(Node, self._context.node))
+                verdict = self._judge(pod, await self._client.get(Node, self._node))
         return verdict
 
     def release(self, uid: str) -> None:
@@ -52,14 +51,13 @@ class NodeAdmission:
         return self._admitted.judge(pod, node, self._is_active)
 
     def _is_active(self, uid: str) -> bool:
-        pod = self._index.pod(uid)
+        pod = self._pods.pod(uid)
         return pod is not None and not pod.is_terminal
 
-    def _node(self) -> Node:
+    def _node_object(self) -> Node:
         """The Node, or what it will be when it is made again."""
-        name, clock = self._context.node, self._context.clock
-        found = self._context.caches.nodes.get(name)
-        return found or convert(Node, new_node(name, self._context.settings, now=clock.now()))
+        found = self._nodes.get(self._node)
+        return found or convert(Node, new_node(self._node, self._settings, now=self._clock.now()))
 
 
 def _has_started(pod: Pod) -> bool:

@@ -21,7 +21,7 @@ from tonnage.behaviour.nodes.kubelet_admission import PREEMPTED, PREEMPTING, Kub
 from tonnage.clock import StampAges
 from tonnage.errors import Invalid, NotFound, RequestEntityTooLarge
 from tonnage.node.attach_limits import AttachLimitUpdater
-from tonnage.node.context import NodeContext
+from tonnage.node.context import NodeContext, NodePart
 from tonnage.node.mounts.expansion import Expander
 from tonnage.node.mounts.mount_plan import plan_mounts
 from tonnage.node.mounts.mounter import Mounter
@@ -61,7 +61,7 @@ _PREEMPTION_CHECK_S: Final = 0.1
 _log = logs.logger(__name__)
 
 
-class PodWorker:
+class PodWorker(NodePart):
     """Looks after the pods of one node."""
 
     def __init__(
@@ -73,13 +73,8 @@ class PodWorker:
         enqueue: Callable[[str], None],
     ) -> None:
         """`enqueue` has a pod synced, by its uid, or a volume unstaged, by its key."""
-        self._context = context
-        self._node = context.node
-        self._client = context.client
-        self._clock = context.clock
-        self._index = context.caches.pods
+        super().__init__(context)
         self._lookup = context.caches.lookup
-        self._recorder = context.recorder
         self._host_ip = context.settings.node_ip
         self._mounter = mounter
         self._expander = expander
@@ -88,7 +83,7 @@ class PodWorker:
         self._ages = StampAges(context.clock)
         self._without_room: set[str] = set()
         """Uids of pods that are as large as an object may be: their status is told in short."""
-        self._in_use = VolumesInUse(self._client, self._node, context.caches.nodes, self._names_in_use)
+        self._in_use = VolumesInUse(context, self._names_in_use)
         self._pod_mounter = PodMounter(context, mounter, limits, self._in_use)
         self._enqueue = enqueue
         self.admission = NodeAdmission(context)
@@ -100,7 +95,7 @@ class PodWorker:
         if self._context.is_idle:
             self._reports.clear()
             return None
-        pod = self._index.pod(uid)
+        pod = self._pods.pod(uid)
         if pod is None:
             await self._unmount_pod(uid)
         elif pod.metadata.is_terminating:
@@ -143,7 +138,7 @@ class PodWorker:
         if plan.problems or not all(map(self._mounter.is_mounted, plan.volumes_to_mount)):
             async with self._said_to_be_created(pod, progress) as is_said:
                 outcome = await self._pod_mounter.mount(pod, progress, plan)
-            latest = self._index.pod(pod.uid)
+            latest = self._pods.pod(pod.uid)
             if latest is None or latest.metadata.is_terminating or latest.is_terminal:
                 return 0.0  # it went, or somebody ended it, while its volumes were mounted
             pod = latest
@@ -215,7 +210,7 @@ class PodWorker:
 
     async def _start_pod(self, pod: Pod, progress: PodProgress) -> float | None:
         """See that the pod is said to run, as far as it is ready; when to look again, None when an event will come."""
-        ip = self._host_ip if pod.spec.host_network else pod_ip(pod.uid, self._index.ips)
+        ip = self._host_ip if pod.spec.host_network else pod_ip(pod.uid, self._pods.ips)
         now, seen_at = self._measured_now(pod), self._seen_at(progress)
         patch = running_patch(pod, host_ip=self._host_ip, pod_ip=ip, now=now, seen_at=seen_at)
         if patch is None or (pod.uid in self._without_room and self._reports.is_said(pod.uid, patch)):
@@ -275,7 +270,7 @@ class PodWorker:
         for attempt in (*(() if pod.uid in self._without_room else (patch,)), *shorter_patches(patch)):
             try:
                 written = await self._client.patch(Pod, pod.key, attempt, patch_type="strategic", subresource="status")
-                return self._index.note(written)
+                return self._pods.note(written)
             except RequestEntityTooLarge as exc:
                 failure = exc
                 self._without_room.add(pod.uid)
@@ -335,7 +330,7 @@ class PodWorker:
         """Whether a pod that is here to stay mounts a volume; read off the pods, since work may not have begun."""
         return any(
             to_mount.record.volume_id == volume
-            for pod in self._index.on_node(self._node)
+            for pod in self._pods.on_node(self._node)
             if not pod.is_terminal and not pod.metadata.is_terminating
             for to_mount in plan_mounts(pod, self._lookup).volumes_to_mount
         )
