@@ -1,25 +1,15 @@
 """Manifests as an API server would have stored them, for decisions that never see one.
 
-What a person writes goes through what a creation does (`documents/creation.py`), with all of its `CreationOptions`:
-status stays, so do a number in `spec.priority` and fields whose gate is closed, and a required field that is missing is
-a warning. Everything else that validation finds is an error.
-
-An object that came from a server (it has a uid or a resourceVersion) has all this behind it and is taken as it stands:
-what is stored would not always be taken a second time (label keys are merged into selectors, priorities computed). It
-only gets the defaults, in case the server was older.
-
-Uids are made from names, so that the same files give the same ones at every run. They are those of `uuid.uuid5`, byte
-for byte, written down at once: a simulation makes two a pod, and most of what a UUID object costs is made for questions
-that nobody asks of it.
+What a person writes goes through what a creation does (`documents/creation.py`); a required field that is missing is a
+warning, everything else that validation finds an error. An object that came from a server (it has a uid or a
+resourceVersion) is taken as it stands and only gets defaults: what is stored would not always be taken a second time.
 """
 
 from __future__ import annotations
 
-import hashlib
 import random
 import uuid
 from collections.abc import Iterable
-from typing import Final
 
 from tonnage.clock import SystemClock
 from tonnage.documents.admission import Admission
@@ -37,16 +27,10 @@ from tonnage.objects.scheme import resource_of
 from tonnage.whatif.manifest_errors import BrokenManifest
 from tonnage.whatif.manifests import Manifest, Manifests
 
-_NAMESPACE: Final = uuid.NAMESPACE_OID.bytes
-
 
 def stable_uid(name: str) -> str:
-    """RFC 9562, version 5, in the namespace of OIDs."""
-    found = bytearray(hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()[:16])
-    found[6] = found[6] & 0x0F | 0x50
-    found[8] = found[8] & 0x3F | 0x80
-    text = found.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    """A uid that follows from a name: the same files give the same ones at every run."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
 
 
 _OPTIONS = CreationOptions(

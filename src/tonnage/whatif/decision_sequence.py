@@ -2,9 +2,8 @@
 
     StatefulSet shop/db ──► db-0 is bound: told as such; db-1 is pending: decided; db-2 is missing: made, then decided
 
-A sequence is a `Replay` with the memory of the live scheduler, if one could be asked. A pod that fits nowhere and that
-preemption would make room for is expected on that node from then on, as the scheduler would nominate it, so that the
-pods after it do not count on the same victims.
+A pod that fits nowhere and that preemption would make room for is expected on that node from then on, as the scheduler
+would nominate it, so that the pods after it do not count on the same victims.
 """
 
 from __future__ import annotations

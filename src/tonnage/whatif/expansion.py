@@ -7,13 +7,6 @@
 
 What comes out went through what a creation does (`creation`), so that a template that a server would refuse is refused
 here, with its place. Names that a server would draw are drawn from a seed: the same input gives the same names.
-
-Replicas as copies of one that was created in full: quick, and only where the copy is provably the same.
-
-Replicas of one template differ in what follows from their names: the labels of a StatefulSet's pod, its host name, its
-claims. A copy with these exchanged is compared with a replica that was created in full, once for every length that a
-name has; for what a server says of an object depends on its names by their letters' kind, which is the same, and by
-their length. Where the two differ, replicas are created in full, each of them.
 """
 
 from __future__ import annotations
@@ -63,7 +56,11 @@ def uid_of(kind: str, namespace: str, name: str) -> str:
 
 @dataclass(slots=True)
 class ReplicaCopies:
-    """The replicas of one template."""
+    """The replicas of one template: copies of the first where a copy is provably what a creation gives.
+
+    Replicas differ in what follows from their names. A copy is compared with a replica that was created in full, once
+    for every length of a name: what a server says of an object depends on its names by nothing else.
+    """
 
     _first: Replica | None = None
     _is_copied: bool = True
@@ -122,8 +119,6 @@ def _claim(claim: PersistentVolumeClaim, name: str, old: Pod, new: Pod) -> Persi
     )
     return replace(claim, metadata=replace(claim.metadata, name=name, uid=uid, owner_references=owners))
 
-
-__all__ = ["Expansion", "Replica", "WorkloadExpander"]
 
 T = TypeVar("T", bound=Object)
 _SEED: Final = "expansion"

@@ -11,24 +11,13 @@
     REFUSED  BY                WHY               NODES
           2  NodeResourcesFit  Insufficient cpu  node-5, node-6
 
-A pod with claims gets two things more: for nodes that were refused for their storage the nearest miss in numbers, and
-at the end what each node would make its volumes of (`volume_explanations`).
-
-Thousands of nodes stay readable: the best twenty are shown, refused ones are grouped by plugin and reasons, and a score
-that is the same everywhere is no column, for it decided nothing. Columns show weighted scores, as they add up to the
-total. On a terminal there are colours and its width is kept to without breaking a name (`page.py`); in a pipe there are
-neither colours nor broken lines.
-
-A pod's storage: on which nodes each claim is bound, or would be made of which pools.
-
     CLAIM      KIND     OF                        POOLS        TAKES          FIT         SLOTS  NODES
     shop/data  dynamic  kube-system/node-1-pools  100Gi, 60Gi  60Gi of 100Gi  guaranteed  2/16   node-1
     shop/data  dynamic  2 objects                 2×40Gi       needs 60Gi     none        0/16   node-2, node-3
 
-Nodes that have the same to offer stand in one line, however their objects are called. `TAKES` is one way to share the
-pools out; the driver may choose another, and `FIT` says whether that can go wrong. Where it is known how the driver
-picks pools, `POLICY` says so, and below the table stands an order of the claims that goes wrong, if there is one.
-Columns that say nothing are left out.
+Thousands of nodes stay readable: the best twenty are shown, refused ones are grouped by plugin and reasons, nodes that
+offer a claim the same stand in one line, and columns that say nothing are left out. Scores are weighted. `TAKES` is one
+way to share the pools out; the driver may choose another, and `FIT` says whether that can go wrong.
 """
 
 from __future__ import annotations

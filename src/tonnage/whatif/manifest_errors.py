@@ -1,15 +1,10 @@
-"""From the bytes of a file to documents, and what is wrong with one: which file, which object, which field, what to
-write instead.
+"""From the bytes of a file to documents, and what is wrong with one: file, object, field, what to write instead.
 
     web.yaml, document 3 (Pod default/web): spec.containers[0].resources.requests.cpu="1 core" is not a quantity: …
 
-An API server answers a malformed document with the words of Go's decoder, which name neither list positions nor, for
-quantities, the field at all. A person with a file wants to be led to the place, so once `admit` has refused a document
-the innermost part that it refuses is looked for here.
-
-Documents are read as kubectl would read them: YAML or JSON, one or many. A text that starts with a brace is JSON, of
-which several may follow one another; where that fails it may still be YAML in flow style. UTF-16, which PowerShell
-writes when kubectl's output is redirected, is read as well.
+An API server's answer to a malformed document names neither list positions nor, for quantities, the field; so once
+`admit` has refused one, the innermost part that it refuses is looked for here. Files are YAML or JSON, one document or
+many, also as UTF-16, which PowerShell writes.
 """
 
 from __future__ import annotations

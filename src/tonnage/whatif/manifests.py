@@ -2,14 +2,9 @@
 
     read(["cluster/", "web.yaml", "-"])      folders recursively and in order of their names; `-` is standard input
 
-Each object is found with its `Origin`, so that whatever is wrong with it, here or later, is told with file, document
-and field. What comes out is admitted (documents/admit.py): canonical values, no nulls, no unknown fields. An unknown
-field is an error, as it is for kubectl, because a misspelt constraint would otherwise count as none. In an object that
-a server has written (it has a uid or a resourceVersion) it is a warning: a newer server knows more fields than we do,
-and nobody can correct its output.
-
-Kinds that decisions do not look at are passed over, and counted. Of two objects with one name the
-later counts. `creation` turns the documents into objects, as an API server would have.
+Each object is found with its `Origin` and admitted (documents/admit.py). An unknown field is an error, as it is for
+kubectl; in an object that a server has written it is a warning, for a newer server knows more fields. Kinds that
+decisions do not look at are passed over, and counted. Of two objects with one name the later counts.
 """
 
 from __future__ import annotations

@@ -1,19 +1,13 @@
 """A page of text for people: paragraphs and tables that keep to a terminal's width and never break a word.
 
-    page = Page(sys.stdout)
-    page.say(text("shop/web goes to node-3"))
-    page.table(table)
-
-A name is a word, however long: what a person copies from the screen is whole. Lines are broken at spaces alone, and a
-word that is longer than the terminal stands on a line of its own and runs over. A table whose columns cannot be made
+A name is a word, however long: what a person copies from the screen is whole. A table whose columns cannot be made
 narrow enough is written row by row, one line for each cell:
 
     REFUSED  3
     BY       TaintToleration
     NODES    node-1, node-2, node-3
 
-In a pipe there are neither colours nor broken lines, whatever the environment says of widths and terminals: the same
-answer is the same text everywhere.
+In a pipe there are neither colours nor broken lines: the same answer is the same text everywhere.
 """
 
 from __future__ import annotations

@@ -7,11 +7,8 @@
       node-a: reserved by batch/job-0 since 2000-01-01T00:00:00Z
     step 3: apply
       CSIStorageCapacity kube-system/node-a configured
-    step 4: advance 30 s
-      it is 2000-01-01T00:00:30Z
 
-A step stays short however much it touches: of many objects the first few are named and the others counted. The whole
-answer to one decision is in the JSON form, and with `tonnage explain`.
+Of many objects in a step the first few are named and the others counted.
 """
 
 from __future__ import annotations

@@ -5,9 +5,7 @@
     /debug/reservations   capacity that it keeps back: objects (mode Object) or bytes (mode Ledger)
     /debug/nominations    pods it expects on nodes, and for which of them it holds room
 
-`laid_into` puts them into an engine that was loaded with the same cluster's objects. Pods, claims and volumes that the
-API shows otherwise by then are left as it shows them. The scheduler is asked before the objects are listed: what it
-confirms in between is in the list, and what it decides in between is newer than the question.
+The scheduler is asked before the objects are listed: what the API shows otherwise by then is left as it shows it.
 """
 
 from __future__ import annotations

@@ -4,13 +4,11 @@
 
     POD        NODE    ANSWER
     shop/db-0  node-1  is on node-1
-    shop/db-1  node-2  fits on 2 of 3 nodes
     shop/db-2          does not fit: 0/3 nodes are available: 3 node(s) did not have enough free storage.
     shop/db-3          does not fit either; as shop/db-2
-    by node: node-1 1, node-2 1
+    by node: node-1 1
 
-After it comes the whole explanation of the first pod that does not fit, and of others that do not for other reasons. A
-pod that is the only one decided on gets the whole explanation, too.
+After it come the whole explanations of pods that do not fit, one for each reason, and of a pod that is the only one.
 """
 
 from __future__ import annotations

@@ -4,13 +4,8 @@
                                              │                                                            ──► taints
                                              └─ too little, and the pod is critical: others are preempted
 
-Schedulers decide before a pod is bound; a pod that names its node itself, or that two schedulers decided about, meets
-these rules alone. A pod that is rejected (OutOfcpu, OutOfmemory, …) is Failed and holds nothing. Pods that
-were admitted stay: a node that shrinks, or a label that goes, is looked at when the next pod comes, or when the
-kubelet starts anew.
-
-Pure: `AdmittedPods` are the node's pods, and `admission` answers about one more. Nodes and simulations share it. It
-mirrors the handlers of pkg/kubelet/lifecycle, sysctl and preemption, without what needs a container runtime or devices.
+A pod that is rejected (OutOfcpu, OutOfmemory, …) is Failed and holds nothing. Pods that were admitted stay, also on a
+node that shrinks. Mirrors pkg/kubelet/lifecycle, sysctl and preemption, without what needs a container runtime.
 """
 
 from __future__ import annotations
@@ -21,16 +16,7 @@ from typing import Final, NamedTuple
 
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.node_selectors import NO_EXECUTE, find_untolerated
-from tonnage.scheduling.cluster.amounts import (
-    CPU,
-    MEMORY,
-    NATIVE,
-    PODS,
-    Amounts,
-    amounts,
-    is_extended,
-    requests_of,
-)
+from tonnage.scheduling.cluster.amounts import CPU, MEMORY, NATIVE, PODS, Amounts, amounts, is_extended, requests_of
 from tonnage.scheduling.cluster.images_and_ports import HostPort, HostPorts, host_ports_of
 
 PREEMPTING: Final = "Preempting"
@@ -49,7 +35,7 @@ _SAFE_SYSCTLS: Final = {"kernel.shm_rmid_forced": "IPC"} | {
         "tcp_keepalive_probes", "tcp_rmem", "tcp_wmem",
     )
 }  # fmt: skip
-"""Those that every kubelet allows on a kernel of today, and the namespace that they belong to."""
+"""What every kubelet allows, with the namespace that it belongs to."""
 _SWAPPED: Final = str.maketrans("./", "/.")
 _MOST_LISTED: Final = 10
 _ROW: Final = 0
@@ -120,10 +106,7 @@ class AdmittedPods:
         self.ports.add(holding.ports, _ROW)
 
     def judge(self, pod: Pod, node: Node, is_active: Callable[[str], bool]) -> PodRejection | KubeletPreemption | None:
-        """Admit the pod, or say why not. `is_active` is asked about uids before a pod is turned away.
-
-        Who sent the pod may know of pods that ended or went before anybody has told us to release them.
-        """
+        """Admit the pod, or say why not. Before a pod is turned away, those that `is_active` denies are released."""
         if pod.uid in self._holdings:
             return None
         verdict = admission(pod, node, self)
@@ -154,11 +137,11 @@ def admission(pod: Pod, node: Node, admitted: AdmittedPods) -> PodRejection | Ku
     if refused is not None:
         return refused
     shortages = list(_shortages(pod, node, admitted))
-    failed = list(_failed_predicates(pod, node, admitted))
-    if not is_critical(pod):
-        return next((_out_of(shortage) for shortage in shortages), None) or next(iter(failed), None)
-    if failed or not shortages:  # a critical pod never fails for want of resources
-        return next(iter(failed), None)
+    failed = next(_failed_predicates(pod, node, admitted), None)
+    if shortages and not is_critical(pod):
+        return _out_of(shortages[0])
+    if failed is not None or not shortages:  # a critical pod never fails for want of resources
+        return failed
     return _preemption(pod, shortages, admitted)
 
 
@@ -200,18 +183,18 @@ def _os_rejection(pod: Pod) -> PodRejection | None:
 
 
 def _failed_predicates(pod: Pod, node: Node, admitted: AdmittedPods) -> Iterator[PodRejection]:
-    if not pod.required_node_affinity().matches(node.name, node.metadata.labels):
-        yield _predicate(NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector")
-    if pod.spec.node_name and pod.spec.node_name != node.name:
-        yield _predicate("NodeName", "node(s) didn't match the requested node name")
-    if admitted.ports.is_in_conflict(host_ports_of(pod), _ROW):
-        yield _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
-    if find_untolerated(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)) is not None:
-        yield _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
-
-
-def _predicate(name: str, told: str) -> PodRejection:
-    return PodRejection(name, f"Predicate {name} failed: {told}")
+    has_affinity = pod.required_node_affinity().matches(node.name, node.metadata.labels)
+    is_meant = pod.spec.node_name in ("", node.name)
+    has_ports = not admitted.ports.is_in_conflict(host_ports_of(pod), _ROW)
+    is_tolerant = find_untolerated(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)) is None
+    for name, holds, told in (
+        (NODE_AFFINITY, has_affinity, "node(s) didn't match Pod's node affinity/selector"),
+        ("NodeName", is_meant, "node(s) didn't match the requested node name"),
+        ("NodePorts", has_ports, "node(s) didn't have free ports for the requested pod ports"),
+        ("TaintToleration", is_tolerant, "node(s) had taints that the pod didn't tolerate"),
+    ):
+        if not holds:
+            yield PodRejection(name, f"Predicate {name} failed: {told}")
 
 
 # -- resources --------------------------------------------------------------------------------------------------------
@@ -242,9 +225,8 @@ def _preemption(pod: Pod, shortages: Iterable[Shortage], admitted: AdmittedPods)
     """The fewest and smallest pods that make room: best-effort ones first, guaranteed ones last."""
     missing = {each.resource: each.requested - (each.capacity - each.used) for each in shortages}
     less_important = [each for each in admitted if each.priority < pod.spec.priority]
-    best_effort = [each for each in less_important if each.qos_class == "BestEffort"]
-    burstable = [each for each in less_important if each.qos_class == "Burstable"]
-    guaranteed = [each for each in less_important if each.qos_class == "Guaranteed"]
+    classes = ("BestEffort", "Burstable", "Guaranteed")
+    best_effort, burstable, guaranteed = ([pod for pod in less_important if pod.qos_class == name] for name in classes)
     left = _without(missing, less_important)
     if left:
         listed = "".join(f"(res: {name}, q: {amount}), " for name, amount in [*left.items()][:_MOST_LISTED])
@@ -269,10 +251,7 @@ def _without(missing: Mapping[str, int], pods: Iterable[_Holding]) -> dict[str, 
 
 
 def _closest(pods: list[_Holding], missing: dict[str, int]) -> list[_Holding]:
-    """Pods that make up for what is missing, one by one that which leaves least of it; of two alike the smaller one.
-
-    `pods` suffice, by how it is called.
-    """
+    """Pods that make up for what is missing, one by one that which leaves least of it; of two alike the smaller one."""
     chosen: list[_Holding] = []
     remaining = list(pods)
 

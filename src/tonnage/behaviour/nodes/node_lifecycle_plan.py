@@ -1,13 +1,16 @@
-"""The health of a node: its last heartbeat, when it was seen, and its conditions when none comes any more.
+"""The health of nodes, and which pods leave lost ones: heartbeats, conditions, taints, and how fast they may be set.
 
-A heartbeat comes in two ways: a node renews its lease every few seconds, and it repeats the time of its Ready
-condition. Times on its side do not count, since clocks disagree: what counts is when either was seen to change. When
-neither has for the grace period, Ready and the pressure conditions turn Unknown. Mirrors tryUpdateNodeHealth.
+A heartbeat is a renewed lease or a new time in the Ready condition; what counts is when it was seen to change, since
+clocks disagree. Without one for the grace period, Ready and the pressure conditions turn Unknown. Taints follow from
+conditions: NoSchedule at once, NoExecute (`not-ready` or `unreachable`, never both) at the rate of the zone. Taints
+that others set are not touched. Mirrors tryUpdateNodeHealth, processPodOnNode, handleDisruption and ComputeZoneState.
 
-Taints follow from conditions. *NoSchedule* taints keep new pods away: one for each condition that is not as it should
-be, and one while the node is cordoned. They are set at once. *NoExecute* taints evict the pods
-that are there: `not-ready` or `unreachable`, never both; how fast they may be set in a zone is decided in `zones`, and
-which pods leave in `taint_eviction_plan`. Taints that others set are not touched.
+| a zone is          | when                               | nodes tainted a second                                |
+| ------------------ | ---------------------------------- | ----------------------------------------------------- |
+| normal             | enough nodes are ready             | `--node-eviction-rate`                                |
+| partly disrupted   | 3 or more, and 55 %, are not ready | `--secondary-node-eviction-rate`; none in small zones |
+| fully disrupted    | no node is ready                   | `--node-eviction-rate`                                |
+| all zones are that | nobody is ready: we cannot hear    | none, and those tainted are freed                     |
 """
 
 from __future__ import annotations
@@ -86,7 +89,7 @@ def unknown_conditions(node: Node, now: datetime) -> list[Doc]:
         {
             "type": type_,
             "status": "Unknown",
-            "lastHeartbeatTime": _written(None if was is None else was.last_heartbeat_time, node, now),
+            "lastHeartbeatTime": rfc3339((was and was.last_heartbeat_time) or node.metadata.creation_timestamp or now),
             "lastTransitionTime": rfc3339(now),
             "reason": "NodeStatusNeverUpdated" if was is None else "NodeStatusUnknown",
             "message": "Kubelet never posted node status." if was is None else "Kubelet stopped posting node status.",
@@ -94,10 +97,6 @@ def unknown_conditions(node: Node, now: datetime) -> list[Doc]:
         for type_, was in ((type_, known.get(type_)) for type_ in _MONITORED_CONDITIONS)
         if was is None or was.status != "Unknown"
     ]
-
-
-def _written(heartbeat: datetime | None, node: Node, now: datetime) -> str:
-    return rfc3339(heartbeat or node.metadata.creation_timestamp or now)
 
 
 _CONDITION_TAINTS: Final = {
@@ -175,7 +174,10 @@ def stay_s(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> float:
 def plan(
     uid: str, planned: Eviction | None, taints: Sequence[Taint], tolerations: Sequence[Toleration], now_s: float
 ) -> Eviction | None:
-    """The pod's eviction as it should be planned now; None when it may stay for ever."""
+    """The pod's eviction as it should be planned now; None when it may stay for ever.
+
+    The count starts when the taints were first seen, also if they or the tolerations change meanwhile.
+    """
     if planned is not None and planned.uid != uid:
         planned = None  # another pod of the same name
     allowed_s = stay_s(taints, tolerations)

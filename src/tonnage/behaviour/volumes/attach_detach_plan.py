@@ -1,23 +1,12 @@
 """Which volume should be attached where: the rules of the attach/detach controller, without any I/O.
 
-A plan is made for one volume at a time, so that the rule that must not break is decided in one place: a volume that may
-be on one node only is never asked for on two. As long as any VolumeAttachment of it exists for another node, also one
-that is being deleted, none is created. Its object goes after the driver has detached the volume (the attacher's
-finalizer), so the order on the driver's side is always ControllerUnpublish there, then ControllerPublish here.
-
-That is what KEP-5925 needs of us as well. A volume that is rebuilt elsewhere is an ordinary one: its pod is gone from
-the cordoned node, or the node is gone; the old attachment is taken away, then the new one made; and inside the
-ControllerPublish for the new node the driver rebuilds. A volume that may be on many nodes (ReadWriteMany) is attached
-at once, while the old attachment still goes; whether a rebuild can live with that is for its driver to say.
+A volume that may be on one node only is never asked for on two: as long as any VolumeAttachment of it exists for
+another node, also one that is being deleted, none is created. So a driver always sees ControllerUnpublish there, then
+ControllerPublish here, inside which it may rebuild the volume (KEP-5925).
 
 A volume is detached from a node when no pod needs it there and the node does not list it in `volumesInUse`. It is
-detached although it is listed when the node
-
-    has the taint node.kubernetes.io/out-of-service    a person vouches for it
-    is gone                                            nobody is left to unmount; upstream waits six minutes here too
-    is not ready and was waited for six minutes        it may never answer
-
-Mirrors attachdetach's reconciler. `attach_detach` carries the plan out.
+detached although it is listed when the node is gone, has the taint node.kubernetes.io/out-of-service, or is not ready
+and was waited for six minutes. Mirrors attachdetach's reconciler.
 """
 
 from __future__ import annotations
@@ -110,14 +99,13 @@ def plan(
         return AttachDetachPlan()
     name = unique_volume_name(source.driver, source.volume_handle)
     # One that somebody made by hand has another name. It is theirs to delete, and the volume is where it says.
-    ours = [
-        each
+    ours = {
+        each.spec.node_name: each
         for each in attachments
         if each.name == attachment_name(source.volume_handle, source.driver, each.spec.node_name)
-    ]
+    }
     detach, waits_s = [], []
-    for attachment in ours:
-        node = attachment.spec.node_name
+    for node, attachment in ours.items():
         if node in wanted or attachment.metadata.is_terminating:
             continue
         wait_s = _wait_s(name, node_state(node), unwanted_s(node), max_wait_s, force_on_timeout)
@@ -132,7 +120,7 @@ def plan(
     without_driver: list[str] = []
     holders = {attachment.spec.node_name for attachment in attachments}
     for node in wanted:
-        if any(attachment.spec.node_name == node for attachment in ours):
+        if node in ours:
             continue  # attached, being attached, or being detached: then there will be another look
         others = tuple(sorted((holders | set(attach)) - {node}))
         state = node_state(node)

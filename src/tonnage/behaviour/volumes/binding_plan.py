@@ -10,8 +10,6 @@
       │    waits for a consumer that is not placed ─► StayPending
       │    otherwise ─► Provision         none at all ─► StayPending
 
-`persistent_volume_binder` carries the steps out. Each may be taken twice: the second time changes nothing.
-
     claimRef            its claim                          step
     none, or no uid     -                                  Available
     with uid            gone                               Released, then by reclaim policy
@@ -19,8 +17,7 @@
                         names this one                     Bound
                         names another                      made for it alone: Released; otherwise unbound
 
-Released volumes of policy Retain stay as they are, for a person. Those of policy Delete are the provisioner's to
-delete; a volume that no provisioner answers for becomes Failed, with an event that says so.
+Each step may be taken twice: the second time changes nothing.
 """
 
 from __future__ import annotations
@@ -143,13 +140,10 @@ def provisioning_note(provisioner: str) -> Note:
 
 
 def _step_for_bound(claim: PersistentVolumeClaim, inputs: ClaimInputs) -> ClaimStep:
-    if not claim.spec.volume_name:
-        text = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
-        return MarkLost(Note("Warning", "ClaimLost", text))
-    volume = inputs.volume(claim.spec.volume_name)
+    volume = inputs.volume(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is None:
-        text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-        return MarkLost(Note("Warning", "ClaimLost", text))
+        what = "its PersistentVolume" if claim.spec.volume_name else "reference to PersistentVolume"
+        return MarkLost(Note("Warning", "ClaimLost", f"Bound claim has lost {what}. Data on the volume is lost!"))
     if volume.spec.claim_ref is None or volume.spec.claim_ref.uid == claim.uid:
         return Bind(volume)
     text = "Two claims are bound to the same volume, this one is bound incorrectly"
@@ -245,16 +239,10 @@ def volume_step(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -
     if not claim.spec.volume_name:
         if claim.spec.volume_mode == volume.spec.volume_mode:
             return QueueClaim()
-        of_volume = (
-            f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{claim.name}" '
-            "due to incompatible volumeMode."
-        )
-        of_claim = (
-            f'Cannot bind PersistentVolume "{volume.name}" to requested PersistentVolumeClaim '
-            "due to incompatible volumeMode."
-        )
-        reason = "VolumeMismatch"
-        return RecordEvents(Note("Warning", reason, of_volume), Note("Warning", reason, of_claim))
+        mode = "due to incompatible volumeMode."
+        of_volume = f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{claim.name}" {mode}'
+        of_claim = f'Cannot bind PersistentVolume "{volume.name}" to requested PersistentVolumeClaim {mode}'
+        return RecordEvents(*(Note("Warning", "VolumeMismatch", text) for text in (of_volume, of_claim)))
     if claim.spec.volume_name == volume.name:
         return SetPhase(BOUND)
     is_made_for_it = PROVISIONED_BY in volume.metadata.annotations
@@ -265,20 +253,15 @@ def volume_step(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -
 
 def reclaim_step(volume: PersistentVolume) -> SetPhase | None:
     """What a released volume becomes; None when it is left alone, for a person or for its provisioner."""
-    if volume.metadata.annotations.get(_MIGRATED_TO):
+    policy = volume.spec.persistent_volume_reclaim_policy
+    if volume.metadata.annotations.get(_MIGRATED_TO) or policy == "Retain":
         return None
-    match volume.spec.persistent_volume_reclaim_policy:
-        case "Retain":
-            return None
-        case "Delete":
-            why = _why_nobody_deletes(volume)
-            return SetPhase(FAILED, Note("Warning", "VolumeFailedDelete", why)) if why else None
-        case "Recycle":
-            text = "No recycler plugin found for the volume!"
-            return SetPhase(FAILED, Note("Warning", "VolumeFailedRecycle", text))
-        case _:
-            text = "Volume has unrecognized PersistentVolumeReclaimPolicy"
-            return SetPhase(FAILED, Note("Warning", "VolumeUnknownReclaimPolicy", text))
+    reason, why = "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy"
+    if policy == "Delete":
+        reason, why = "VolumeFailedDelete", _why_nobody_deletes(volume)
+    elif policy == "Recycle":
+        reason, why = "VolumeFailedRecycle", "No recycler plugin found for the volume!"
+    return SetPhase(FAILED, Note("Warning", reason, why)) if why else None
 
 
 def _why_nobody_deletes(volume: PersistentVolume) -> str:

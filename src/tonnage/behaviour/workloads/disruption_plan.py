@@ -2,9 +2,8 @@
 
     disruptionsAllowed = max(0, currentHealthy - desiredHealthy), and 0 while no pod is expected
 
-A pod is healthy when it is ready, nobody deleted it, and no eviction of it is under way. Evictions are noted in
-`disruptedPods` by the API server before the pod goes; a note is struck when the pod is on its way out, or when nothing
-came of it for two minutes. Mirrors trySync and its helpers in pkg/controller/disruption.
+A pod is healthy when it is ready, nobody deleted it, and no eviction of it is noted in `disruptedPods`. A note is
+struck when the pod is on its way out, or after two minutes. Mirrors trySync of pkg/controller/disruption.
 """
 
 from __future__ import annotations
@@ -59,17 +58,16 @@ def expected_pods(spec: PodDisruptionBudgetSpec, pods: Sequence[Pod], scale_of: 
 
     Raises NoController, and ValueError for a limit that is neither number nor percentage.
     """
-    if spec.max_unavailable is not None:
-        count, unmanaged = _expected_scale(pods, scale_of)
-        return ExpectedCounts(
-            count, max(0, count - scaled_value(spec.max_unavailable, count, round_up=True)), unmanaged
-        )
-    if spec.min_available is None:
+    if spec.max_unavailable is None and spec.min_available is None:
         return ExpectedCounts(0, 0)
-    if isinstance(spec.min_available, int):
+    if spec.max_unavailable is None and isinstance(spec.min_available, int):
         return ExpectedCounts(len(pods), spec.min_available)
     count, unmanaged = _expected_scale(pods, scale_of)
-    return ExpectedCounts(count, scaled_value(spec.min_available, count, round_up=True), unmanaged)
+    if spec.max_unavailable is not None:
+        healthy = max(0, count - scaled_value(spec.max_unavailable, count, round_up=True))
+    else:
+        healthy = scaled_value(spec.min_available or 0, count, round_up=True)
+    return ExpectedCounts(count, healthy, unmanaged)
 
 
 Sized = Deployment | ReplicaSet | StatefulSet | ReplicationController
@@ -151,14 +149,7 @@ def status_of(
 ) -> PodDisruptionBudgetStatus:
     healthy = sum(is_ready(pod) and not pod.metadata.is_terminating and pod.name not in waiting for pod in pods)
     allowed = max(0, healthy - wanted.healthy) if wanted.pods > 0 else 0
-    generation = budget.metadata.generation
-    condition = PodDisruptionBudgetCondition(
-        type=_CONDITION,
-        status="True" if allowed else "False",
-        last_transition_time=now,
-        reason="SufficientPods" if allowed else "InsufficientPods",
-        observed_generation=generation,
-    )
+    generation, reason = budget.metadata.generation, "SufficientPods" if allowed else "InsufficientPods"
     return PodDisruptionBudgetStatus(
         disruptions_allowed=allowed,
         current_healthy=healthy,
@@ -166,29 +157,14 @@ def status_of(
         expected_pods=wanted.pods,
         observed_generation=generation,
         disrupted_pods=waiting,
-        conditions=_with_condition(budget.status.conditions, condition),
+        conditions=_conditions(budget, reason, now, generation, is_allowed=bool(allowed)),
     )
 
 
 def failed_status(budget: PodDisruptionBudget, message: str, now: datetime) -> PodDisruptionBudgetStatus:
-    """When nothing can be counted nothing may go: the one safe answer."""
-    was = budget.status
-    condition = PodDisruptionBudgetCondition(
-        type=_CONDITION,
-        status="False",
-        last_transition_time=now,
-        reason="SyncFailed",
-        message=message,
-        observed_generation=was.observed_generation,
-    )
-    return PodDisruptionBudgetStatus(
-        current_healthy=was.current_healthy,
-        desired_healthy=was.desired_healthy,
-        expected_pods=was.expected_pods,
-        observed_generation=was.observed_generation,
-        disrupted_pods=was.disrupted_pods,
-        conditions=_with_condition(was.conditions, condition),
-    )
+    """The status when nothing can be counted: nothing may go."""
+    conditions = _conditions(budget, "SyncFailed", now, budget.status.observed_generation, message=message)
+    return msgspec.structs.replace(budget.status, disruptions_allowed=0, conditions=conditions)
 
 
 def stale_after_s(pod: Pod, now: datetime) -> float | None:
@@ -204,17 +180,27 @@ def stale_after_s(pod: Pod, now: datetime) -> float | None:
     return max(0.0, (condition.last_transition_time + STALE_CONDITION - now).total_seconds())
 
 
-def _with_condition(
-    conditions: Iterable[PodDisruptionBudgetCondition], new: PodDisruptionBudgetCondition
+def _conditions(
+    budget: PodDisruptionBudget,
+    reason: str,
+    now: datetime,
+    generation: int,
+    *,
+    is_allowed: bool = False,
+    message: str = "",
 ) -> tuple[PodDisruptionBudgetCondition, ...]:
-    """Put `new` in the place of the one of its type; the time is that of the last change of status."""
-    known = list(conditions)
-    for idx, was in enumerate(known):
-        if was.type == new.type:
-            since = was.last_transition_time if was.status == new.status else new.last_transition_time
-            known[idx] = msgspec.structs.replace(new, last_transition_time=since)
-            return tuple(known)
-    return (*known, new)
+    """The budget's conditions with this one in its place; its time is that of the last change of status."""
+    known = {each.type: each for each in budget.status.conditions}
+    was, status = known.get(_CONDITION), "True" if is_allowed else "False"
+    known[_CONDITION] = PodDisruptionBudgetCondition(
+        type=_CONDITION,
+        status=status,
+        last_transition_time=was.last_transition_time if was is not None and was.status == status else now,
+        reason=reason,
+        message=message,
+        observed_generation=generation,
+    )
+    return tuple(known.values())
 
 
 def with_true_status(

@@ -91,14 +91,13 @@ class Manage:
 
 def counted(job: Job, pods: Sequence[Pod]) -> Count:
     """Count the pods. Those in `uncountedTerminatedPods` are in no number of the status yet."""
-    status, uncounted = job.status, job.status.uncounted_terminated_pods
-    told = {*uncounted.succeeded, *uncounted.failed} if uncounted is not None else set()
+    status, uncounted = job.status, job.status.uncounted_terminated_pods or UncountedTerminatedPods()
+    told = {*uncounted.succeeded, *uncounted.failed}
     fresh = [pod for pod in pods if is_tracked(pod) and pod.uid not in told]
     active = [pod for pod in pods if is_active(pod)]
     done = succeeded_indexes(job, pods) if job.spec.is_indexed else IndexSet()
-    succeeded = status.succeeded + (len(uncounted.succeeded) if uncounted is not None else 0)
-    succeeded += sum(pod.status.phase == "Succeeded" for pod in fresh)
-    failed = status.failed + (len(uncounted.failed) if uncounted is not None else 0)
+    succeeded = status.succeeded + len(uncounted.succeeded) + sum(pod.status.phase == "Succeeded" for pod in fresh)
+    failed = status.failed + len(uncounted.failed)
     failed += sum(is_failed(pod, job) and match_policy(job.spec.pod_failure_policy, pod).counts for pod in fresh)
     return Count(
         active=active,
@@ -121,11 +120,8 @@ def verdict_of(job: Job, pods: Sequence[Pod], count: Count, now: datetime) -> Jo
 
 
 def _failed_by_policy(job: Job, pods: Sequence[Pod]) -> JobVerdict | None:
-    policy = job.spec.pod_failure_policy
-    if policy is None:
-        return None
-    for pod in pods:
-        if is_failed(pod, job) and (message := match_policy(policy, pod).message):
+    for pod in pods if job.spec.pod_failure_policy is not None else ():
+        if is_failed(pod, job) and (message := match_policy(job.spec.pod_failure_policy, pod).message):
             return JobVerdict("FailureTarget", "PodFailurePolicy", message)
     return None
 

@@ -1,20 +1,10 @@
-"""Pods that their node rejected, before they ran: when they are made again, and when they go.
+"""What pods count for their workload: active, ready, available, or rejected by their node before they ran.
 
-It has no room for them or does not match them (`behaviour/nodes/kubelet_admission.py`), it has no attach slot for
-their volumes (KEP-4876), or one of these can be reached from other nodes only (KEP-5381).
-
-                          made again             made again 1, 2, 4 s … 2 min
-    rejected on node-1 ──────at once──► rejected on node-1 ──after it was made──► …      rejected on node-2: at once
-
-A pod is made again to be placed elsewhere, by a limit that its failure has corrected. Where one is rejected again on
-the same node, that did not help (its template may name the node), and the next is not made before an interval that
-doubles. It counts from when the
-rejected pod was made, so that a node that takes its time before it fails a pod is not waited for twice. Of pods that
-are rejected together only the first lengthens the interval; one that runs on the node ends it, as ten minutes do.
-
-A rejected pod never ran, and its ephemeral claims hold storage as long as it is there. The last one stays for a minute,
-for people to look at; the others go as soon as they are replaced, and their claims with them. (Upstream keeps all, up
-to the garbage collector's threshold of 12,500.) All of it is memory: a controller that starts anew makes one at once.
+Ready is what the kubelet says, available is ready for `minReadySeconds` (podutil.IsPodAvailable). A pod that its node
+rejected is made again at once, to be placed elsewhere. Where the next is rejected on the same node, another is not made
+before an interval that doubles from 1 s to 2 min, counted from when the rejected pod was made; one that runs on the
+node ends it, as ten minutes do. A rejected pod keeps its ephemeral claims: the last one stays for a minute, for people
+to look at, others go when they are replaced. All of it is memory: a controller that starts anew makes one at once.
 """
 
 from __future__ import annotations
@@ -102,7 +92,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_rejected(pod: Pod) -> bool:
-    """Its node failed it, before it ran, because it cannot be there."""
     status = pod.status
     return status.phase == "Failed" and (status.reason in _REASONS or status.message.startswith(REJECTED))
 

@@ -81,9 +81,6 @@ def _conditions(
     return (*known, new)
 
 
-# -- who goes first ---------------------------------------------------------------------------------------------------
-
-
 class _Rank(NamedTuple):
     """What two pods are compared by, read off a pod once: a set may have more pods than can be compared slowly."""
 

@@ -1,13 +1,12 @@
 """The cronjob controller: at each time of a schedule a Job, and of finished Jobs only the last few.
 
-A Job is named after its CronJob and the minute it is for, so that it cannot be made twice. What is decided stands in
-`cron_plan`. Events are upstream's.
+A Job is named after its CronJob and the minute it is for, so that it cannot be made twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Final
 
 import msgspec
@@ -24,7 +23,7 @@ from tonnage.objects import codec
 from tonnage.objects.batch_v1 import CronJob, CronJobStatus, Job
 from tonnage.objects.core_v1 import ObjectReference
 from tonnage.objects.meta import Key
-from tonnage.objects.texts.cron_schedule import InvalidSchedule, parse_schedule
+from tonnage.objects.texts.cron_schedule import CronSchedule, InvalidSchedule, parse_schedule
 
 _MAX_WAIT_S: Final = 600.0
 """Longer than this nobody sleeps: clocks are set, and zones change."""
@@ -61,33 +60,32 @@ class CronJobController:
         status = await self._tended(cron_job, jobs)
         for job in cron_plan.surplus_jobs(cron_job, jobs):
             await self._delete(cron_job, job)
-        if cron_job.metadata.is_terminating or cron_job.spec.suspend:
-            await self._write(cron_job, status)
-            return None
-        zone, now = cron_plan.zone_of(cron_job), self._clock.now()
+        is_at_rest = cron_job.metadata.is_terminating or cron_job.spec.suspend
+        times = None if is_at_rest else self._times(cron_job)
+        if times is not None:
+            now = self._clock.now()
+            due = cron_plan.due_time(cron_job, *times, now)
+            if due.missed > cron_plan.MANY_MISSED:
+                told = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+                self._warn(cron_job, "TooManyMissedTimes", told)
+            if due.at is not None:
+                status = await self._start(cron_job, status, due.at, now)
+        await write_status(self._client, cron_job, status)
+        again_s = cron_plan.next_check_s(*times, self._clock.now()) if times is not None else None
+        return None if again_s is None else min(again_s, _MAX_WAIT_S)
+
+    def _times(self, cron_job: CronJob) -> tuple[CronSchedule, tzinfo] | None:
+        """The schedule and its zone; None when nobody can read them, which is told."""
+        zone, name = cron_plan.zone_of(cron_job), cron_job.spec.time_zone
         if zone is None:
-            name = cron_job.spec.time_zone
             self._warn(cron_job, "UnknownTimeZone", f'invalid timeZone: "{name}": unknown time zone {name}')
-            await self._write(cron_job, status)
             return None
         try:
-            schedule = parse_schedule(cron_job.spec.schedule)
+            return parse_schedule(cron_job.spec.schedule), zone
         except InvalidSchedule as exc:
             told = f'unparseable schedule: "{cron_job.spec.schedule}" : {exc.message}'
             self._warn(cron_job, "UnparseableSchedule", told)
-            await self._write(cron_job, status)
             return None
-        due = cron_plan.due_time(cron_job, schedule, zone, now)
-        if due.missed > cron_plan.MANY_MISSED:
-            told = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
-            self._warn(cron_job, "TooManyMissedTimes", told)
-        if due.at is not None:
-            status = await self._start(cron_job, status, due.at, now)
-        await self._write(cron_job, status)
-        again_s = cron_plan.next_check_s(schedule, zone, self._clock.now())
-        return None if again_s is None else min(again_s, _MAX_WAIT_S)
-
-    # -- what runs and has run ----------------------------------------------------------------------------------------
 
     async def _tended(self, cron_job: CronJob, jobs: Sequence[Job]) -> CronJobStatus:
         """The status with those of its Jobs that run; what came and went is told."""
@@ -130,8 +128,6 @@ class CronJobController:
             self._warn(cron_job, "FailedDelete", f"Deleted job: {exc.message}")
             raise
         self._tell(cron_job, "SuccessfulDelete", f"Deleted job {job.name}")
-
-    # -- what is due --------------------------------------------------------------------------------------------------
 
     async def _start(self, cron_job: CronJob, status: CronJobStatus, at: datetime, now: datetime) -> CronJobStatus:
         if cron_plan.is_too_late(cron_job, at, now):
@@ -176,9 +172,6 @@ class CronJobController:
             resource_version=made.metadata.resource_version,
         )
         return msgspec.structs.replace(status, active=(*status.active, reference), last_schedule_time=at)
-
-    async def _write(self, cron_job: CronJob, status: CronJobStatus) -> None:
-        await write_status(self._client, cron_job, status)
 
     def _tell(self, cron_job: CronJob, reason: str, note: str) -> None:
         self._recorder.event(cron_job, "Normal", reason, "Schedule", note)

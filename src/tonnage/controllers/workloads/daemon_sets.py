@@ -4,9 +4,8 @@
                                                                                      │
               write the status ◄── nothing to manage: rolling update ◄── manage ◄────┘
 
-Nodes wake every set when they come, go, or change in what decides: labels and taints. A pod that failed is deleted, so
-that another can be made, at growing intervals: the node that refused it would refuse the next one at once. The decision
-is `daemon_set_plan`, pods are `daemon_pods`, the history is `controller_history`. Events and statuses are upstream's.
+Nodes wake every set when they come, go, or change labels or taints. A pod that failed is deleted, so that another can
+be made, at growing intervals: the node that refused it would refuse the next one at once.
 """
 
 from __future__ import annotations
@@ -28,13 +27,11 @@ from tonnage.behaviour.workloads.daemon_set_plan import (
 from tonnage.behaviour.workloads.pod_states import earliest, next_check_s
 from tonnage.behaviour.workloads.templates import REVISION_HASH
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.controllers.workloads.workload_writes import HistoryControl, PodControl, slow_start, write_status
 from tonnage.errors import TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, DaemonSet
 from tonnage.objects.core_v1 import Node, Pod
-from tonnage.objects.selectors import selects
 
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 900.0
 """Between deletions of failed pods of one set on one node, as upstream."""
@@ -52,16 +49,14 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         revisions = context.informers.of(ControllerRevision)
         super().__init__(context, "daemon-sets", self._sets, self._pods)
         self._history = HistoryControl(context.client, revisions, self._expectations)
-        self._pod_control = PodControl(context.client, context.recorder, self._pods, self._expectations, context.rng)
+        self._pod_control = PodControl(context, self._pods, self._expectations)
         self._failed_pods = KeyedBackoff(
             clock=context.clock, rng=context.rng, first_s=_FIRST_PAUSE_S, max_s=_MAX_PAUSE_S
         )
         self._nodes.add_handlers(on_add=self._wake_all, on_update=self._node_updated, on_delete=self._node_deleted)
         self._sets.add_handlers(on_delete=self._set_deleted)
         # A revision that is made is our own work, or to be adopted at the next look.
-        revisions.add_handlers(on_update=lambda _, new: self._revision_changed(new), on_delete=self._revision_changed)
-
-    # -- event handlers -----------------------------------------------------------------------------------------------
+        revisions.add_handlers(on_update=lambda _, new: self._queue_owner(new), on_delete=self._queue_owner)
 
     def _wake_all(self, _: Node) -> None:
         for found in self._sets:
@@ -80,13 +75,6 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         for node in self._nodes:
             self._failed_pods.forget(backoff_key(old, node.name))
 
-    def _revision_changed(self, found: ControllerRevision) -> None:
-        owner = found.metadata.controller
-        if owner is not None and owner.kind == "DaemonSet":
-            self._reconciler.add(f"{found.namespace}/{owner.name}")
-
-    # -- one set ------------------------------------------------------------------------------------------------------
-
     async def sync(self, owner: DaemonSet, /, *, is_current: bool) -> float | None:
         """Make and delete pods as planned, then write the status. Mirrors syncDaemonSet."""
         selector = owner.spec.selector
@@ -101,8 +89,7 @@ class DaemonSetController(WorkloadController[DaemonSet, Pod]):
         revisions = await self._history.revisions(owner)
         current, collisions = await self._history.update_revision(owner, revisions)
         hashes = {hash_of(each) for each in (current, *templates.equal_to(owner, revisions))}
-        pods = await claim_objects(self._client, owner, self._owned, lambda pod: selects(selector, pod.metadata.labels))
-        pods = self._measured(pods, owner.spec.min_ready_seconds)
+        pods = self._measured(await self._claimed(owner), owner.spec.min_ready_seconds)
         now = self._clock.now()
         observed = ObservedDaemons.of(owner, self._nodes, pods, hashes, now)
         again_s, failure = await self._carry_out(observed, hash_of(current))

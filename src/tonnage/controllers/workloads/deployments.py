@@ -7,9 +7,7 @@ Each sync takes one step and writes the status; the change comes back as an even
                                               Recreate: old to zero, wait, then new to full size
                                          RollingUpdate: new up, else old down, within the two fences
 
-Its caches must show its own writes before it acts again (`expectations`), or a set that has just grown would be taken
-for small. A change of size names the revision it was decided on. Decisions are `rollout` and `deployment_status`
-of `behaviour/workloads`.
+A change of size names the revision it was decided on.
 """
 
 from __future__ import annotations
@@ -22,16 +20,14 @@ from tonnage import logs
 from tonnage.behaviour.workloads import deployment_status, rollout
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController, is_in_doubt
 from tonnage.controllers.workloads.workload_writes import is_namespace_terminating, write_status
-from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
-from tonnage.objects import codec
+from tonnage.errors import AlreadyExists, ApiError, TonnageError
 from tonnage.objects.apps_v1 import Deployment, DeploymentStatus, ReplicaSet
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
-from tonnage.objects.selectors import selects
 
 _log = logs.logger("tonnage.controllers.workloads.deployments")
 
@@ -73,9 +69,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         if selector is None or selector.is_empty:
             await self._refuse_empty_selector(deployment)
             return None
-        sets = await claim_objects(
-            self._client, deployment, self._owned, lambda each: selects(selector, each.metadata.labels)
-        )
+        sets = await self._claimed(deployment)
         new, olds = rollout.split(deployment, sets)
         if deployment.metadata.is_terminating:
             return await self._sync_status(deployment, sets, new, in_rollout=False)
@@ -169,7 +163,7 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         doc = rollout.new_set(deployment, size, revision)
         name = doc["metadata"]["name"]
         try:
-            made = codec.convert(ReplicaSet, await self._client.create_doc(doc))
+            made = await self._expectations.create(deployment.key, self._sets, doc)
         except AlreadyExists:
             await self._resolve_name_collision(deployment, f"{deployment.namespace}/{name}")
             return
@@ -183,7 +177,6 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
                     deployment, f'Failed to create new replica set "{name}": {exc.message}'
                 )
             raise
-        self._expectations.expect_written(deployment.key, self._sets, made)
         if size > 0:
             self._record_scaling(deployment, made, 0, size)
         now = self._clock.now()
@@ -234,21 +227,15 @@ class DeploymentController(WorkloadController[Deployment, ReplicaSet]):
         """Change a set if it is still as it was looked at."""
         patch["metadata"] |= {"uid": found.uid, "resourceVersion": found.metadata.resource_version}
         try:
-            patched = await self._client.patch(ReplicaSet, found.key, patch)
+            return await self._expectations.patch(deployment.key, self._sets, found.key, patch)
         except TonnageError as exc:
             if is_in_doubt(exc):
                 self._expectations.mark_in_doubt(deployment.key, self._sets, found.key)
             raise
-        self._expectations.expect_written(deployment.key, self._sets, patched)
-        return patched
 
     async def _clean_up(self, deployment: Deployment, olds: Sequence[ReplicaSet]) -> None:
         for each in rollout.outdated(deployment, olds):
-            try:
-                await self._client.delete(ReplicaSet, each.key, uid=each.uid)
-            except NotFound:
-                continue
-            self._expectations.expect_deleted(deployment.key, self._sets, each.key, each.uid)
+            await self._expectations.delete(deployment.key, self._sets, each)
 
     async def _sync_status(
         self, deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, *, in_rollout: bool

@@ -67,8 +67,6 @@ class DisruptionController:
         await self._informers.wait_synced()
         await asyncio.gather(self._reconciler.run(), self._stale.run())
 
-    # -- event handlers -----------------------------------------------------------------------------------------------
-
     def _pod_updated(self, old: Pod, new: Pod) -> None:
         if old.metadata.labels != new.metadata.labels:
             self._pod_changed(old)
@@ -86,8 +84,6 @@ class DisruptionController:
             self._reconciler.add(each.key)
         if stale_after_s(pod, self._clock.now()) is not None:
             self._stale.add(pod.key)
-
-    # -- one budget ---------------------------------------------------------------------------------------------------
 
     async def _reconcile(self, key: Key) -> float | None:
         budget = self._budgets.get(key)
@@ -147,8 +143,6 @@ class DisruptionController:
 
     def _scale_of(self, controller: OwnerReference, namespace: str) -> tuple[str, int] | None:
         return workload_size(controller, namespace, lambda kind, key: self._sizes[kind].get(key))
-
-    # -- one pod ------------------------------------------------------------------------------------------------------
 
     async def _reset_stale_condition(self, key: Key) -> float | None:
         """Take back a DisruptionTarget that nothing came of."""

@@ -49,7 +49,6 @@ from tonnage.client.reconciler import Reconciler
 from tonnage.client.written_objects import remove_finalizer
 from tonnage.clock import StampAges
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.controllers.workloads.workload_writes import PodControl, slow_start, write_status
 from tonnage.errors import Conflict, NotFound, RequestEntityTooLarge, TonnageError
@@ -64,7 +63,6 @@ from tonnage.objects.batch_v1 import (
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key
-from tonnage.objects.selectors import selects
 
 _DEADLINE_SLACK_S: Final = 0.05
 
@@ -78,7 +76,7 @@ class JobController(WorkloadController[Job, Pod]):
         self._pods = context.informers.of(Pod)
         jobs = context.informers.of(Job)
         super().__init__(context, "jobs", jobs, self._pods)
-        self._pod_control = PodControl(context.client, context.recorder, self._pods, self._expectations, context.rng)
+        self._pod_control = PodControl(context, self._pods, self._expectations)
         self._left_behind = Reconciler(
             "jobs-left-behind", self._release_left_behind, clock=context.clock, metrics=context.queues
         )
@@ -99,14 +97,7 @@ class JobController(WorkloadController[Job, Pod]):
             return None
         if not is_current:
             return RESYNC_S
-        selector = job.spec.selector
-        pods = await claim_objects(
-            self._client,
-            job,
-            self._owned,
-            lambda pod: selects(selector, pod.metadata.labels),
-            finalizer=JOB_TRACKING,
-        )
+        pods = await self._claimed(job, finalizer=JOB_TRACKING)
         now = self._clock.now()
         stored = job
         if job.status.start_time is None and not job.spec.suspend:
@@ -223,8 +214,7 @@ class JobController(WorkloadController[Job, Pod]):
             try:
                 patch = remove_finalizer(pod, JOB_TRACKING)
                 if patch is not None:
-                    fresh = await self._client.patch(Pod, pod.key, patch)
-                    self._expectations.expect_written(job.key, self._pods, fresh)
+                    await self._expectations.patch(job.key, self._pods, pod.key, patch)
             except NotFound:
                 return pod.uid
             except Conflict:

@@ -5,11 +5,9 @@
                           ▼
              adopt and release ──► create the missing or delete the surplus ──► write the status
 
-Pods have random names, so nothing but the count keeps it from making one twice. It never acts on a cache that is
-behind its own writes (`expectations`); `pod_control` writes the pods. The decision is `replica_set_plan`. A
-ReplicationController is the same thing under an older name, with a plain map for its selector. Events and statuses are
-upstream's. Beyond them, pods that a node rejects again and again for want of an attach slot are made at growing
-intervals, and go (`rejected_pods`).
+Pods have random names, so nothing but the count keeps it from making one twice. A ReplicationController is the same
+thing under an older name, with a plain map for its selector. Beyond upstream, pods that a node rejects again and again
+are made at growing intervals, and go (`RejectedPods`).
 """
 
 from __future__ import annotations
@@ -25,15 +23,13 @@ from tonnage.behaviour.workloads.templates import pod_from_template
 from tonnage.client.cache import Cache
 from tonnage.client.recorder import truncated
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
-from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController, selector_of
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex
+from tonnage.controllers.workloads.workload_controller import RESYNC_S, WorkloadController
 from tonnage.controllers.workloads.workload_writes import PodControl, slow_start, write_status
 from tonnage.errors import TonnageError
-from tonnage.objects import scheme
 from tonnage.objects.apps_v1 import ReplicaSet, ReplicaSetStatus
 from tonnage.objects.core_v1 import Pod, ReplicationController, ReplicationControllerStatus
 from tonnage.objects.meta import Record
-from tonnage.objects.selectors import selects
 
 Replicated = TypeVar("Replicated", bound=ReplicaSet | ReplicationController)
 
@@ -46,26 +42,24 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
     def __init__(self, context: ControllerContext, name: str, sets: Cache[Replicated]) -> None:
         self._pods = context.informers.of(Pod)
         self._sets_of: ControllerRefIndex[Replicated] = ControllerRefIndex(sets)
-        self._kind = scheme.resource_of(sets.cls).kind
         super().__init__(context, name, sets, self._pods)
-        self._pod_control = PodControl(context.client, context.recorder, self._pods, self._expectations, context.rng)
+        self._pod_control = PodControl(context, self._pods, self._expectations)
 
     @abstractmethod
     def kind_status(self, status: ReplicaSetStatus) -> Record:
         """The status in this kind's own class."""
 
-    # -- one set ------------------------------------------------------------------------------------------------------
-
     async def sync(self, found: Replicated, /, *, is_current: bool) -> float | None:
         """Create or delete pods, then write the status. Mirrors syncReplicaSet."""
-        selector = selector_of(found)
-        pods = await claim_objects(self._client, found, self._owned, lambda pod: selects(selector, pod.metadata.labels))
-        pods = self._measured(pods, found.spec.min_ready_seconds)
+        pods = self._measured(await self._claimed(found), found.spec.min_ready_seconds)
         active = [pod for pod in pods if is_active(pod)]
         failure: TonnageError | None = None
         if is_current and not found.metadata.is_terminating:
             self._rejected.observe(found.key, pods)
-            failure = await self._manage(found, active) or await self._delete_rejected(found, pods)
+            # Rejected pods never ran, and keep their ephemeral claims from being given back.
+            failure = await self._manage(found, active) or await self._pod_control.delete_all(
+                found, self._rejected.to_delete(found.key, pods)
+            )
         now = self._clock.now()
         terminating = sum(pod.metadata.is_terminating and not pod.is_terminal for pod in pods)
         status = status_of(found, active, terminating, truncated(failure.message) if failure else None, now)
@@ -92,10 +86,6 @@ class ReplicaController(WorkloadController[Replicated, Pod], Generic[Replicated]
             chosen = pods_to_delete(active, self._related(owner), -count, self._clock.now())
             return await self._pod_control.delete_all(owner, chosen)
         return None
-
-    async def _delete_rejected(self, owner: Replicated, pods: Sequence[Pod]) -> TonnageError | None:
-        """Let go of pods that never ran and keep their ephemeral claims from being given back."""
-        return await self._pod_control.delete_all(owner, self._rejected.to_delete(owner.key, pods))
 
     def _related(self, owner: Replicated) -> list[Pod]:
         """The pods of all sets that have the same controller; without one, the set's own."""

@@ -5,8 +5,7 @@
              write the status ◄── claims, then pods, one step after the other ◄── plan
 
 Everything has a name that follows from its set, so that nothing can be made twice: what is there already is refused,
-and looked at next time. A deletion names the uid of the pod it means. The decision is `stateful_set_plan`, names and
-documents are `stateful_identity`, the history is `controller_history`. Events and statuses are upstream's.
+and looked at next time. A deletion names the uid of the pod it means. Mirrors stateful_pod_control.go.
 """
 
 from __future__ import annotations
@@ -39,19 +38,15 @@ from tonnage.behaviour.workloads.stateful_set_plan import (
     status_of,
 )
 from tonnage.client.cache import Cache
-from tonnage.client.http import Client
 from tonnage.client.recorder import Recorder
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.controller_refs import claim_objects
 from tonnage.controllers.workloads.workload_controller import RESYNC_S, Expectations, WorkloadController
 from tonnage.controllers.workloads.workload_writes import HistoryControl, write_status
-from tonnage.errors import AlreadyExists, NotFound, TonnageError
-from tonnage.objects import codec
+from tonnage.errors import AlreadyExists, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision, StatefulSet
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import ObjectReference, PersistentVolumeClaim, Pod
 from tonnage.objects.document import Doc
-from tonnage.objects.selectors import selects
 
 
 class ClaimTerminating(TonnageError):
@@ -65,14 +60,8 @@ class StatefulPodControl:
     """Creates, updates and deletes the pods and claims of StatefulSets."""
 
     def __init__(
-        self,
-        client: Client,
-        recorder: Recorder,
-        pods: Cache[Pod],
-        claims: Cache[PersistentVolumeClaim],
-        expectations: Expectations,
+        self, recorder: Recorder, pods: Cache[Pod], claims: Cache[PersistentVolumeClaim], expectations: Expectations
     ) -> None:
-        self._client = client
         self._recorder = recorder
         self._pods = pods
         self._claims = claims
@@ -83,24 +72,20 @@ class StatefulPodControl:
         name = pod_name(owner, ordinal)
         try:
             await self.create_claims(owner, ordinal)
-            made = codec.convert(Pod, await self._client.create_doc(pod_for(owner, template, ordinal, revision)))
+            await self._expectations.create(owner.key, self._pods, pod_for(owner, template, ordinal, revision))
         except AlreadyExists:
             raise  # the cache will show it: no failure to record
         except TonnageError as exc:
             self._record_pod_event(owner, "Create", name, exc)
             raise
-        self._expectations.expect_written(owner.key, self._pods, made)
         self._record_pod_event(owner, "Create", name, None)
 
     async def delete(self, owner: StatefulSet, pod: Pod) -> None:
         try:
-            await self._client.delete(Pod, pod.key, uid=pod.uid)
-        except NotFound:
-            pass  # that is what was wanted
+            await self._expectations.delete(owner.key, self._pods, pod)
         except TonnageError as exc:
             self._record_pod_event(owner, "Delete", pod.name, exc)
             raise
-        self._expectations.expect_deleted(owner.key, self._pods, pod.key, pod.uid)
         self._record_pod_event(owner, "Delete", pod.name, None)
 
     async def update(self, owner: StatefulSet, pod: Pod) -> None:
@@ -111,11 +96,10 @@ class StatefulPodControl:
         if not has_identity(pod):
             patch: Doc = {"metadata": {"uid": pod.uid, "labels": identity_labels(pod.name)}}
             try:
-                written = await self._client.patch(Pod, pod.key, patch, patch_type="strategic")
+                await self._expectations.patch(owner.key, self._pods, pod.key, patch, patch_type="strategic")
             except TonnageError as exc:
                 self._record_pod_event(owner, "Update", pod.name, exc)
                 raise
-            self._expectations.expect_written(owner.key, self._pods, written)
             self._record_pod_event(owner, "Update", pod.name, None)
         await self.update_claims(owner, pod)
 
@@ -134,12 +118,11 @@ class StatefulPodControl:
             if owners:
                 doc["metadata"]["ownerReferences"] = owners
             try:
-                made = codec.convert(PersistentVolumeClaim, await self._client.create_doc(doc))
+                await self._expectations.create(owner.key, self._claims, doc)
             except TonnageError as exc:
                 if not isinstance(exc, AlreadyExists):
                     self._record_claim_event(owner, name, ordinal, exc)
                 raise
-            self._expectations.expect_written(owner.key, self._claims, made)
             self._record_claim_event(owner, name, ordinal, None)
 
     async def update_claims(self, owner: StatefulSet, pod: Pod) -> None:
@@ -160,11 +143,10 @@ class StatefulPodControl:
             metadata = {"uid": known.uid, "resourceVersion": known.metadata.resource_version}
             patch: Doc = {"metadata": {**metadata, "ownerReferences": [to_doc(each) for each in owners]}}
             try:
-                written = await self._client.patch(PersistentVolumeClaim, known.key, patch)
+                await self._expectations.patch(owner.key, self._claims, known.key, patch)
             except TonnageError as exc:
                 self._record_pod_event(owner, "Update", pod.name, exc)
                 raise
-            self._expectations.expect_written(owner.key, self._claims, written)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -201,11 +183,9 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
         self._revisions = context.informers.of(ControllerRevision)
         super().__init__(context, "stateful-sets", self._sets, self._pods)
         self._history = HistoryControl(context.client, self._revisions, self._expectations)
-        self._pod_control = StatefulPodControl(
-            context.client, context.recorder, self._pods, self._claims, self._expectations
-        )
+        self._pod_control = StatefulPodControl(context.recorder, self._pods, self._claims, self._expectations)
         self._claims.on_change(self._claim_changed)
-        self._revisions.on_change(self._revision_changed)
+        self._revisions.on_change(self._queue_owner)
 
     # -- event handlers -----------------------------------------------------------------------------------------------
 
@@ -217,25 +197,14 @@ class StatefulSetController(WorkloadController[StatefulSet, Pod]):
             if key in self._sets:
                 self._reconciler.add(key)
 
-    def _revision_changed(self, found: ControllerRevision) -> None:
-        owner = found.metadata.controller
-        if owner is not None and owner.kind == "StatefulSet":
-            self._reconciler.add(f"{found.namespace}/{owner.name}")
-
     # -- one set ------------------------------------------------------------------------------------------------------
 
     async def sync(self, owner: StatefulSet, /, *, is_current: bool) -> float | None:
         """Take the steps that the plan names, then write the status. Mirrors syncStatefulSet."""
         if not is_current:
             return RESYNC_S
-        selector = owner.spec.selector
         revisions = await self._history.revisions(owner)
-        pods = await claim_objects(
-            self._client,
-            owner,
-            self._owned,
-            lambda pod: is_member(owner, pod) and selects(selector, pod.metadata.labels),
-        )
+        pods = await self._claimed(owner, is_member=lambda pod: is_member(owner, pod))
         pods = self._measured(pods, owner.spec.min_ready_seconds)
         update, collisions = await self._history.update_revision(owner, revisions)
         current = next((each for each in revisions if each.name == owner.status.current_revision), update)

@@ -1,8 +1,8 @@
-"""What the controllers of workloads have in common: informers, queue, expectations.
+"""What the controllers of workloads have in common: informers, queue, expectations. Kinds differ in `sync` alone.
 
-A workload is queued when it changes, and when an object that it owns or would adopt does. A worker takes its key, asks
-the server about writes whose answer was lost, and syncs the workload; whether the caches show all of the controller's
-own writes is decided before anything is read from them. Kinds differ in `sync` alone.
+A workload is queued when it changes, and when an object that it owns or would adopt does. A controller that counts what
+it sees and makes what is missing would make it twice if it looked before its own work came back to it, so it keeps what
+it wrote as `Expectations` and does not act until its cache shows all of it. Mirrors controller_utils.go.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ from tonnage import logs
 from tonnage.behaviour.workloads.pod_states import RejectedPods, ready_since, with_ready_since
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
-from tonnage.client.http import Client
+from tonnage.client.http import Client, PatchType
 from tonnage.client.reconciler import Reconciler
 from tonnage.clock import Clock, StampAges
 from tonnage.controllers.controller_context import ControllerContext
-from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers
+from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, add_owned_event_handlers, claim_objects
 from tonnage.errors import ApiError, NotFound, TonnageError
+from tonnage.objects import codec, scheme
 from tonnage.objects.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from tonnage.objects.batch_v1 import Job
 from tonnage.objects.core_v1 import Pod, ReplicationController
+from tonnage.objects.document import Doc
 from tonnage.objects.meta import Key, Object, revision_of
-from tonnage.objects.selectors import LabelSelector
+from tonnage.objects.selectors import LabelSelector, selects
 
+T = TypeVar("T", bound=Object)
 TIMEOUT_S: Final = 300.0
 
 _log = logs.logger(__name__)
@@ -41,13 +44,41 @@ class _Expectation:
 
 
 class Expectations:
-    """What each owner, by key, waits to see."""
+    """Writes objects of workloads, and knows by the workload's key which writes its cache does not show yet.
+
+    A write is met when the cache has come as far as its revision, a deletion when the cache no longer shows that life
+    of the object, or shows that it is being deleted. A write whose answer got lost is in doubt until `resolve_doubts`
+    has read the object. What is not met after five minutes is forgotten: a server that was restored from a copy counts
+    from an older revision. Nothing survives the program: one that starts lists what the one before it wrote.
+    """
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._expected: dict[Key, list[_Expectation]] = {}
         self._doubts: dict[Key, list[tuple[Cache[Any], Key, str]]] = {}
+
+    async def create(self, owner: Key, cache: Cache[T], doc: Doc) -> T:
+        """Create an object, and expect it."""
+        made = codec.convert(cache.cls, await self._client.create_doc(doc))
+        self.expect_written(owner, cache, made)
+        return made
+
+    async def patch(self, owner: Key, cache: Cache[T], key: Key, patch: Doc, *, patch_type: PatchType = "merge") -> T:
+        """Change an object, and expect that."""
+        patched = await self._client.patch(cache.cls, key, patch, patch_type=patch_type)
+        self.expect_written(owner, cache, patched)
+        return patched
+
+    async def delete(self, owner: Key, cache: Cache[T], found: T) -> bool:
+        """Delete this object and no namesake, and expect that; False when it was gone already."""
+        was_there = True
+        try:
+            await self._client.delete(cache.cls, found.key, uid=found.uid)
+        except NotFound:
+            was_there = False
+        self.expect_deleted(owner, cache, found.key, found.uid)
+        return was_there
 
     def expect_written(self, owner: Key, cache: Cache[Any], written: Object) -> None:
         """The server has answered a create or a change with `written`."""
@@ -145,6 +176,7 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
         self._clock = context.clock
         self._ages = StampAges(context.clock)
         self._workloads: Cache[Workload] = workloads
+        self._kind = scheme.resource_of(workloads.cls).kind
         self._owned = ControllerRefIndex(dependents)
         self._expectations = Expectations(context.client, context.clock)
         self._rejected = RejectedPods(context.clock)
@@ -160,8 +192,7 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
         await self._reconciler.run()
 
     def _measured(self, pods: Sequence[Pod], min_ready_s: int) -> list[Pod]:
-        """The pods with the times since when they are ready as today's clock would have written them: setting the clock
-        makes none of them available, and none unavailable."""
+        """The pods, ready since when today's clock would have written: setting it makes none of them available."""
         now, measured = self._clock.now(), list(pods)
         for idx, pod in enumerate(pods if min_ready_s > 0 else ()):
             since = ready_since(pod)
@@ -169,6 +200,23 @@ class WorkloadController(ABC, Generic[Workload, Dependent]):
             if since is not None and abs(at - since) > _AS_WRITTEN:
                 measured[idx] = with_ready_since(pod, at)
         return measured
+
+    async def _claimed(
+        self, owner: Workload, *, is_member: Callable[[Dependent], bool] = lambda found: True, finalizer: str = ""
+    ) -> list[Dependent]:
+        """The objects of a workload, after adoptions and releases by its selector."""
+        selector = selector_of(owner)
+
+        def matches(found: Dependent) -> bool:
+            return is_member(found) and selects(selector, found.metadata.labels)
+
+        return await claim_objects(self._client, owner, self._owned, matches, finalizer=finalizer)
+
+    def _queue_owner(self, found: Object) -> None:
+        """Queue the workload that controls an object, if it is of this kind."""
+        owner = found.metadata.controller
+        if owner is not None and owner.kind == self._kind:
+            self._reconciler.add(f"{found.namespace}/{owner.name}")
 
     @abstractmethod
     async def sync(self, workload: Workload, /, *, is_current: bool) -> float | None:

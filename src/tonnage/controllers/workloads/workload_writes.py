@@ -8,7 +8,6 @@ those of upstream's RealPodControl.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, TypeVar, cast
 
@@ -18,11 +17,10 @@ from tonnage.behaviour.workloads import templates
 from tonnage.behaviour.workloads.templates import Versioned, generated_name
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
-from tonnage.client.recorder import Recorder
+from tonnage.controllers.controller_context import ControllerContext
 from tonnage.controllers.workloads.controller_refs import ControllerRefIndex, claim_objects
 from tonnage.controllers.workloads.workload_controller import Expectations, is_in_doubt
-from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
-from tonnage.objects import codec
+from tonnage.errors import AlreadyExists, ApiError, TonnageError
 from tonnage.objects.apps_v1 import ControllerRevision
 from tonnage.objects.codec import to_doc
 from tonnage.objects.core_v1 import Pod
@@ -38,19 +36,11 @@ _NAME_TRIES: Final = 8
 class PodControl:
     """Writes pods for one controller; a failure is returned, because others of the same round may have succeeded."""
 
-    def __init__(
-        self,
-        client: Client,
-        recorder: Recorder,
-        pods: Cache[Pod],
-        expectations: Expectations,
-        rng: random.Random,
-    ) -> None:
-        self._client = client
-        self._recorder = recorder
+    def __init__(self, context: ControllerContext, pods: Cache[Pod], expectations: Expectations) -> None:
+        self._recorder = context.recorder
+        self._rng = context.rng
         self._pods = pods
         self._expectations = expectations
-        self._rng = rng
 
     async def create(self, owner: Object, doc: Doc) -> TonnageError | None:
         """Make this pod, under a name that begins with its `generateName`."""
@@ -58,12 +48,11 @@ class PodControl:
         for tries_left in reversed(range(_NAME_TRIES)):
             name = metadata["name"] = generated_name(metadata["generateName"], self._rng)
             try:
-                pod = codec.convert(Pod, await self._client.create_doc(doc))
+                pod = await self._expectations.create(owner.key, self._pods, doc)
             except TonnageError as exc:
                 if isinstance(exc, AlreadyExists) and tries_left:
                     continue  # by chance somebody has that name
                 return self._failed_to_create(owner, name, exc)
-            self._expectations.expect_written(owner.key, self._pods, pod)
             self._recorder.event(owner, "Normal", "SuccessfulCreate", "Create", f"Created pod: {name}", pod)
             break
         return None
@@ -79,16 +68,13 @@ class PodControl:
     async def delete(self, owner: Object, pod: Pod) -> TonnageError | None:
         """Delete this pod and no namesake; one that is gone already is no failure."""
         try:
-            await self._client.delete(Pod, pod.key, uid=pod.uid)
-        except NotFound:
-            self._expectations.expect_deleted(owner.key, self._pods, pod.key, pod.uid)
-            return None
+            if not await self._expectations.delete(owner.key, self._pods, pod):
+                return None
         except TonnageError as exc:
             if is_in_doubt(exc):
                 self._expectations.mark_in_doubt(owner.key, self._pods, pod.key, pod.uid)
             self._recorder.event(owner, "Warning", "FailedDelete", "Delete", f"Error deleting: {exc.message}", pod)
             return exc
-        self._expectations.expect_deleted(owner.key, self._pods, pod.key, pod.uid)
         self._recorder.event(owner, "Normal", "SuccessfulDelete", "Delete", f"Deleted pod: {pod.name}", pod)
         return None
 
@@ -133,11 +119,10 @@ class HistoryControl:
     async def revisions(self, owner: Versioned) -> list[ControllerRevision]:
         """The revisions of this owner in their order, after adoptions and releases."""
         selector = owner.spec.selector
-        return templates.in_order(
-            await claim_objects(
-                self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels)
-            )
+        found = await claim_objects(
+            self._client, owner, self._revisions_of, lambda each: selects(selector, each.metadata.labels)
         )
+        return templates.in_order(found)
 
     async def update_revision(
         self, owner: Versioned, ordered: Sequence[ControllerRevision]
@@ -145,50 +130,39 @@ class HistoryControl:
         """The revision of the present template, made or renumbered if need be; and how often names collided so far."""
         collisions = owner.status.collision_count or 0
         wanted = templates.wanted(owner, ordered)
-        if wanted.known is not None and wanted.number is None:
-            return wanted.known, collisions
-        if wanted.known is not None:
-            known = wanted.known
-            patch: Doc = {"metadata": {"resourceVersion": known.metadata.resource_version}, "revision": wanted.number}
-            renumbered = await self._client.patch(ControllerRevision, known.key, patch)
-            self._expectations.expect_written(owner.key, self._revisions, renumbered)
-            return renumbered, collisions
-        return await self._new_revision(owner, wanted.number or 1, collisions)
+        known = wanted.known
+        if known is None:
+            return await self._new_revision(owner, wanted.number or 1, collisions)
+        if wanted.number is None:
+            return known, collisions
+        patch: Doc = {"metadata": {"resourceVersion": known.metadata.resource_version}, "revision": wanted.number}
+        return await self._expectations.patch(owner.key, self._revisions, known.key, patch), collisions
 
     async def _new_revision(self, owner: Versioned, number: int, collisions: int) -> tuple[ControllerRevision, int]:
         while True:
             doc = templates.new_revision(owner, number, collisions)
             try:
-                made = codec.convert(ControllerRevision, await self._client.create_doc(doc))
+                return await self._expectations.create(owner.key, self._revisions, doc), collisions
             except AlreadyExists:
                 made = await self._client.get(ControllerRevision, f"{owner.namespace}/{doc['metadata']['name']}")
-                if not same(made.data, doc["data"]):
-                    collisions += 1
-                    continue
-            self._expectations.expect_written(owner.key, self._revisions, made)
-            return made, collisions
+            if same(made.data, doc["data"]):
+                self._expectations.expect_written(owner.key, self._revisions, made)
+                return made, collisions
+            collisions += 1
 
     async def forget(self, owner: Versioned, ordered: Sequence[ControllerRevision], live: Collection[str]) -> None:
         """Delete what is beyond the history limit; `live` names the revisions that are in use."""
         for each in templates.outdated(owner, ordered, live):
-            try:
-                await self._client.delete(ControllerRevision, each.key, uid=each.uid)
-            except NotFound:
-                continue
-            self._expectations.expect_deleted(owner.key, self._revisions, each.key, each.uid)
+            await self._expectations.delete(owner.key, self._revisions, each)
 
 
 T = TypeVar("T", bound=Object)
 
 
 async def write_status(
-    client: Client,
-    found: T,
-    status: Record,
-    *,
-    annotations: dict[str, str] | None = None,
+    client: Client, found: T, status: Record, *, annotations: dict[str, str] | None = None
 ) -> T | None:
-    """Give `found` this status, and these annotations where a kind lets its controller; the object as it is then.
+    """Replace a status, and set these annotations where a kind lets its controller; the object as it is then.
 
     None when it says all that already. Raises Conflict when the object has changed since it was read.
     """

@@ -77,9 +77,6 @@ def _headline(preview: Preview) -> Iterable[Text]:
         yield assembled(("it does not hold", "bold red"), f": {stuck} stuck; {', '.join(told)}")
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
-
-
 def _pods(
     heads: Sequence[str], pods: Iterable[tuple[Move | Stuck, str]], page: TextPage, *, has_steps: bool, style: str = ""
 ) -> None:
@@ -122,9 +119,6 @@ def _table(
     page.table(table)
     if len(rows) > MAX_ROWS:
         page.say(text(f"… and {len(rows) - MAX_ROWS:,} more (-o json has all)", style="dim"))
-
-
-# -- notes ------------------------------------------------------------------------------------------------------------
 
 
 def _notes(outcome: DrainOutcome) -> Iterable[Text]:

@@ -61,9 +61,6 @@ def sparkline(values: Sequence[float], highest: float | None = None, width: int 
     return "".join(_BARS[max(0, min(steps, round(steps * value / top)))] if top else _BARS[0] for value in picked)
 
 
-# -- figures ----------------------------------------------------------------------------------------------------------
-
-
 def _print_figures(documents: Mapping[str, Document], page: TextPage) -> None:
     runs = list(documents.values())
     table = FittedTable(
@@ -118,9 +115,6 @@ def _over_time(field: str, highest: float) -> Callable[[Document], Text]:
     return lambda run: text(sparkline([float(each[field]) for each in run["samples"]], highest), style="cyan")
 
 
-# -- who waits --------------------------------------------------------------------------------------------------------
-
-
 def _print_waiting(documents: Mapping[str, Document], page: TextPage) -> None:
     for name, run in documents.items():
         groups = run["waitingPods"]
@@ -152,9 +146,6 @@ def _print_losses(documents: Mapping[str, Document], page: TextPage) -> None:
                     page.say(text(f"{each['pod']}: {each['why']}"), indent=2)
                 if len(run[field]) > _GROUPS:
                     page.say(text(f"{len(run[field]) - _GROUPS:,} more (-o json)", style="dim"), indent=2)
-
-
-# -- where runs part --------------------------------------------------------------------------------------------------
 
 
 def _print_differences(differences: Sequence[Document], page: TextPage) -> None:

@@ -79,8 +79,6 @@ class World(WorldState):
             return disk in self.storage.disks_for(volume.class_name, node) and self.storage.is_local(disk)
         return self.storage.home_node(volume) == node
 
-    # -- what came and went -------------------------------------------------------------------------------------------
-
     def _keep(self, pod: Pod, *, is_new: bool) -> None:
         if is_new:
             self.born_s[pod.uid] = self.agenda.now_s
@@ -127,8 +125,6 @@ class World(WorldState):
             self._on_node.get(found.spec.node_name, {}).pop(found.key, None)
             self.kubelets.pod_gone(found)
             self.scheduler.look_after(found)
-
-    # -- time ---------------------------------------------------------------------------------------------------------
 
     def run_until(self, when_s: float) -> None:
         """Live through everything up to an instant, that instant included."""
