@@ -24,7 +24,6 @@ from tonnage.scheduling.volumes.attach.attach_limits import NO_LIMIT
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
 from tonnage.scheduling.volumes.reservations.holds import CAUSES
-from tonnage.scheduling.volumes.reservations.ledger import Ledger
 
 
 class CapacityReservations:
@@ -50,7 +49,7 @@ class CapacityReservations:
                 "why": hold.why,
             }
             for mode, view in self._held.modes.items()
-            for hold in (*view.holds(), *(view.resting() if isinstance(view, Ledger) else ()))
+            for hold in (*view.holds(), *view.resting())
         ]
         return sorted(found, key=lambda each: (each["capacity"], each["mode"], each["pod"], each["claims"]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,8 +13,9 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
 from tonnage.scheduling.volumes import packing
+from tonnage.scheduling.volumes.capacity import reading as reading_module
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading
 from tonnage.scheduling.volumes.packing import MOST_BYTES, UNBOUNDED, Grade, Sizes, descending
 from tonnage.scheduling.volumes.volume_scores import added, class_score, class_scores
 from tonnage.testing.builders import node, pod
@@ -37,28 +39,36 @@ promises = st.lists(amounts, max_size=2).map(descending)
 
 
 @modest
-@given(st.lists(st.tuples(rooms, promises), min_size=1, max_size=5), groups, st.sampled_from([1, 2]))
+@given(
+    st.lists(st.tuples(rooms, promises), min_size=1, max_size=5),
+    groups,
+    st.sampled_from([Grade.POSSIBLE, Grade.GUARANTEED]),
+)
 def test_objects_judged_as_columns_are_judged_as_plain_integers(
-    said: list[tuple[Room, Sizes]], sizes: Sizes, least: int
+    said: list[tuple[Room, Sizes]], sizes: Sizes, least: Grade
 ) -> None:
     objects = [capacity(name=str(number)) for number in range(len(said))]
 
     def promised(each: CSIStorageCapacity, own: object) -> Sizes:
         return said[int(each.name)][1]
 
-    policy = CapacityPolicy(
-        lambda each: said[int(each.name)][0], lambda each: 0, promised=promised, must_be=Grade(least)
-    )
-    reading = Reading(policy, len(objects))
+    policy = CapacityPolicy(lambda each: said[int(each.name)][0], lambda each: 0, held=promised, must_be=least)
+    reading, alone = Reading(policy, len(objects) + 1), Reading(policy, len(objects) + 1)
     for number, each in enumerate(objects):
         reading.write(number, each)
+        alone.write(number, each)
     expected = [grade(room, sizes, others) for room, others in said]
-    every = slice(0, len(objects))
-    assert reading.fits(every, sizes).tolist() == [each >= least for each in expected]
-    assert [reading.fits_one(number, sizes) for number in range(len(said))] == [each >= least for each in expected]
-    for number, each in enumerate(reading.grades(every, sizes).tolist()):
-        if said[number][0].claim_limit_beside(said[number][1]) == UNBOUNDED:
-            assert each == expected[number]
+    every = np.arange(len(objects))
+    told = [each if each >= least else Grade.NONE for each in expected]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading_module, "_FEW", 0)  # all at once
+        fits = reading.says(Question.FITS, sizes, every) > Grade.NONE
+        grades = reading.says(Question.GRADE_WITH_ORDER, sizes, every)
+    assert fits.tolist() == [each > Grade.NONE for each in told]
+    assert grades.tolist() == told
+    for number, wanted in enumerate(told):
+        assert (alone.says_one(Question.FITS, sizes, number) > Grade.NONE) == (wanted > Grade.NONE)
+        assert alone.says_one(Question.GRADE_WITH_ORDER, sizes, number) == wanted
 
 
 def grade(room: Room, sizes: Sizes, promised: Sizes) -> Grade:

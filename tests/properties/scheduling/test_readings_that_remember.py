@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
-from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading
 from tonnage.scheduling.volumes.packing import Grade, PoolPolicy, Sizes
 from tonnage.testing.storage_builders import capacity
 
@@ -34,7 +35,7 @@ class Story:
         self.policy = CapacityPolicy(
             lambda each: room_of(each, LegacyPools.BOUNDED),
             lambda each: scored_capacity(each, with_pools=True),
-            promised=lambda each, own: self.promised.get(each.name, ()),
+            held=lambda each, own: self.promised.get(each.name, ()),
             must_be=must_be,
         )
         self.pool_policy = PoolPolicy.UNKNOWN
@@ -70,15 +71,17 @@ class Story:
                 self.reading.write(number, made)
             case _ if known is not None:
                 self.promised[known.name] = self.sizes(3, 8) if rng.random() < 0.8 else ()
-                self.reading.write_holds(number, known)
+                self.reading.write_holds(number)
 
     def compare(self, sizes: Sizes) -> None:
-        fresh, known = self.fresh(), self.reading
-        told = fresh.fits(slice(0, OBJECTS), sizes).tolist()
-        assert known.fitting(sizes, OBJECTS).tolist() == [*told, False]
-        assert [known.fits_one(number, sizes) for number in range(OBJECTS)] == told
-        assert known.fits(slice(0, OBJECTS), sizes).tolist() == told
-        assert known.graded(sizes, OBJECTS).tolist() == fresh.graded(sizes, OBJECTS).tolist()
+        every = np.arange(-1, OBJECTS)
+        for question in Question:
+            told = self.fresh().says(question, sizes, every)
+            if self.rng.random() < 0.5:
+                some = every[1 :: self.rng.randint(1, 3)]
+                assert self.reading.says(question, sizes, some).tolist() == told[some + 1].tolist()
+            assert self.reading.says(question, sizes, every).tolist() == told.tolist()
+            assert [self.reading.says_one(question, sizes, number) for number in range(OBJECTS)] == told[1:].tolist()
 
 
 @pytest.mark.parametrize("must_be", [Grade.POSSIBLE, Grade.GUARANTEED])

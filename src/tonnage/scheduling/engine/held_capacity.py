@@ -25,19 +25,14 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.scheduling.events import ActionType, ClusterEvent, EventResource
+from tonnage.scheduling.plugins.volume_binding import HOLDS_BY_MODE
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
-from tonnage.scheduling.volumes.reservations.holds import Hold
-from tonnage.scheduling.volumes.reservations.ledger import Ledger
-from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
+from tonnage.scheduling.volumes.reservations.holds import CapacityHolds, Hold
 
 _CLAIM_FREED = ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.UPDATE)
 _VOLUME_FREED = ClusterEvent(EventResource.PERSISTENT_VOLUME, ActionType.UPDATE)
 _RELEASED = ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, ActionType.UPDATE)
 """To those who wait, capacity that is let go is as good as capacity that changed."""
-_KINDS: Mapping[Reservation, type[Reservations] | type[Ledger]] = {
-    Reservation.OBJECT: Reservations,
-    Reservation.LEDGER: Ledger,
-}
 
 _Place = tuple[type[Object], Key]
 _News = tuple[ClusterEvent, Object, Object]
@@ -49,7 +44,7 @@ class HeldCapacity:
     def __init__(self, cluster: Cluster, queue: SchedulingQueue) -> None:
         self._cluster = cluster
         self._queue = queue
-        self.modes: dict[Reservation, Reservations | Ledger] = {}
+        self.modes: dict[Reservation, CapacityHolds] = {}
         """What keeps capacity back, by mode; empty until `open`."""
         self._is_open = False
         self._put_off: dict[_Place, _News] | None = None
@@ -60,7 +55,7 @@ class HeldCapacity:
 
     def open(self) -> None:
         """Listen to the reservations that the cluster has. Again does no harm."""
-        for mode, kind in _KINDS.items():
+        for mode, kind in HOLDS_BY_MODE.items():
             if mode not in self.modes and self._cluster.has_index(kind):
                 self.modes[mode] = self._cluster.index(kind)
                 self.modes[mode].on_released.append(self._released)

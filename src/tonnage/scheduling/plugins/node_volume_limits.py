@@ -9,8 +9,7 @@ pod that brings nothing new. A driver may want no pods on nodes where it is not 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +42,7 @@ from tonnage.scheduling.volumes.attach.volume_ids import (
     is_told_in_tree,
     taken_over_by,
 )
-from tonnage.scheduling.volumes.demand import new_claims_of, volume_sign
+from tonnage.scheduling.volumes.demand import volume_sign
 from tonnage.scheduling.volumes.explain.account_entries import NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import Miss
 
@@ -63,17 +62,6 @@ class _Brought(NamedTuple):
     """(driver, only where there is a CSINode), for drivers that must be installed."""
 
 
-class _OfClasses(NamedTuple):
-    """What claims of some classes bring that have no volumes yet."""
-
-    asked: tuple[int | str, ...]
-    """The rules they were judged by (`Storage.rules_tick`), and the classes."""
-    storage: Storage | None
-    counts: tuple[tuple[str, int], ...]
-    """As in `_Brought`, of all drivers."""
-    needed: tuple[tuple[str, bool], ...]
-
-
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     name = "NodeVolumeLimits"
     row_local = True
@@ -82,7 +70,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def __init__(self, gates: Gates) -> None:
         self._needs_drivers = gates.VolumeLimitScaling
         self._limits_change = gates.MutableCSINodeAllocatableCount
-        self._last_new = _OfClasses((), None, (), ())
 
     def indexes(self) -> Iterable[type]:
         return (AttachedVolumes,)
@@ -120,16 +107,12 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             return SKIP
         view = cluster.index(AttachedVolumes)
         view.catch_up()
-        new = () if pod.has_disks else new_claims_of(cycle)
-        if new and not view.are_used([claim.key for claim in new]):
-            brought = self._brought_by_new(new, view, cluster.storage)
-        else:
-            volumes = _volumes_of_new(new, cluster.storage) if new else _volumes_of(pod.pod, cluster.storage)
-            if isinstance(volumes, str):
-                cycle.state[self.name] = volumes
-                cycle.is_unlike_others(self.name)
-                return None
-            brought = self._brought_by(volumes, view, cluster.storage)
+        volumes = _volumes_of(pod.pod, cluster.storage)
+        if isinstance(volumes, str):
+            cycle.state[self.name] = volumes
+            cycle.is_unlike_others(self.name)
+            return None
+        brought = self._brought_by(volumes, view, cluster.storage)
         if not brought.counts and not brought.needed:
             return SKIP
         if brought.mounted:
@@ -148,21 +131,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                 if view.rows_with(volume):
                     mounted.append(volume)
         return _Brought(view, tuple(sorted(counts.items())), tuple(mounted), self._needed(volumes, storage))
-
-    def _brought_by_new(
-        self, claims: Sequence[PersistentVolumeClaim], view: AttachedVolumes, storage: Storage
-    ) -> _Brought:
-        """The same for claims without volumes that nobody mounts: what they bring follows from their classes, and most
-        pods of a workload find it done for the one before."""
-        asked: tuple[int | str, ...] = (storage.rules_tick, *[claim.class_name for claim in claims])
-        last = self._last_new
-        if last.asked != asked or last.storage is not storage or len(claims) > 1:  # one claim may be mounted twice
-            volumes = _volumes_of_new(claims, storage)
-            counts = Counter([volume.driver for volume in volumes])
-            last = _OfClasses(asked, storage, tuple(sorted(counts.items())), self._needed(volumes, storage))
-            self._last_new = last
-        limited = tuple([each for each in last.counts if view.limits.is_limited(each[0])])
-        return _Brought(view, limited, (), last.needed)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Judgement | None:
         brought: _Brought | str = cycle.state[self.name]
@@ -297,16 +265,6 @@ def _volumes_of(pod: Pod, storage: Storage) -> _Volumes | str:
             volume_id = id_of_claim(claim, storage)
         if volume_id is not None:
             found.setdefault(volume_id, []).append(claim)
-    return found
-
-
-def _volumes_of_new(claims: Sequence[PersistentVolumeClaim], storage: Storage) -> _Volumes:
-    """The same for claims that have no volumes yet."""
-    found: _Volumes = {}
-    for claim in claims:
-        volume_id = id_of_claim(claim, storage)
-        if volume_id is not None:
-            found[volume_id] = [claim]
     return found
 
 

@@ -23,8 +23,6 @@ import numpy.typing as npt
 
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import PersistentVolumeClaim
-from tonnage.objects.meta import Key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster, row_about
 from tonnage.scheduling.cluster.columns import Ints, Rows, few_rows, only_row
@@ -72,14 +70,20 @@ from tonnage.scheduling.volumes.hints import (
 )
 from tonnage.scheduling.volumes.nominated_volumes import expected_demand, held_by, judge_beside
 from tonnage.scheduling.volumes.packing import Grade
-from tonnage.scheduling.volumes.profile_policy import profile_policy
 from tonnage.scheduling.volumes.rebuilds import ToldRebuilds, is_node_out_of_use, rows_of_sharers, why_rebuilt
+from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
 from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.reservations.refusals import Refusals
 from tonnage.scheduling.volumes.reservations.server_time import ServerTime
 from tonnage.scheduling.volumes.static_volumes import StaticVolumes
-from tonnage.scheduling.volumes.volume_fit import NOT_ENOUGH_SPACE, REASONS, ProvisioningDemand, VolumeFit
+from tonnage.scheduling.volumes.volume_fit import (
+    NOT_ENOUGH_SPACE,
+    REASONS,
+    ProvisioningDemand,
+    VolumeFit,
+    capacity_policy,
+)
 from tonnage.scheduling.volumes.volume_scores import VolumeScores
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
@@ -90,6 +94,10 @@ _PREFERS = {
     PoolFit.PREFER: Prefers.BEFORE_SCORES,
     PoolFit.POSSIBLE: Prefers.AMONG_EQUALS,
     PoolFit.GUARANTEED: Prefers.NOTHING,
+}
+HOLDS_BY_MODE: Mapping[Reservation, type[Reservations] | type[Ledger]] = {
+    Reservation.OBJECT: Reservations,
+    Reservation.LEDGER: Ledger,
 }
 _OPERATIONS = {"Reserve": "assume", "PreBind": "bind"}
 """Upstream's names for the stages in which volumes are scheduled."""
@@ -137,10 +145,17 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """How many bound claims were reclassified, each counted once a node: what KEP-5925's metric counts."""
 
     def indexes(self) -> Iterable[type]:
-        read = (Refusals, ServerTime)
-        kept = {Reservation.OBJECT: (*read, Reservations), Reservation.LEDGER: (*read, Ledger)}
-        moving = (AttachedVolumes, MissedTargets, VolumePlaces, ToldRebuilds)
-        return (CapacityIndex, StaticVolumes, *moving, TopologyKeys, *kept.get(self.reservation, ()))
+        yield from (
+            CapacityIndex,
+            StaticVolumes,
+            AttachedVolumes,
+            MissedTargets,
+            VolumePlaces,
+            ToldRebuilds,
+            TopologyKeys,
+        )
+        if self.reservation in HOLDS_BY_MODE:
+            yield from (Refusals, ServerTime, HOLDS_BY_MODE[self.reservation])
 
     def counters(self) -> Iterable[PluginCounter]:
         told = "Bound claims whose volumes have to be rebuilt on another node (KEP-5925)."
@@ -194,8 +209,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         fit = self.fit_of(cluster)
         if not cycle.nominated_here:  # else it is part of a decision under way
             fit.begin()
-        if self.reservation is Reservation.LEDGER:
-            cluster.index(Ledger).catch_up()  # nodes that changed their labels may have promises to move
+        if fit.holds is not None:
+            fit.holds.catch_up()  # nodes that changed their labels may have promises to move
         demand = demand_of(cluster, claims, is_joint=self.is_joint)
         if demand.rebuilds:
             demand = demand._replace(sharers=tuple(rows_of_sharers(cycle, demand.rebuilds)))
@@ -318,50 +333,21 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             self._scored["static" if plan.static else "dynamic"] += 1
         in_turn = sequences_at(notes.fit, None if notes.is_plain else notes.demand, notes.provisioning, row)
         notes.plan = plan = plan._replace(sequences=in_turn) if in_turn else plan
-        ledger = cluster.index(Ledger) if self.reservation is Reservation.LEDGER else None
-        if ledger is not None:
-            ledger.await_reserve([each.claim.key for each in plan.provisions if each.capacity is not None])
         try:
-            notes.assumed = bind_volumes.assume(cluster.storage, cycle.pod, plan, node_name)
+            notes.assumed = self._assume(cycle, notes.fit.holds, plan, node_name)
         except TonnageError as exc:
             return Status(Code.ERROR, (exc.message,))
-        else:
-            self._keep_back(cycle, plan)
-            if ledger is not None:
-                ledger.hold_back([key for each in in_turn for key in each.unsent])
-        finally:
-            if ledger is not None:
-                ledger.await_reserve(())
         return SUCCESS
 
-    def _keep_back(self, cycle: Cycle, plan: VolumePlan) -> None:
-        """Nobody else gets what was found for these volumes until the driver's figures show it (KEP-5925)."""
-        if self.reservation is Reservation.NONE:
-            return
-        is_object = self.reservation is Reservation.OBJECT
-        if len(plan.provisions) == 1 and not is_object:
-            (only,) = plan.provisions
-            if only.capacity is not None:
-                ledger = cycle.cluster.index(Ledger)
-                ledger.reserve(only.capacity, cycle.pod, [only.claim], self._reservation_timeout_s)
-            return
-        groups = cycle.cluster.index(CapacityIndex).groups
-        by_object: dict[Key, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
-        for each in plan.provisions:
-            if each.capacity is not None:
-                # The ledger finds siblings itself: it has to, after a restart as well.
-                siblings = groups.siblings(each.capacity) if is_object else ()
-                for capacity in (each.capacity, *siblings):
-                    by_object.setdefault(capacity.key, (capacity, []))[1].append(each.claim)
-        timeout_s = self._reservation_timeout_s
-        chosen = {each.capacity.key for each in plan.provisions if each.capacity is not None}
-        for key, (capacity, claims) in by_object.items():
-            if is_object:
-                is_sibling = key not in chosen
-                reservations = cycle.cluster.index(Reservations)
-                reservations.reserve(capacity, cycle.pod, claims, timeout_s, is_sibling=is_sibling)
-            else:
-                cycle.cluster.index(Ledger).reserve(capacity, cycle.pod, claims, timeout_s)
+    def _assume(self, cycle: Cycle, holds: CapacityHolds | None, plan: VolumePlan, node_name: str) -> Assumed:
+        """Let decisions see the plan as done, and keep its capacity back."""
+        storage, pod = cycle.cluster.storage, cycle.pod
+        if holds is None:
+            return bind_volumes.assume(storage, pod, plan, node_name)
+        with holds.assuming([each.claim.key for each in plan.provisions if each.capacity is not None]):
+            assumed = bind_volumes.assume(storage, pod, plan, node_name)
+            holds.keep_back(pod, plan, self._reservation_timeout_s)
+        return assumed
 
     def unreserve(self, cycle: Cycle, node_name: str) -> None:
         notes: Notes | None = cycle.state.get(self.name)
@@ -369,10 +355,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             return
         bind_volumes.revert(cycle.cluster.storage, notes.assumed)
         notes.assumed = None
-        if self.reservation is Reservation.OBJECT:
-            cycle.cluster.index(Reservations).release(cycle.pod.uid)
-        elif self.reservation is Reservation.LEDGER:
-            cycle.cluster.index(Ledger).release(cycle.pod.uid)
+        if notes.fit.holds is not None:
+            notes.fit.holds.release(cycle.pod.uid)
 
     def pre_bind_pre_flight(self, cycle: Cycle, node_name: str) -> Status:
         notes: Notes | None = cycle.state.get(self.name)
@@ -416,6 +400,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def fit_of(self, cluster: Cluster) -> VolumeFit:
         """The rule as this profile has it, on a cluster."""
         if self._fit is None or self._fit.cluster is not cluster:
-            policy = profile_policy(cluster, self._capacity, self.reservation, is_joint=self.is_joint)
-            self._fit = VolumeFit(cluster, policy, is_joint=self.is_joint)
+            kind = HOLDS_BY_MODE.get(self.reservation)
+            holds = cluster.index(kind) if kind is not None else None
+            policy = capacity_policy(cluster, self._capacity, holds, is_joint=self.is_joint)
+            self._fit = VolumeFit(cluster, policy, holds, is_joint=self.is_joint)
         return self._fit

@@ -28,8 +28,6 @@ from tonnage.scheduling.framework import SUCCESS, Api, Code, Status
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.claim_sequences import NoLongerFits, next_claims
 from tonnage.scheduling.volumes.demand import ClaimSequence, StaticBinding, VolumePlan
-from tonnage.scheduling.volumes.reservations.ledger import Ledger
-from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.volume_fit import VolumeFit
 from tonnage.scheduling.volumes.volume_reach import reaches
 
@@ -315,8 +313,8 @@ class Sending:
         for key in due:
             self._version_at[key] = self._version_of(key)
         self._assumed.unsent.difference_update(due)
-        if self._fit.policy.promised is not None and self._sequences:
-            self._cluster.index(Ledger).send(due)
+        if self._fit.holds is not None and self._sequences:
+            self._fit.holds.send(due)
         return due
 
     def look(self, api: Api) -> Status | None:
@@ -354,12 +352,8 @@ class Sending:
         capacity = self._capacity_of.get(key)
         if capacity is None:
             return True
-        uid = identity(capacity)
-        if self._fit.policy.promised is not None:
-            return key not in self._cluster.index(Ledger).promises(uid)
-        if self._fit.policy.is_reserved is not None:
-            hold = self._cluster.index(Reservations).hold_on(uid)
-            return hold is None or key not in hold.claims
+        if self._fit.holds is not None:
+            return all(key not in hold.claims for hold in self._fit.holds.holds_on(identity(capacity)))
         return self._version_of(key) != self._version_at.get(key)
 
     def _version_of(self, key: Key) -> str:

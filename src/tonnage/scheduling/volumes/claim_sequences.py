@@ -26,7 +26,6 @@ from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING, identity
 from tonnage.scheduling.volumes.capacity.joint_capacity import members_of
 from tonnage.scheduling.volumes.demand import ClaimGroup, ClaimSequence, Demand, counted_bytes
 from tonnage.scheduling.volumes.packing import Grade, Sizes, descending
-from tonnage.scheduling.volumes.reservations.ledger import Ledger
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 
 
@@ -109,11 +108,13 @@ def _sequences(fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> It
             continue
         of_unit = [claim for claim, at in zip(provisioning.claims, provisioning.places, strict=True) if at == place]
         unsent = {claim.key: _bytes(claim, storage) for claim in of_unit if claim.selected_node != node_name}
+        if not unsent:
+            continue
         sequence = ClaimSequence(unit, row, unsent)
         number, grade = _graded(fit, sequence, tuple(unsent))
         if grade is Grade.ORDERED:
             sequence.order = _safe_order(fit, sequence, number, tuple(unsent))
-        if grade is not Grade.GUARANTEED and unsent:
+        if grade is not Grade.GUARANTEED:
             yield sequence
 
 
@@ -153,10 +154,9 @@ def next_claims(fit: VolumeFit, sequence: ClaimSequence, is_shown: Callable[[Key
 
 def _are_being_made(fit: VolumeFit, capacity: CSIStorageCapacity, own: Collection[Key]) -> bool:
     """Whether volumes of other claims are about to be made there. One that is rebuilt may take hours: not that."""
-    if fit.policy.promised is None:
+    if fit.holds is None or fit.holds.keeps_whole_objects:
         return False
-    ledger = fit.cluster.index(Ledger)
-    holds = (hold for each in members_of(capacity) for hold in ledger.holds_on(identity(each)))
+    holds = (hold for each in members_of(capacity) for hold in fit.holds.holds_on(identity(each)))
     return any(not hold.is_rebuild and not set(hold.claims) <= set(own) for hold in holds)
 
 

@@ -267,6 +267,14 @@ class VolumePlan(NamedTuple):
         """Nothing has to be written: every claim is bound and stays where it is."""
         return not self.static and not self.provisions
 
+    def claims_by_object(self) -> list[tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]]:
+        """The capacity objects that volumes are to be made of, each with its claims."""
+        found: dict[Key, tuple[CSIStorageCapacity, list[PersistentVolumeClaim]]] = {}
+        for each in self.provisions:
+            if each.capacity is not None:
+                found.setdefault(each.capacity.key, (each.capacity, []))[1].append(each.claim)
+        return list(found.values())
+
 
 def volume_sign(pod: PodInfo, cluster: Cluster, *, by_class_alone: bool = False) -> Hashable | None:
     """The sign; None for a pod like no other. With `by_class_alone`, the size and so on of claims is left out."""

@@ -86,7 +86,7 @@ def _together(fit: VolumeFit, demand: Demand, expected: Sequence[Demand]) -> tup
 
     Not what the ledger has promised to pods on their way: that is held of the objects already.
     """
-    groups, is_promised = fit.index.groups, fit.policy.promised is not None
+    groups, is_promised = fit.index.groups, fit.holds is not None and not fit.holds.keeps_whole_objects
 
     def room(claim: PersistentVolumeClaim) -> Hashable:
         return groups.of(claim.class_name) or claim.class_name
@@ -113,7 +113,11 @@ def _first_choice(fit: VolumeFit, class_name: str, parts: Mapping[int, _Part], n
     objects = fit.index.of(class_name)
 
     def fits(number: int, group: Sequence[_Part]) -> bool:
-        if fit.policy.is_reserved is not None and len({_is_on_its_way(each) for each in group}) > 1:
+        if (
+            fit.holds is not None
+            and fit.holds.keeps_whole_objects
+            and len({_is_on_its_way(each) for each in group}) > 1
+        ):
             return False
         asked = fit.provisioning_demand([claim for part in group for claim in part])
         return objects.fits_at(fit.policy, asked.units[0].sizes, number, fit.own_claims(asked, 0))

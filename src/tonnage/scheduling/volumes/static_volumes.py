@@ -31,6 +31,7 @@ from tonnage.quantity import Quantity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Ids, Interner, Mask, Rows, row_count
 from tonnage.scheduling.cluster.node_matching import matching
+from tonnage.scheduling.volumes.shelf import Shelf
 from tonnage.scheduling.volumes.volume_reach import EVERYWHERE, Reaches, RowNumbers, affinity_of
 
 SizeKey = tuple[int, Quantity, str]
@@ -195,7 +196,7 @@ class StaticVolumes:
         self._reaches = Reaches(cluster)
         self._traits: Interner[Trait] = Interner()
         self._free: dict[str, FreeVolumes] = {}
-        self._kept: dict[Key, dict[str, PersistentVolume]] = {}
+        self._kept: Shelf[Key, str, PersistentVolume] = Shelf()
         self.tick = 0
         """Moves whenever an answer may change for another reason than the nodes."""
         for volume in cluster.storage.volumes:
@@ -279,8 +280,7 @@ class StaticVolumes:
 
     def _kept_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         """The volumes that name this very claim and would do, smallest first; nearly always none."""
-        kept = self._kept.get(claim.key)
-        return sorted((each for each in kept.values() if _is_kept_for(each, claim)), key=size_key) if kept else []
+        return sorted((each for each in self._kept[claim.key] if _is_kept_for(each, claim)), key=size_key)
 
     def _changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         self.tick += 1
@@ -294,7 +294,7 @@ class StaticVolumes:
         if volume.metadata.is_terminating:
             return
         if owner is not None:
-            self._kept.setdefault(owner.key, {})[volume.name] = volume
+            self._kept.put(owner.key, volume.name, volume)
         elif volume.status.phase == _AVAILABLE:
             name = volume.class_name
             if name not in self._free:
@@ -306,10 +306,8 @@ class StaticVolumes:
         if owner is None:
             if free := self._free.get(volume.class_name):
                 free.remove(volume.name)
-        elif kept := self._kept.get(owner.key):
-            kept.pop(volume.name, None)
-            if not kept:
-                del self._kept[owner.key]
+        else:
+            self._kept.take(owner.key, volume.name)
 
 
 class _Numbers:

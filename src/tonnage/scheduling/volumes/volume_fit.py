@@ -28,13 +28,15 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import Rows, row_count, row_numbers
 from tonnage.scheduling.cluster.node_matching import in_topology
+from tonnage.scheduling.configuration.plugin_args import PoolFit, StorageCapacityArgs
 from tonnage.scheduling.framework import Bits
 from tonnage.scheduling.framework.plugin import SEARCH_ENDED
 from tonnage.scheduling.volumes.capacity.class_annotations import GroupName
 from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.index import CapacityIndex
-from tonnage.scheduling.volumes.capacity.joint_capacity import JoinedCapacity, joint_name, member_of
-from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy
+from tonnage.scheduling.volumes.capacity.joint_capacity import joint_name, member_of, members_of, room_of_members
+from tonnage.scheduling.volumes.capacity.pools import room_of, room_without_gate, scored_capacity
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, nothing_held
 from tonnage.scheduling.volumes.demand import (
     BoundVolume,
     ClaimGroup,
@@ -45,8 +47,9 @@ from tonnage.scheduling.volumes.demand import (
     by_size,
     counted_bytes,
 )
-from tonnage.scheduling.volumes.packing import descending
+from tonnage.scheduling.volumes.packing import Grade, descending
 from tonnage.scheduling.volumes.rebuilds import Rebuild
+from tonnage.scheduling.volumes.reservations.holds import CapacityHolds
 from tonnage.scheduling.volumes.static_volumes import Match, StaticVolumes
 from tonnage.scheduling.volumes.volume_reach import reachable
 
@@ -83,12 +86,39 @@ class ProvisioningDemand(NamedTuple):
     """No node was selected for any of them."""
 
 
+def capacity_policy(
+    cluster: Cluster, args: StorageCapacityArgs, holds: CapacityHolds | None, *, is_joint: bool
+) -> CapacityPolicy:
+    """How a profile reads capacity objects; without the gate (`is_joint`) as kube-scheduler 1.36 does.
+
+    `holds` tells the index of every object of which something else is held than before.
+    """
+    if not is_joint:
+        return CapacityPolicy(room_without_gate, lambda each: scored_capacity(each, with_pools=False))
+    if holds is not None:
+        holds.tell_timeout(float(args.reservation_timeout_seconds))
+        listener = cluster.index(CapacityIndex).held_differs
+        if listener not in holds.on_change:
+            holds.on_change.append(listener)
+    return CapacityPolicy(
+        lambda joined: room_of_members(joined, lambda each: room_of(each, args.legacy_pools)),
+        lambda joined: min(scored_capacity(each, with_pools=True) for each in members_of(joined)),
+        nothing_held if holds is None else lambda joined, own: holds.held(members_of(joined), own),
+        Grade.GUARANTEED if args.pool_fit is PoolFit.GUARANTEED else Grade.POSSIBLE,
+        scores_best=True,
+    )
+
+
 class VolumeFit:
     """Judges one cluster by one profile's rules."""
 
-    def __init__(self, cluster: Cluster, policy: CapacityPolicy, *, is_joint: bool) -> None:
+    def __init__(
+        self, cluster: Cluster, policy: CapacityPolicy, holds: CapacityHolds | None = None, *, is_joint: bool
+    ) -> None:
         self.cluster = cluster
         self.policy = policy
+        self.holds = holds
+        """What the profile keeps capacity back by; None: nothing."""
         self.is_joint = is_joint
         self.index = cluster.index(CapacityIndex)
         self.static = cluster.index(StaticVolumes)
@@ -337,7 +367,7 @@ class VolumeFit:
         found = []
         for claim, place in zip(provisioning.claims, provisioning.places, strict=True):
             of = chosen[place] if place >= 0 else None
-            if isinstance(of, JoinedCapacity):
+            if of is not None:
                 of = member_of(of, claim.class_name)
             found.append(Provision(claim, of, bool(rebuilt) and claim.key in rebuilt))
         return tuple(found)
@@ -353,16 +383,11 @@ class VolumeFit:
 
     def own_claims(self, provisioning: ProvisioningDemand, unit: int) -> tuple[Key, ...]:
         """Claims for which something may be held already, because a node was selected for one: what is theirs is not in
-        their way. For the ledger those that were; for a reserved object, which is held for a whole group, the unit's.
-        """
-        if provisioning.is_without_nodes:
-            return ()
-        if self.policy.promised is not None:
-            return tuple([claim.key for claim in provisioning.claims if claim.selected_node])
-        if self.policy.is_reserved is None:
+        their way."""
+        if provisioning.is_without_nodes or self.holds is None:
             return ()
         of_unit = [claim for claim, at in zip(provisioning.claims, provisioning.places, strict=True) if at == unit]
-        return tuple([claim.key for claim in of_unit]) if any(claim.selected_node for claim in of_unit) else ()
+        return tuple(self.holds.own_claims(provisioning.claims, of_unit))
 
 
 def _bindings(match: Match, place: int) -> Iterator[StaticBinding]:

@@ -60,13 +60,14 @@ def _table(shape: Shape) -> Ints:
 
 def class_score(shape: Shape, requested: int, capacity: int) -> int:
     """The same for one row, in plain numbers."""
-    if capacity == 0 or requested > capacity:
-        return _at(shape, _FULL)
-    return _at(shape, requested * _FULL // capacity)
+    is_over = capacity == 0 or requested > capacity
+    return _table(shape).item(_FULL if is_over else requested * _FULL // capacity)
 
 
 def mean(scores: Sequence[Ints], counted: Sequence[Ints]) -> Ints:
     """The mean over the classes that count on a row (1, or 0 where a class is left out); 0 where none does."""
+    if len(scores) == 1:
+        return scores[0] * counted[0]
     total = np.sum([score * count for score, count in zip(scores, counted, strict=True)], axis=0)
     classes = np.sum(counted, axis=0)
     safe = np.maximum(classes, 1)
@@ -78,21 +79,6 @@ def mean_of(scores: Sequence[int]) -> int:
     return (2 * sum(scores) + len(scores)) // (2 * len(scores)) if scores else 0
 
 
-@cache
-def _at(shape: Shape, utilisation: int) -> int:
-    """The score at one utilisation; division truncates."""
-    previous: tuple[int, int] | None = None
-    for point, score in shape:
-        if utilisation <= point:
-            if previous is None:
-                return score
-            left, low = previous
-            rise = (score - low) * (utilisation - left)
-            return low + (rise // (point - left) if rise >= 0 else -(-rise // (point - left)))
-        previous = point, score
-    return shape[-1][1]
-
-
 class VolumeScores:
     """Scores by one shape: points of (utilisation in percent, score 0..100)."""
 
@@ -101,17 +87,11 @@ class VolumeScores:
 
     def of_provisioning(self, fit: VolumeFit, provisioning: ProvisioningDemand, rows: Rows) -> Ints:
         """Every row by the objects that these volumes would be made of there."""
-        if len(provisioning.units) == 1:
-            (unit,), own = provisioning.units, fit.own_claims(provisioning, 0)
-            asked_bytes = min(sum(unit.sizes), MOST_BYTES)
-            return fit.index.of(unit.class_name).scores(
-                fit.policy, unit.sizes, rows, own, lambda scored: class_scores(self._shape, asked_bytes, scored)
-            )
         requested: dict[str, Ints] = {}
         capacity: dict[str, Ints] = {}
         for place, unit in enumerate(provisioning.units):
             index, own = fit.index.of(unit.class_name), fit.own_claims(provisioning, place)
-            numbers = index.scored_choices(fit.policy, unit.sizes, rows, own)
+            numbers = index.choices(fit.policy, unit.sizes, rows, own, is_scored=True)
             is_known = numbers != NOTHING
             asked = np.where(is_known, min(sum(unit.sizes), MOST_BYTES), 0)
             # Several units of a class (each claim on its own): requests add up, the capacity is counted once.
@@ -126,10 +106,6 @@ class VolumeScores:
 
     def at(self, fit: VolumeFit, provisioning: ProvisioningDemand, row: int) -> int:
         """The same for one row, in plain numbers."""
-        if len(provisioning.units) == 1:
-            (only,) = provisioning.units
-            free = fit.index.of(only.class_name).scored_at(fit.policy, only.sizes, row)
-            return 0 if free is None else class_score(self._shape, sum(only.sizes), free)
         requested: dict[str, int] = {}
         capacity: dict[str, int] = {}
         for unit in provisioning.units:

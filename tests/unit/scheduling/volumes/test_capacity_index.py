@@ -164,7 +164,7 @@ def test_a_node_that_comes_after_the_object_finds_it(topology: dict[str, Any]):
 def test_a_node_and_then_its_object_before_anybody_asks():
     """A class that was asked for and has no objects meets both at once."""
     cluster = cluster_with(nodes=3)
-    assert index_of(cluster).of("slow").is_empty
+    assert index_of(cluster).of("slow").live() == []
     cluster.put_node(node("late", labels={"zone": "z1"}))
     cluster.storage.put(capacity("fast", "late", "5Gi"))
     assert keys_at(cluster, "late") == ["fast-late"]
@@ -356,7 +356,7 @@ def test_a_row_that_no_object_reaches_has_none_however_many_objects_there_are(ob
     cluster = cluster_of(*nodes, node("bare"), *(capacity("fast", each.name, pools=["40Gi", "20Gi"]) for each in nodes))
     last = f"kube-system/fast-n{objects - 1}"
     policy = CapacityPolicy(
-        POLICY.room_of, POLICY.scored_bytes, promised=lambda each, own: (30 * GI,) if each.key == last else ()
+        POLICY.room_of, POLICY.scored_bytes, held=lambda each, own: (30 * GI,) if each.key == last else ()
     )
     of_class = index_of(cluster).of("fast")
     rows = np.array([cluster.row_of["bare"], cluster.row_of[f"n{objects - 1}"], cluster.row_of["n0"]])

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from examples_tried import tries
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.cluster.columns import Changes, Mask, few_rows
+from tonnage.scheduling.cluster.columns import few_rows
 from tonnage.scheduling.volumes.capacity import reading as reading_module
-from tonnage.scheduling.volumes.capacity.object_answers import REMEMBERED, ObjectAnswers
+from tonnage.scheduling.volumes.capacity.class_capacity import NOTHING
 from tonnage.scheduling.volumes.capacity.pools import Room
-from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading
+from tonnage.scheduling.volumes.capacity.reading import REMEMBERED, CapacityPolicy, Held, Question, Reading
 from tonnage.scheduling.volumes.packing import (
     Grade,
+    Grades,
     PoolPolicy,
     SearchBudget,
     Sizes,
@@ -27,93 +28,97 @@ from tonnage.scheduling.volumes.packing import (
 from tonnage.testing.storage_builders import capacity
 
 OBJECTS = 200
+EVERY = np.arange(OBJECTS)
 
 
-class Asked:
-    """Objects that hold what is no larger than they are, and who was asked about what."""
+class Asked(Reading):
+    """Objects of one pool each, and which of them were judged for whom."""
 
-    def __init__(self) -> None:
+    def __init__(self, search: SearchBudget | None = None) -> None:
         self.sizes = [10] * OBJECTS
-        self.changes = Changes(OBJECTS)
-        self.search = SearchBudget()
-        self.of_all: list[Sizes] = []
-        self.of_some: list[Sizes] = []
-        self.of_one: list[int] = []
-        self.answers = ObjectAnswers(np.bool_, self.changes, self.search, ask=self._of_all, ask_one=self._of_one)
+        self.at_once: list[tuple[Sizes, int]] = []
+        self.alone: list[int] = []
+        policy = CapacityPolicy(lambda each: Room((self.sizes[int(each.name)],)), lambda each: 0)
+        super().__init__(policy, OBJECTS + 1, search or SearchBudget())
+        for number in range(OBJECTS):
+            self.write(number, capacity(name=str(number)))
 
     def change(self, number: int, size: int) -> None:
         self.sizes[number] = size
-        self.changes.note(number)
+        self.write(number, capacity(name=str(number)))
 
-    def _of_all(self, numbers: slice | npt.NDArray[np.intp], sizes: Sizes, objects: int) -> Mask:
-        (self.of_all if isinstance(numbers, slice) else self.of_some).append(sizes)
-        return np.array(self.sizes[:objects])[numbers] >= sizes[0]
+    def ask(self, size: int, numbers: npt.NDArray[np.intp] = EVERY) -> list[bool]:
+        return [bool(each) for each in self.says(Question.FITS, (size,), numbers)]
 
-    def _of_one(self, number: int, sizes: Sizes) -> bool:
-        self.of_one.append(number)
-        return self.sizes[number] >= sizes[0]
+    def _judged(self, question: Question, sizes: Sizes, numbers: npt.NDArray[np.intp]) -> Grades:
+        self.at_once.append((sizes, len(numbers)))
+        return super()._judged(question, sizes, numbers)
+
+    def _verdict(self, question: Question, sizes: Sizes, number: int, held: Held) -> Grade:
+        self.alone.append(number)
+        return super()._verdict(question, sizes, number, held)
 
 
 def test_only_objects_that_changed_are_asked_again():
     asked = Asked()
-    assert asked.answers.of((10,), OBJECTS).tolist() == [True] * OBJECTS + [False]
+    assert asked.ask(10) == [True] * OBJECTS
     asked.change(3, 5)
     asked.change(7, 20)
     asked.change(3, 6)
-    found = asked.answers.of((10,), OBJECTS).tolist()
+    found = asked.ask(10)
     assert [number for number in range(OBJECTS) if not found[number]] == [3]
-    assert asked.answers.of((10,), OBJECTS).tolist() == found
-    assert (asked.of_all, asked.of_one) == ([(10,)], [3, 7])
+    assert asked.ask(10) == found
+    assert asked.says(Question.FITS, (10,), np.array([NOTHING, 7])).tolist() == [Grade.NONE, Grade.POSSIBLE]
+    assert (asked.at_once, asked.alone) == ([((10,), OBJECTS)], [3, 7])
 
 
 def test_many_that_changed_are_asked_at_once():
     asked = Asked()
-    asked.answers.of((10,), OBJECTS)
+    asked.ask(10)
     for number in range(30):
         asked.change(number, 1)
-    assert np.count_nonzero(asked.answers.of((10,), OBJECTS)) == OBJECTS - 30
-    assert (asked.of_all, asked.of_one) == ([(10,), (10,)], [])
+    assert asked.ask(10).count(True) == OBJECTS - 30
+    assert (asked.at_once, asked.alone) == ([((10,), OBJECTS), ((10,), 30)], [])
 
 
 def test_more_objects_are_asked_anew():
     asked = Asked()
-    asked.answers.of((10,), 100)
-    assert len(asked.answers.of((10,), 101)) == 102
-    assert asked.of_all == [(10,), (10,)]
+    asked.ask(10)
+    asked.grow(2 * OBJECTS)
+    assert asked.ask(10) == [True] * OBJECTS
+    assert asked.at_once == [((10,), OBJECTS)] * 2
 
 
 def test_an_answer_that_was_left_open_is_not_kept():
-    asked = Asked()
-    asked.search.undecided = 0
-
-    def of_all(numbers: object, sizes: Sizes, objects: int) -> Mask:
-        asked.search.undecided += 1
-        return np.zeros(objects, dtype=np.bool_)
-
-    asked.answers = ObjectAnswers(np.bool_, asked.changes, asked.search, ask=of_all, ask_one=lambda *_: False)
-    asked.answers.of((10,), OBJECTS)
-    asked.answers.of((10,), OBJECTS)
-    assert asked.search.undecided == 2
+    search = SearchBudget(limit=0)
+    room = Room(descending((10, 9)))
+    reading = Reading(CapacityPolicy(lambda each: room, lambda each: 0), 2, search)
+    reading.write(0, capacity(name="0"))
+    sizes = (5, 4, 4, 3, 3)  # first-fit-decreasing fails: 4 + 3 + 3 and 5 + 4 have to be searched for
+    assert reading.says(Question.FITS, sizes, np.array([0])).tolist() == [Grade.NONE]
+    assert (reading.says_one(Question.FITS, sizes, 0), search.undecided) == (Grade.NONE, 2)
+    search.limit = 10_000
+    search.renew()
+    assert reading.says(Question.FITS, sizes, np.array([0])).tolist() == [Grade.POSSIBLE]
 
 
 def test_the_groups_asked_about_latest_are_kept():
     asked = Asked()
     for size in range(REMEMBERED + 1):
-        asked.answers.of((size,), OBJECTS)
-    asked.answers.of((1,), OBJECTS)  # kept
-    asked.answers.of((0,), OBJECTS)  # not any more
-    assert asked.of_all == [*((size,) for size in range(REMEMBERED + 1)), (0,)]
+        asked.ask(size)
+    asked.ask(1)  # kept
+    asked.ask(0)  # not any more
+    assert [size for (size,), _ in asked.at_once] == [*range(REMEMBERED + 1), 0]
 
 
-def test_few_objects_are_asked_alone_until_somebody_asks_the_same():
+def test_only_the_objects_that_are_asked_about_are_judged():
     asked = Asked()
-    few, many = np.array([3, 7]), np.arange(OBJECTS)
     asked.change(3, 5)
-    for size in (10, 9, 9, 9):  # the third will not be the last
-        assert asked.answers.of_some(few, (size,), OBJECTS).tolist() == [False, True]
-    assert (asked.of_some, asked.of_all) == ([(10,), (9,)], [(9,)])
-    assert asked.answers.of_some(many, (8,), OBJECTS).tolist() == [number != 3 for number in range(OBJECTS)]
-    assert asked.of_all == [(9,), (8,)]
+    for _ in range(2):
+        assert asked.ask(10, np.array([3, 7, 3])) == [False, True, False]
+    assert (asked.at_once, asked.alone) == ([], [3, 7])
+    assert asked.ask(10) == [number != 3 for number in range(OBJECTS)]
+    assert asked.at_once == [((10,), OBJECTS - 2)]
 
 
 amounts = st.integers(0, 6)
@@ -139,9 +144,9 @@ def test_what_is_kept_is_what_objects_say_now(
         return tuple(size for size in now[int(each.name)][1] if size)
 
     policy = CapacityPolicy(
-        lambda each: Room(now[int(each.name)][0]), lambda each: 0, promised=promised, must_be=max(least, Grade.POSSIBLE)
+        lambda each: Room(now[int(each.name)][0]), lambda each: 0, held=promised, must_be=max(least, Grade.POSSIBLE)
     )
-    reading = Reading(policy, len(now))
+    reading = Reading(policy, len(now) + 1)
     for number in range(len(now)):
         reading.write(number, capacity(name=str(number)))
     for place, told in [(0, now[0]), *changes]:
@@ -149,18 +154,23 @@ def test_what_is_kept_is_what_objects_say_now(
         now[number] = told
         reading.write(number, capacity(name=str(number)))
         for sizes in groups:
-            every = slice(0, len(now))
-            fits = reading.fits(every, sizes)
-            assert fits.tolist() == [reading.fits_one(number, sizes) for number in range(len(now))]
-            assert reading.fitting(sizes, len(now)).tolist() == [*fits.tolist(), False]
-            grades = np.where(fits, reading.grades(every, sizes), Grade.NONE)
-            assert grades.tolist() == [
-                reading.grade_of(number, sizes) if fits[number] else Grade.NONE for number in range(len(now))
-            ]
-            some = np.arange(len(now))[::2]
-            assert reading.fits(some, sizes).tolist() == fits[some].tolist()
-            assert np.where(fits[some], reading.grades(some, sizes), Grade.NONE).tolist() == grades[some].tolist()
-            assert reading.graded(sizes, len(now)).tolist() == [*grades.tolist(), Grade.NONE]
+            assert_all_at_once_as_one_by_one(policy, reading, sizes)
+
+
+def assert_all_at_once_as_one_by_one(policy: CapacityPolicy, reading: Reading, sizes: Sizes) -> None:
+    """What is kept, what is judged one by one, and what is judged in one go."""
+    count = len(reading.rooms) - 1
+    anew = Reading(policy, count + 1)
+    for number in range(count):
+        anew.write(number, capacity(name=str(number)))
+    every = np.arange(count)
+    for question in Question:
+        alone = [anew.says_one(question, sizes, number) for number in range(count)]
+        assert reading.says(question, sizes, every).tolist() == alone
+        at_once = anew._judged(question, sizes, every)
+        if question in (Question.GRADE, Question.GRADE_WITH_ORDER):
+            assert at_once.tolist() == alone
+        assert (at_once > Grade.NONE).tolist() == [each > Grade.NONE for each in alone]
 
 
 wider = st.lists(st.integers(0, 30), min_size=2, max_size=4).map(descending)
@@ -181,14 +191,15 @@ def test_several_claims_beside_promises_are_told_the_same_in_one_table_and_one_b
         policy = CapacityPolicy(
             lambda each: Room(objects[int(each.name)][0]),
             lambda each: 0,
-            promised=lambda each, own: objects[int(each.name)][1],
+            held=lambda each, own: objects[int(each.name)][1],
         )
-        reading = Reading(policy, len(objects))
+        reading = Reading(policy, len(objects) + 1)
         for number in range(len(objects)):
             reading.write(number, capacity(name=str(number)))
         for sizes in groups:
             alone = [fits_beside_one(pools, sizes, promised) for pools, promised in objects]
-            assert reading.fits(slice(0, len(objects)), sizes).tolist() == alone
+            found = reading._judged(Question.FITS, sizes, np.arange(len(objects)))
+            assert (found > Grade.NONE).tolist() == alone
 
     monkeypatch.setattr(pool_grades, "MOST_LEFT", most_left)
     monkeypatch.setattr(pool_grades, "MOST_LEFT_FINELY", 3 * most_left)
@@ -202,12 +213,13 @@ def test_several_claims_beside_promises_are_told_the_same_in_one_table_and_one_b
 
 def test_how_a_driver_picks_pools_is_asked_for_anew():
     policy = CapacityPolicy(lambda each: Room((6, 4)), lambda each: 0, must_be=Grade.GUARANTEED)
-    reading = Reading(policy, 1)
+    reading = Reading(policy, 2)
     reading.write(0, capacity(name="0"))
     # A driver may put the claim of 4 into the pool of 6; one that takes the pool with least room does not.
-    assert (reading.fitting((6, 4), 1).item(0), reading.graded((6, 4), 1).item(0)) == (False, Grade.NONE)
+    assert [reading.says_one(each, (6, 4), 0) for each in (Question.FITS, Question.GRADE)] == [Grade.NONE] * 2
     reading.choose_by(PoolPolicy.BEST_FIT)
-    assert (reading.fitting((6, 4), 1).item(0), reading.graded((6, 4), 1).item(0)) == (True, Grade.GUARANTEED)
+    assert reading.says_one(Question.FITS, (6, 4), 0) > Grade.NONE
+    assert reading.says_one(Question.GRADE, (6, 4), 0) is Grade.GUARANTEED
 
 
 @pytest.mark.parametrize(

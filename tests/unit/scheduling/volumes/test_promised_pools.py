@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tonnage.scheduling.configuration.plugin_args import LegacyPools
 from tonnage.scheduling.volumes.capacity.pools import room_of, scored_capacity
-from tonnage.scheduling.volumes.capacity.promised_columns import are_seen_to_fit
-from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Reading
+from tonnage.scheduling.volumes.capacity.reading import CapacityPolicy, Question, Reading, are_seen_to_fit
 from tonnage.scheduling.volumes.packing import (
     MOST_BYTES,
     UNBOUNDED,
+    Grade,
     PoolPolicy,
     Sizes,
     descending,
@@ -170,7 +170,7 @@ def reading_of(objects: list[tuple[Sizes, Sizes]]) -> Reading:
     policy = CapacityPolicy(
         lambda each: room_of(each, LegacyPools.BOUNDED),
         lambda each: scored_capacity(each, with_pools=True),
-        promised=lambda each, own: promised[each.name],
+        held=lambda each, own: promised[each.name],
     )
     reading = Reading(policy, len(objects) + 1)
     for number, each in enumerate(made):
@@ -209,4 +209,4 @@ def test_a_pool_that_lacks_bytes_takes_none_from_the_others() -> None:
     pools: Sizes = (8, 7, 5, -28)
     assert fits_beside_one(pools, (2,), (6, 5)) and fits_beside_one(pools[:3], (2,), (6, 5))
     reading = reading_of([(pools, (6, 5))])
-    assert reading.fits(slice(0, 1), (2,)).tolist() == [reading.fits_one(0, (2,))] == [True]
+    assert reading.says(Question.FITS, (2,), np.array([0])).tolist() == [Grade.POSSIBLE]

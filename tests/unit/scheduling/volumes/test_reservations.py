@@ -529,8 +529,8 @@ def test_a_hold_says_who_since_when_and_why(rig: Rig) -> None:
         why="waits for its claims to be bound",
     )
     assert rig.reservations.holds() == [expected]
-    assert rig.reservations.hold_on("kube-system-fast-node-1") == expected
-    assert rig.reservations.hold_on("kube-system-slow-node-1") is None
+    assert rig.reservations.holds_on("kube-system-fast-node-1") == [expected]
+    assert rig.reservations.holds_on("kube-system-slow-node-1") == []
     rig.bind("a")
     rig.bind("b")
     assert [hold.why for hold in rig.reservations.holds()] == ["bound; waits for the object to be refreshed"]

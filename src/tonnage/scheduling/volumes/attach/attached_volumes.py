@@ -10,8 +10,8 @@ that was made for another pod is not counted; upstream ends every decision about
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,33 +23,25 @@ from tonnage.scheduling.cluster.columns import Ints, grown, row_numbers
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.attach.attach_limits import NO_LIMIT, AttachLimits
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
-
-K = TypeVar("K", bound=Hashable)
-M = TypeVar("M", bound=Hashable)
-
-_NOWHERE: Mapping[int, int] = {}
+from tonnage.scheduling.volumes.shelf import Shelf
 
 
+@dataclass(slots=True)
 class _Mount:
     """One claim of one resident, and the volume it is counted as."""
 
-    __slots__ = ("counted", "is_ephemeral", "pod", "row")
-
-    def __init__(self, pod: Pod, row: int, is_ephemeral: bool) -> None:
-        self.pod = pod
-        self.row = row
-        self.is_ephemeral = is_ephemeral
-        self.counted: VolumeId | None = None
+    pod: Pod
+    row: int
+    is_ephemeral: bool
+    counted: VolumeId | None = None
 
 
+@dataclass(slots=True)
 class _UsedClaim:
     """A claim that residents mount; `volume_name` is what it was indexed under."""
 
-    __slots__ = ("mounts", "volume_name")
-
-    def __init__(self) -> None:
-        self.mounts: dict[tuple[str, bool], _Mount] = {}  # by the pod's uid, and whether it is ephemeral there
-        self.volume_name = ""
+    mounts: dict[tuple[str, bool], _Mount] = field(default_factory=dict)  # by the pod's uid, and if it is ephemeral
+    volume_name: str = ""
 
 
 class AttachedVolumes:
@@ -61,12 +53,12 @@ class AttachedVolumes:
         self.limits = AttachLimits()
         self._capacity = 0
         self._used: dict[str, Ints] = {}
-        self._mounted: dict[VolumeId, dict[int, int]] = {}  # volume -> row -> mounts
+        self._mounted: Shelf[VolumeId, int, int] = Shelf()  # volume -> row -> mounts
         self._attached: dict[int, frozenset[VolumeId]] = {}
         self._claims: dict[Key, _UsedClaim] = {}
-        self._claims_of: dict[str, dict[Key, None]] = {}  # volume name -> used claims that name it
-        self._attachments: dict[str, dict[str, VolumeAttachment]] = {}  # node name -> by name
-        self._nodes_of: dict[str, dict[str, str]] = {}  # volume name -> attachment -> node name
+        self._claims_of: Shelf[str, Key, Key] = Shelf()  # volume name -> used claims that name it
+        self._attachments: Shelf[str, str, VolumeAttachment] = Shelf()  # node name -> by name
+        self._nodes_of: Shelf[str, str, str] = Shelf()  # volume name -> attachment -> node name
         self._caught_up_at = 0
         self._node_uids: dict[int, str] = {}  # row -> the node that its limits are of
         storage.on_change(PersistentVolumeClaim, self._claim_changed)
@@ -95,11 +87,7 @@ class AttachedVolumes:
 
     def rows_with(self, volume: VolumeId) -> Mapping[int, int]:
         """The rows where a resident mounts a volume. One that is merely attached is as good as elsewhere."""
-        return self._mounted.get(volume, _NOWHERE)
-
-    def are_used(self, claims: Iterable[Key]) -> bool:
-        """A resident mounts one of these claims, or a claim of that name would be made for it."""
-        return not self._claims.keys().isdisjoint(claims)
+        return self._mounted.at(volume)
 
     def is_mounted(self, claim: Key) -> bool:
         """A resident mounts this claim by name; one that was made for its pod is nobody else's affair."""
@@ -124,8 +112,7 @@ class AttachedVolumes:
 
     def gone_nodes_with(self, volume_name: str) -> list[str]:
         """The nodes that a volume is attached to by its VolumeAttachments, and that are not there any more."""
-        nodes = set(self._nodes_of.get(volume_name, {}).values())
-        return sorted(node for node in nodes if node not in self._cluster.row_of)
+        return sorted(node for node in set(self._nodes_of[volume_name]) if node not in self._cluster.row_of)
 
     def catch_up(self) -> None:
         """Read the CSINodes and attachments of nodes that came, went, or took another's row. Before any question."""
@@ -177,8 +164,8 @@ class AttachedVolumes:
         if known is None:
             return
         name = known.metadata.name
-        self._look_again(tuple(self._claims_of.get(name, ())))
-        for node in set(self._nodes_of.get(name, {}).values()):
+        self._look_again(self._claims_of[name])
+        for node in set(self._nodes_of[name]):
             self._attachments_changed(node)
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
@@ -202,8 +189,8 @@ class AttachedVolumes:
             return  # how far it has come is of no account
         if old is not None:
             node, volume = old.spec.node_name, old.spec.source.persistent_volume_name
-            _drop(self._attachments, node, old.metadata.name)
-            _drop(self._nodes_of, volume, old.metadata.name)
+            self._attachments.take(node, old.metadata.name)
+            self._nodes_of.take(volume, old.metadata.name)
             self._attachments_changed(node)
         if new is not None:
             self._index_attachment(new)
@@ -231,7 +218,7 @@ class AttachedVolumes:
         self._count_as(mount, None)
         if not used.mounts:
             del self._claims[key]
-            _drop(self._claims_of, used.volume_name, key)
+            self._claims_of.take(used.volume_name, key)
 
     def _look_again(self, keys: Iterable[Key]) -> None:
         """Count the mounts of these claims as what the claims stand for now."""
@@ -250,9 +237,9 @@ class AttachedVolumes:
     def _index_claim(self, key: Key, used: _UsedClaim, claim: PersistentVolumeClaim | None) -> None:
         name = claim.spec.volume_name if claim is not None else ""
         if name != used.volume_name:
-            _drop(self._claims_of, used.volume_name, key)
+            self._claims_of.take(used.volume_name, key)
             if name:
-                self._claims_of.setdefault(name, {})[key] = None
+                self._claims_of.put(name, key, key)
             used.volume_name = name
 
     # -- attachments --------------------------------------------------------------------------------------------------
@@ -260,8 +247,8 @@ class AttachedVolumes:
     def _index_attachment(self, each: VolumeAttachment) -> None:
         node, volume = each.spec.node_name, each.spec.source.persistent_volume_name
         if each.spec.attacher and volume:  # neither is ever missing on a volume that is attached for a claim
-            self._attachments.setdefault(node, {})[each.metadata.name] = each
-            self._nodes_of.setdefault(volume, {})[each.metadata.name] = node
+            self._attachments.put(node, each.metadata.name, each)
+            self._nodes_of.put(volume, each.metadata.name, node)
 
     def _attachments_changed(self, node: str) -> None:
         row = self._cluster.row_of.get(node)
@@ -274,7 +261,7 @@ class AttachedVolumes:
         In the attacher's name, for volumes that exist and are a CSI driver's: an in-tree one has another attacher.
         """
         found: set[VolumeId] = set()
-        for each in self._attachments.get(self._cluster.name(row), {}).values():
+        for each in self._attachments[self._cluster.name(row)]:
             volume = self._storage.volumes.get(each.spec.source.persistent_volume_name)
             if volume is not None and volume.spec.csi is not None:
                 found.add(VolumeId(each.spec.attacher, volume.spec.csi.volume_handle))
@@ -283,7 +270,7 @@ class AttachedVolumes:
             self._attached[row] = frozenset(found)
         for volumes, more in ((before - found, -1), (found - before, 1)):
             for volume_id in volumes:
-                if row not in self._mounted.get(volume_id, _NOWHERE):
+                if row not in self._mounted.at(volume_id):
                     self.used(volume_id.driver)[row] += more
         return before != found
 
@@ -297,16 +284,17 @@ class AttachedVolumes:
         mount.counted = volume
 
     def _mount(self, volume: VolumeId, row: int) -> None:
-        rows = self._mounted.setdefault(volume, {})
-        mounts = rows[row] = rows.get(row, 0) + 1
+        mounts = self._mounted.at(volume).get(row, 0) + 1
+        self._mounted.put(volume, row, mounts)
         if mounts == 1 and volume not in self._attached.get(row, ()):
             self.used(volume.driver)[row] += 1
 
     def _unmount(self, volume: VolumeId, row: int) -> None:
-        rows = self._mounted[volume]
-        rows[row] -= 1
-        if not rows[row]:
-            _drop(self._mounted, volume, row)
+        mounts = self._mounted.at(volume)[row] - 1
+        if mounts:
+            self._mounted.put(volume, row, mounts)
+        else:
+            self._mounted.take(volume, row)
             if volume not in self._attached.get(row, ()):
                 self.used(volume.driver)[row] -= 1
 
@@ -318,12 +306,3 @@ class AttachedVolumes:
 
 def _is_good_for(claim: PersistentVolumeClaim, mount: _Mount) -> bool:
     return not mount.is_ephemeral or claim.is_for_pod(mount.pod)
-
-
-def _drop(index: dict[K, dict[M, Any]], key: K, member: M) -> None:
-    """Take a member out of an index; a key without members goes too."""
-    held = index.get(key)
-    if held is not None:
-        held.pop(member, None)
-        if not held:
-            del index[key]

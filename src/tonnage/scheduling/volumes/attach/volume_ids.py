@@ -10,8 +10,8 @@ Azure files and vSphere disks are taken over but not counted, as upstream has it
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim, Volume
@@ -64,19 +64,7 @@ def driver_of(provisioner: str) -> str:
 
 def taken_over_by(source: Volume | PersistentVolumeSpec) -> str:
     """The CSI driver that looks after a disk of old, counted or not; empty for every other kind of volume."""
-    if source.aws_elastic_block_store is not None:
-        return AWS_EBS
-    if source.azure_disk is not None:
-        return AZURE_DISK
-    if source.azure_file is not None:
-        return AZURE_FILE
-    if source.cinder is not None:
-        return CINDER
-    if source.gce_persistent_disk is not None:
-        return GCE_PD
-    if source.portworx_volume is not None:
-        return PORTWORX
-    return VSPHERE if source.vsphere_volume is not None else ""
+    return next((driver for field, driver, _ in _SOURCES if getattr(source, field) is not None), "")
 
 
 def inline_name(volume: Volume) -> CsiName | None:
@@ -92,19 +80,12 @@ def volume_name(volume: PersistentVolume) -> CsiName | None:
 
 
 def _name(source: Volume | PersistentVolumeSpec, zones: tuple[str, ...]) -> CsiName | None:
-    handle: str | None = None
-    driver = taken_over_by(source)
-    if source.aws_elastic_block_store is not None:
-        handle = _ebs_handle(source.aws_elastic_block_store.volume_id)
-    elif source.azure_disk is not None:
-        handle = source.azure_disk.disk_uri
-    elif source.cinder is not None:
-        handle = source.cinder.volume_id
-    elif source.gce_persistent_disk is not None:
-        handle = _gce_handle(source.gce_persistent_disk.pd_name, zones)
-    elif source.portworx_volume is not None:
-        handle = source.portworx_volume.volume_id
-    return (driver, handle) if handle else None
+    for field, driver, handle_of in _SOURCES:
+        disk = getattr(source, field)
+        if disk is not None:
+            handle = handle_of(disk, zones)
+            return (driver, handle) if handle else None
+    return None
 
 
 def _ebs_handle(volume_id: str) -> str | None:
@@ -123,6 +104,18 @@ def _gce_handle(disk: str, zones: tuple[str, ...]) -> str | None:
     if len(regions) != 1 or any(len(part) != 3 for part in parts):
         return None  # a regional disk lies in zones of one region, each written continent-place-letter
     return f"projects/{_UNSPECIFIED}/regions/{regions.pop()}/disks/{disk}"
+
+
+_SOURCES: Final[tuple[tuple[str, str, Callable[[Any, tuple[str, ...]], str | None]], ...]] = (
+    ("aws_elastic_block_store", AWS_EBS, lambda disk, zones: _ebs_handle(disk.volume_id)),
+    ("azure_disk", AZURE_DISK, lambda disk, zones: disk.disk_uri),
+    ("azure_file", AZURE_FILE, lambda disk, zones: None),
+    ("cinder", CINDER, lambda disk, zones: disk.volume_id),
+    ("gce_persistent_disk", GCE_PD, lambda disk, zones: _gce_handle(disk.pd_name, zones)),
+    ("portworx_volume", PORTWORX, lambda disk, zones: disk.volume_id),
+    ("vsphere_volume", VSPHERE, lambda disk, zones: None),
+)
+"""The field of a volume, the CSI driver that took it over, and its handle there; None if it is not counted."""
 
 
 class _Classes(Protocol):

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from tonnage.objects.core_v1 import PersistentVolume
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.volumes.shelf import Shelf
 
 
 class MissedTargets:
@@ -67,21 +68,17 @@ class VolumePlaces:
     """By volume the nodes that have it attached: `cluster.index(VolumePlaces)`."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._attached: dict[str, dict[str, str]] = {}  # volume name -> attachment -> node name
+        self._attached: Shelf[str, str, str] = Shelf()  # volume name -> attachment -> node name
         for each in cluster.storage.attachments.values():
             self._attachment_changed(None, each)
         cluster.storage.on_change(VolumeAttachment, self._attachment_changed)
 
     def attached_to(self, volume_name: str) -> Collection[str]:
         """The names of the nodes that a volume is attached to."""
-        return self._attached.get(volume_name, {}).values()
+        return self._attached.at(volume_name).values()
 
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
         if old is not None and old.status.attached:
-            name = old.spec.source.persistent_volume_name
-            attached = self._attached.get(name, {})
-            attached.pop(old.name, None)
-            if not attached:
-                self._attached.pop(name, None)
+            self._attached.take(old.spec.source.persistent_volume_name, old.name)
         if new is not None and new.status.attached and (name := new.spec.source.persistent_volume_name):
-            self._attached.setdefault(name, {})[new.name] = new.spec.node_name
+            self._attached.put(name, new.name, new.spec.node_name)

@@ -26,6 +26,7 @@ from tonnage.objects.storage_v1 import (
 )
 from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.volumes.packing import PoolPolicy
+from tonnage.scheduling.volumes.shelf import Shelf
 
 _log = logs.logger("tonnage.scheduling")
 
@@ -47,8 +48,8 @@ class CapacityGroups:
         self.on_change: list[Callable[[Collection[str]], None]] = []
         """Called with the classes whose objects may have other siblings now, after a class joined or left a group."""
         self._group_of: dict[str, GroupName] = {}
-        self._classes_of: dict[GroupName, set[str]] = {}
-        self._objects: dict[tuple[str, Topology], dict[Key, CSIStorageCapacity]] = {}
+        self._classes_of: Shelf[GroupName, str, str] = Shelf()
+        self._objects: Shelf[tuple[str, Topology], Key, CSIStorageCapacity] = Shelf()
         """By class and topology."""
         self._place_of: dict[Key, tuple[str, Topology]] = {}
         self._warned: set[str] = set()
@@ -82,7 +83,7 @@ class CapacityGroups:
             each
             for name in sorted(self._classes_of[group])
             if name != capacity.storage_class_name
-            for _, each in sorted(self._objects.get((name, topology), {}).items())
+            for _, each in sorted(self._objects.at((name, topology)).items())
         )
 
     # -- what storage tells -------------------------------------------------------------------------------------------
@@ -94,25 +95,20 @@ class CapacityGroups:
         before, now = self._group_of.get(known.name), _group_of(new)
         if before == now:
             return
-        affected = {known.name}
-        for group in (before, now):
-            if group is not None:
-                affected.update(self._classes_of.get(group, ()))
+        affected = {known.name, *(name for group in (before, now) if group for name in self._classes_of[group])}
         if before is not None:
             del self._group_of[known.name]
-            self._classes_of[before].remove(known.name)
-            if not self._classes_of[before]:
-                del self._classes_of[before]
+            self._classes_of.take(before, known.name)
         if now is not None:
             self._group_of[known.name] = now
-            self._classes_of.setdefault(now, set()).add(known.name)
+            self._classes_of.put(now, known.name, known.name)
             self._warn_of_other_drivers(known.name, now)
         for changed in self.on_change:
             changed(affected)
 
     def _warn_of_other_drivers(self, class_name: str, group: GroupName) -> None:
         """Disks belong to one driver: a group across drivers is a slip, and is told once."""
-        drivers = sorted({each.driver for each in self._classes_of if each.name == group.name})
+        drivers = sorted({each.driver for each in self._group_of.values() if each.name == group.name})
         if len(drivers) < 2 or group.name in self._warned:
             return
         self._warned.add(group.name)
@@ -129,16 +125,14 @@ class CapacityGroups:
         key = new.key if new is not None else old.key if old is not None else ""
         place = self._place_of.get(key)
         if place is not None and old is not None and new is not None and _is_same_place(old, new):
-            self._objects[place][key] = new  # a refresh: nearly always
+            self._objects.put(place, key, new)  # a refresh: nearly always
             return
         if place is not None:
             del self._place_of[key]
-            del self._objects[place][key]
-            if not self._objects[place]:
-                del self._objects[place]
+            self._objects.take(place, key)
         if new is not None and new.node_topology is not None:
             place = self._place_of[key] = (new.storage_class_name, canonical(new.node_topology))
-            self._objects.setdefault(place, {})[key] = new
+            self._objects.put(place, key, new)
 
 
 def canonical(topology: LabelSelector) -> Topology:

@@ -29,6 +29,7 @@ from tonnage.scheduling.volumes.capacity.class_annotations import CapacityGroups
 from tonnage.scheduling.volumes.capacity.class_capacity import CapacityEntry, ClassCapacity, identity
 from tonnage.scheduling.volumes.capacity.joint_capacity import JointCapacity, class_names_in
 from tonnage.scheduling.volumes.packing import PoolPolicy, SearchBudget
+from tonnage.scheduling.volumes.shelf import Shelf
 
 _Anchor = tuple[str, str]
 _NO_ROWS: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
@@ -52,7 +53,7 @@ class CapacityIndex:
         self.groups.on_change.append(self._policies_changed)
         self._joint: dict[str, JointCapacity] = {}
         """Objects of several classes of a group, by the classes' names (`joint_name`)."""
-        self._anchored: dict[_Anchor, dict[Key, CapacityEntry]] = {}
+        self._anchored: Shelf[_Anchor, Key, CapacityEntry] = Shelf()
         """Objects by a label that a node must have for them to reach it; those that insist on none are under ""."""
         self._seen = cluster.node_changes.tick
         for each in cluster.storage.capacities.values():
@@ -102,9 +103,7 @@ class CapacityIndex:
         """Whether an object is one of a class, by its `identity`, and reaches a row."""
         entry = self._by_identity.get(uid)
         return (
-            entry is not None
-            and entry.class_name == class_name
-            and self.of(class_name).has_number_at(row, entry.number)
+            entry is not None and entry.class_name == class_name and entry.number in self.of(class_name).numbers_at(row)
         )
 
     def rows_of(self, key: Key) -> npt.NDArray[np.intp]:
@@ -128,7 +127,7 @@ class CapacityIndex:
 
     def _changed(self, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
         entry = self._entries.get(old.key) if old is not None else None
-        if new is None or (entry is not None and _is_elsewhere(entry.capacity, new)):
+        if new is None or (entry is not None and is_elsewhere(entry.capacity, new)):
             if entry is not None:
                 self._drop(entry)
             entry = None
@@ -151,7 +150,7 @@ class CapacityIndex:
         self._entries[new.key] = entry
         self._by_identity[identity(new)] = entry
         for anchor in _anchors(new.node_topology):
-            self._anchored.setdefault(anchor, {})[new.key] = entry
+            self._anchored.put(anchor, new.key, entry)
         of_class.add(entry)
         self._join_again()
         self._cluster.note_rows(entry.rows)
@@ -160,10 +159,7 @@ class CapacityIndex:
         del self._entries[entry.key]
         self._by_identity.pop(identity(entry.capacity), None)
         for anchor in _anchors(entry.capacity.node_topology):
-            sharing = self._anchored[anchor]
-            del sharing[entry.key]
-            if not sharing:
-                del self._anchored[anchor]
+            self._anchored.take(anchor, entry.key)
         self._classes[entry.class_name].drop(entry)
         self._join_again()
         self._cluster.note_rows(entry.rows)
@@ -213,13 +209,13 @@ class CapacityIndex:
 
     def _reaching(self, labels: Mapping[str, str]) -> Iterator[CapacityEntry]:
         for anchor in (("", ""), *labels.items()):
-            for entry in self._anchored.get(anchor, {}).values():
+            for entry in self._anchored[anchor]:
                 topology = entry.capacity.node_topology
                 if topology is not None and _matches(topology, labels):
                     yield entry
 
 
-def _is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
+def is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
     """The object is for another class or other nodes than before, or is another object under the same name."""
     return (
         old.storage_class_name != new.storage_class_name

@@ -10,13 +10,13 @@ reaches it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.objects.meta import Key, StampedMeta
+from tonnage.objects.meta import StampedMeta
 from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_annotations import Topology, canonical
@@ -64,20 +64,6 @@ def room_of_members(capacity: CSIStorageCapacity, room_of: Callable[[CSIStorageC
         return NO_ROOM
     pools = tuple(min(each) for each in zip(*(room.pools for room in rooms), strict=False))
     return Room(pools, min(room.claim_limit for room in rooms), min(room.free_bytes for room in rooms))
-
-
-def promised_of_members(
-    capacity: CSIStorageCapacity, promises: Callable[[CSIStorageCapacity], Mapping[Key, int]]
-) -> Mapping[Key, int]:
-    """By claim, what is promised of any of the members: siblings share their promises, and each counts once."""
-    members = members_of(capacity)
-    if len(members) == 1:
-        return promises(members[0])
-    found: dict[Key, int] = {}
-    for each in members:
-        for key, size in promises(each).items():
-            found[key] = max(size, found.get(key, 0))
-    return found
 
 
 class JointCapacity(ClassCapacity):

@@ -10,8 +10,9 @@ A volume is new if it was made after its pod was created, is attached nowhere, a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,8 +29,6 @@ from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.capacity.joint_capacity import members_of
 from tonnage.scheduling.volumes.demand import Demand
 from tonnage.scheduling.volumes.reservations.holds import Hold
-from tonnage.scheduling.volumes.reservations.ledger import Ledger
-from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.volume_fit import ProvisioningDemand, VolumeFit
 from tonnage.scheduling.volumes.volume_reach import reachable
 
@@ -91,7 +90,8 @@ def reserved_room(fit: VolumeFit, demand: Demand, plain: ProvisioningDemand | No
                     held.setdefault(identity(member), member)
     own = {claim.key for claim in (*demand.pinned, *demand.loose, *(each.claim for each in demand.rebuilds))}
     looked_at = list(held.values())[:_MOST_OBJECTS]
-    holders = _oldest_first(_holds(fit, looked_at), own)
+    found = [fit.holds.holds_on(identity(each)) for each in looked_at] if fit.holds is not None else []
+    holders = _oldest_first(chain.from_iterable(found), own)
     return ReservedRoom(waiting, holders, len(held) > _MOST_OBJECTS)
 
 
@@ -103,15 +103,6 @@ def _demands(
         return
     for provisioning, places, _ in fit.provisioning_demands(demand, demand.rebuilds, rows):
         yield provisioning, places
-
-
-def _holds(fit: VolumeFit, capacities: Sequence[CSIStorageCapacity]) -> Iterable[Hold]:
-    cluster: Cluster = fit.cluster
-    for each in capacities:
-        if fit.policy.promised is not None:
-            yield from cluster.index(Ledger).holds_on(identity(each))
-        elif (hold := cluster.index(Reservations).hold_on(identity(each))) is not None:
-            yield hold
 
 
 def _oldest_first(holds: Iterable[Hold], own: set[Key]) -> tuple[tuple[str, datetime], ...]:

@@ -8,7 +8,7 @@ shop/temp   dynamic  kube-system/node-1-pools    …             miss: largest f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,8 +43,6 @@ from tonnage.scheduling.volumes.explain.nearest_miss import Miss, elsewhere, out
 from tonnage.scheduling.volumes.packing import UNBOUNDED, UNLIMITED, PoolPolicy, Sizes
 from tonnage.scheduling.volumes.rebuilds import Rebuild
 from tonnage.scheduling.volumes.reservations.holds import Hold
-from tonnage.scheduling.volumes.reservations.ledger import Ledger
-from tonnage.scheduling.volumes.reservations.object_reservations import Reservations
 from tonnage.scheduling.volumes.static_volumes import Match
 from tonnage.scheduling.volumes.volume_fit import NO_PROVISIONER, ProvisioningDemand, VolumeFit
 
@@ -168,20 +166,13 @@ class VolumeAccount:
         claims = {claim.key: claim for claim, at in at_place if at == place}
         counted = {key: counted_bytes(claim, self._storage, is_rebuild=claim.is_bound) for key, claim in claims.items()}
         sized = {key: each for key, each in counted.items() if each is not None}
-        own = self._own(sized, claims)
+        own = self._fit.own_claims(provisioning, place)
         chosen = objects.choice_at(self._fit.policy, sizes, row, own)
         if chosen != NOTHING:
             return self._judged(class_name, sizes, sized, chosen, own, is_refused=False)
         refused = [self._judged(class_name, sizes, sized, each, own, is_refused=True) for each in numbers]
         nearest = min(refused, key=lambda supply: supply.miss or elsewhere(""))
         return replace(nearest, refused=tuple(each for each in refused if each is not nearest))
-
-    def _own(self, sized: Mapping[Key, int], claims: Mapping[Key, PersistentVolumeClaim]) -> tuple[Key, ...]:
-        """As `VolumeFit.own_claims`."""
-        selected = tuple(key for key in sized if claims[key].selected_node)
-        if self._fit.policy.promised is not None:
-            return selected
-        return tuple(sized) if selected and self._fit.policy.is_reserved is not None else ()
 
     def _judged(
         self,
@@ -198,15 +189,9 @@ class VolumeAccount:
             return self._supplies[known]
         objects, policy = self._fit.index.of(class_name), self._fit.policy
         capacity, room = objects.entries[number].capacity, objects.room_of(policy, number)
-        is_reserved = policy.is_reserved is not None and policy.is_reserved(capacity, own)
-        reserved_by = self._reserved_by(capacity, own) if is_reserved else None
-        promised: Sizes = policy.promised(capacity, own) if policy.promised is not None else ()
-        promises: tuple[Hold, ...] = ()
-        if promised:
-            ledger = self._cluster.index(Ledger)
-            held = {hold.claims: hold for each in members_of(capacity) for hold in ledger.holds_on(identity(each))}
-            promises = tuple(hold for hold in held.values() if not set(hold.claims) & set(own))
-        holds = (reserved_by,) if reserved_by is not None else promises
+        held = policy.held(capacity, own)
+        is_reserved, promised = held is None, held or ()
+        holds = self._holds(capacity, own) if held != () else ()
         group, miss, pool_policy = self._group(class_name), None, objects.pool_policy
         grade = self._grade(room, sizes, promised, pool_policy)
         bad_order: tuple[PlacedStep, ...] = ()
@@ -233,8 +218,8 @@ class VolumeAccount:
             room,
             {} if is_refused else _places(room, sized, promised, pool_policy),
             grade,
-            reserved_by,
-            promises,
+            holds[0] if is_reserved and holds else None,
+            () if is_reserved else holds,
             self._resting(capacity),
             miss,
             group,
@@ -246,16 +231,22 @@ class VolumeAccount:
         return supply
 
     def _resting(self, capacity: CSIStorageCapacity) -> tuple[Hold, ...]:
-        if self._fit.policy.promised is None:
+        if self._fit.holds is None:
             return ()
         members = {identity(each): each.storage_class_name for each in members_of(capacity)}
-        found = [hold for name in members.values() for hold in self._cluster.index(Ledger).resting(name)]
+        found = [hold for name in members.values() for hold in self._fit.holds.resting(name)]
         return tuple(hold for hold in found if hold.uid in members)
 
-    def _reserved_by(self, capacity: CSIStorageCapacity, own: tuple[Key, ...]) -> Hold | None:
-        reservations = self._cluster.index(Reservations)
-        held = [identity(each) for each in members_of(capacity) if reservations.is_reserved(each, own)]
-        return reservations.hold_on(held[0]) if held else None
+    def _holds(self, capacity: CSIStorageCapacity, own: tuple[Key, ...]) -> tuple[Hold, ...]:
+        """What stands in the way of a group: the first reservation of a member, or the promises to other claims."""
+        all_holds, members = self._fit.holds, members_of(capacity)
+        if all_holds is None:
+            return ()
+        if all_holds.keeps_whole_objects:
+            members = tuple(each for each in members if all_holds.held((each,), own) is None)[:1]
+            return tuple(hold for each in members for hold in all_holds.holds_on(identity(each)))
+        found = {hold.claims: hold for each in members for hold in all_holds.holds_on(identity(each))}
+        return tuple(hold for hold in found.values() if not set(hold.claims) & set(own))
 
     def _group(self, class_name: str) -> str:
         """The name of the capacity group of a class, or of all of several; without the gate nobody asks."""

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tonnage.keyed import KeyedHeap
 from tonnage.objects.core_v1 import PersistentVolumeClaim, Pod, PodMeta
 from tonnage.objects.meta import Key, split_key
 from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.cluster.storage import Storage
+from tonnage.scheduling.volumes.demand import VolumePlan
+from tonnage.scheduling.volumes.packing import Sizes
+from tonnage.scheduling.volumes.reservations.refusals import Refusals
+from tonnage.scheduling.volumes.reservations.server_time import ServerTime
 
 DEFAULT_TIMEOUT_S = 60.0
 """`reservationTimeoutSeconds` where nobody says otherwise."""
@@ -95,9 +102,7 @@ class Wait(NamedTuple):
 
 
 class Timeouts:
-    """What ends by the clock, by name: when each wait began, and when it is over. `timeout_of` says how long one lasts:
-    profiles differ in that, and a hold lasts as long as the profile has it whose pod it is for.
-    """
+    """What ends by the clock, by name: when each wait began and is over. `timeout_of` says how long it lasts."""
 
     def __init__(self, timeout_of: Callable[[str], float]) -> None:
         self._heap: KeyedHeap[Wait] = KeyedHeap()
@@ -130,23 +135,115 @@ class Timeouts:
         return None if first is None else first.end_s
 
     def ended(self, now_s: float) -> Iterator[str]:
-        """Take out, one by one, those that are over, the one that ended first first."""
+        """Remove and yield the waits that are over, the earliest first."""
         while (end_s := self.first_end()) is not None and end_s <= now_s:
             first = self._heap.pop()
             if first is not None:
                 yield first.name
 
 
-class LongestTimeout:
-    """How long a hold lasts of which it is not known whose it is: as long as the most patient profile has it."""
+class CapacityHolds(ABC):
+    """What keeps capacity back in one cluster, in one of the two modes. Objects are known by `identity`, their uid.
 
-    def __init__(self) -> None:
-        self._told: set[float] = set()
+    Decisions ask what is `held`. A pod's way goes through `assuming` and `keep_back` at Reserve, `send` when its claims
+    are written one after the other, and `release` when its attempt fails.
+    """
 
-    def tell(self, timeout_s: float) -> None:
-        """A profile decides by this timeout."""
-        self._told.add(timeout_s)
+    keeps_whole_objects: ClassVar[bool]
+    """True in mode Object; in mode Ledger bytes are kept."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._storage = cluster.storage
+        self._clock = cluster.clock
+        self._server = cluster.index(ServerTime)
+        self._refusals = cluster.index(Refusals)
+        self.on_change: list[Callable[[str], None]] = []
+        """Called with the uid of an object after what is held of it changed."""
+        self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
+        """Called with an object after a hold of it ended or shrank: pods it turned away are worth another try."""
+        self.reservations_total = 0
+        """How often something was kept back for a pod."""
+        self.ended = dict.fromkeys(CAUSES, 0)
+        """Holds that ended, by cause."""
+        self._waits = Timeouts(self._timeout_of)
+        self._profile_timeouts: set[float] = set()
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes | None:
+        """What is held of an object, or of several that are judged as one, but for the claims of `own`: promised bytes,
+        the largest first; None if it is reserved as a whole."""
+
+    @abstractmethod
+    def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
+        """The claims whose own holds are not in the way of a `group`, one of those into which a pod's `claims` fall."""
+
+    @abstractmethod
+    def holds(self) -> list[Hold]:
+        """Everything that is held."""
+
+    @abstractmethod
+    def holds_on(self, uid: str) -> list[Hold]:
+        """What is held of one object."""
+
+    def resting(self, class_name: str | None = None) -> list[Hold]:
+        """Holds of nothing: what would be held, of all classes or of one, if its volume could be made."""
+        return []
 
     @property
-    def timeout_s(self) -> float:
-        return max(self._told, default=DEFAULT_TIMEOUT_S)
+    def resets_total(self) -> int:
+        """Holds that ended because their object was published again: what the KEP's metric counts."""
+        return self.ended[REFRESH]
+
+    @property
+    def longest_timeout_s(self) -> float:
+        """How long what is nobody's is kept: as the most patient profile has it."""
+        return max(self._profile_timeouts, default=DEFAULT_TIMEOUT_S)
+
+    def next_expiry_at(self) -> float | None:
+        """When `expire` has something to do, in the clock's monotonic seconds."""
+        return self._waits.first_end()
+
+    def tell_timeout(self, timeout_s: float) -> None:
+        """A profile decides by this timeout: it counts for what is held for its pods."""
+        self._profile_timeouts.add(timeout_s)
+        self._waits.renew_all()
+
+    @abstractmethod
+    def _timeout_of(self, name: str) -> float: ...
+
+    # -- a pod's way --------------------------------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Account for what nobody told of; a decision calls this before it asks."""
+        return
+
+    def assuming(self, claims: Collection[Key]) -> AbstractContextManager[None]:
+        """While these claims are assumed, and `keep_back` is called for them."""
+        return nullcontext()
+
+    @abstractmethod
+    def keep_back(self, pod: PodInfo, plan: VolumePlan, timeout_s: float) -> None:
+        """Nobody else gets what was found for a pod's volumes until the driver's figures show it (KEP-5925)."""
+
+    def send(self, claims: Iterable[Key]) -> None:
+        """Claims that waited for others get their node now."""
+        return
+
+    @abstractmethod
+    def release(self, pod_uid: str) -> None:
+        """Unreserve: the pod's attempt failed."""
+
+    @abstractmethod
+    def pod_gone(self, pod_uid: str) -> None:
+        """The pod was deleted."""
+
+    @abstractmethod
+    def expire(self, now_s: float) -> None:
+        """End what is overdue at this time of the monotonic clock."""
+
+    @abstractmethod
+    def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
+        """Hold what another scheduler of the same cluster does, and nothing else."""

@@ -15,8 +15,8 @@ decision calls before it asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
@@ -24,61 +24,27 @@ from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageCla
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.capacity.pools import largest_volume
-from tonnage.scheduling.volumes.demand import counted_bytes
+from tonnage.scheduling.volumes.demand import VolumePlan
+from tonnage.scheduling.volumes.packing import Sizes, descending
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
-from tonnage.scheduling.volumes.reservations.holds import (
-    AGAIN_S,
-    CAUSES,
-    DELETION,
-    FAILURE,
-    REFRESH,
-    REFUSAL,
-    TIMEOUT,
-    Hold,
-    LongestTimeout,
-    Timeouts,
-    as_assumed,
-)
-from tonnage.scheduling.volumes.reservations.made_volumes import LeftBehind, MadeVolumes
+from tonnage.scheduling.volumes.reservations.holds import AGAIN_S, DELETION, FAILURE, TIMEOUT, Hold, as_assumed
 from tonnage.scheduling.volumes.reservations.met_claims import MetClaims
-from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
-from tonnage.scheduling.volumes.reservations.promises import Charges, Promise, Promises, is_news, is_still
-from tonnage.scheduling.volumes.reservations.refusals import Refusals
-from tonnage.scheduling.volumes.reservations.server_time import ServerTime
+from tonnage.scheduling.volumes.reservations.promise_book import PromiseBook
+from tonnage.scheduling.volumes.reservations.promises import Promise, is_news, is_still
 
 
-class Ledger:
-    """The promises of a cluster: `cluster.index(Ledger)`. Objects are known here by `identity`, their uid."""
+class Ledger(PromiseBook):
+    """The promises of a cluster: `cluster.index(Ledger)`."""
+
+    keeps_whole_objects = False
 
     def __init__(self, cluster: Cluster) -> None:
-        self._storage = cluster.storage
-        self._clock = cluster.clock
-        self._objects = PromisedObjects(cluster)
-        self._figures = self._objects.figures
-        self._longest = LongestTimeout()
-        self.on_change: list[Callable[[str], None]] = []
-        """Called with the uid of an object after what is promised of it changed."""
-        self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
-        """Called with an object after a promise of it ended or shrank: pods it turned away are worth another try."""
-        self.reservations_total = 0
-        """How often something was kept back for a pod."""
-        self.ended = dict.fromkeys(CAUSES, 0)
-        """Promises that ended, by cause, and those that began to rest."""
-        self._refusals = cluster.index(Refusals)
-        self._refusals.on_change.append(self._refusal_changed)
-        self._promises = Promises()
-        self._charges = Charges()
-        self._waits = Timeouts(self._timeout_of)
-        self._volumes = MadeVolumes(self._storage, self._objects, self._promises, self._charges, self.settle)
-        self._left = LeftBehind(self._storage, self._clock, self._promises, self._volumes, self._waits, self._drop)
-        self._server = cluster.index(ServerTime)
-        self._met = MetClaims(cluster, self._objects, self._promises, self._volumes, self._left, self._longest, self)
-        self._made: list[Promise] = []
-        """Whose volumes were made or arrived just now."""
+        super().__init__(cluster)
+        self._met = MetClaims(cluster, self)
         self._stale_classes: set[str] = set()
         self._awaited: Collection[Key] = ()
         """Claims that are being assumed, and of which `reserve` tells next."""
+        self._refusals.on_change.append(self._refusal_changed)
         self._met.meet_all()
         self._tell()  # nobody: what changes from now on is news
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
@@ -87,70 +53,75 @@ class Ledger:
         self._storage.on_change(StorageClass, self._class_changed)
         self._storage.on_change(CSIDriver, self._driver_changed)
         self._storage.on_change(VolumeAttachment, self._attachment_changed)
-        self._objects.on_other_groups(self._stale_classes.update)
+        self.objects.on_other_groups(self._stale_classes.update)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    def promised(self, uid: str) -> tuple[int, ...]:
+    def promised(self, uid: str) -> Sizes:
         """The bytes promised of an object, the largest first."""
-        return tuple(sorted(self._charges.of(uid).values(), reverse=True))
+        return descending(self._charges.of(uid).values())
 
     def promises(self, uid: str) -> Mapping[Key, int]:
         """The same by claim. It is what is kept: to be read at once, not to be changed."""
         return self._charges.of(uid)
 
+    def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes:
+        """Siblings share their promises: of a claim the most that is promised of one of them counts."""
+        if len(members) == 1 and not own:
+            return self.promised(identity(members[0]))
+        found: dict[Key, int] = {}
+        for each in members:
+            for key, size in self._charges.of(identity(each)).items():
+                if key not in own:
+                    found[key] = max(size, found.get(key, 0))
+        return descending(found.values())
+
+    def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
+        return [claim.key for claim in claims if claim.selected_node]
+
     def holds(self) -> list[Hold]:
-        """Every promise on every object."""
         self.catch_up()
         return [hold for uid in self._charges for hold in self.holds_on(uid)]
 
     def holds_on(self, uid: str) -> list[Hold]:
         """The promises on an object, one a claim."""
-        capacity, found = self._objects.get(uid), [self._promises.get(key) for key in self._charges.of(uid)]
+        capacity, found = self.objects.get(uid), [self._promises.get(key) for key in self._charges.of(uid)]
         return [each.as_hold(capacity) for each in found if each is not None and capacity is not None]
 
-    @property
-    def resets_total(self) -> int:
-        """How many promises ended because their object was published again."""
-        return self.ended[REFRESH]
-
     def resting(self, class_name: str | None = None) -> list[Hold]:
-        """The promises that rest, of all classes or of one, as holds of nothing on the objects they would be on."""
         self.catch_up()
-        found = self._promises.of_class(class_name) if class_name is not None else self._promises
-        return [each.as_hold(of) for each in found if each.rests for of in self._objects.charged_to(each)]
-
-    def next_expiry_at(self) -> float | None:
-        """When `expire` has something to do, in the clock's monotonic seconds."""
-        return self._waits.first_end()
-
-    @property
-    def longest_timeout_s(self) -> float:
-        """How long what is nobody's is kept: as the most patient profile has it."""
-        return self._longest.timeout_s
+        found = self._promises.of_class[class_name] if class_name is not None else self._promises
+        return [each.as_hold(of) for each in found if each.rests for of in self.objects.charged_to(each)]
 
     def tell_timeout(self, timeout_s: float) -> None:
-        """A profile decides by this timeout: so long promises for its pods are kept after their volumes were made, if
-        the object does not show them. Promises that are nobody's are kept for the longest that was told.
-        """
-        before = self._longest.timeout_s
-        self._longest.tell(timeout_s)
-        self._waits.renew_all()
-        if self._longest.timeout_s > before:
+        before = self.longest_timeout_s
+        super().tell_timeout(timeout_s)
+        if self.longest_timeout_s > before:
             self._met.meet_again()
             self._tell()
 
-    def _timeout_of(self, key: Key) -> float:
-        promise = self._promises.get(key)
+    def _timeout_of(self, name: str) -> float:
+        promise = self._promises.get(name)
         told = promise.timeout_s if promise is not None else None
-        return self._longest.timeout_s if told is None else told
+        return self.longest_timeout_s if told is None else told
 
     # -- a pod's way --------------------------------------------------------------------------------------------------
 
-    def await_reserve(self, claims: Collection[Key]) -> None:
-        """These claims are about to be assumed, and `reserve` is called for each of them then: until it is, what is
-        new of them is not accounted for, because it would be twice. None of them, when they could not be assumed."""
+    @contextmanager
+    def assuming(self, claims: Collection[Key]) -> Iterator[None]:
+        """What is new of these claims is accounted for by `reserve`, and not when they are assumed: else it would be
+        charged to every object first."""
         self._awaited = claims
+        try:
+            yield
+        finally:
+            self._awaited = ()
+
+    def keep_back(self, pod: PodInfo, plan: VolumePlan, timeout_s: float) -> None:
+        for capacity, claims in plan.claims_by_object():
+            self.reserve(capacity, pod, claims, timeout_s)
+        for promise in self._promises_of(key for each in plan.sequences for key in each.unsent):
+            promise.is_unsent = True  # no figure is about its volume yet
 
     def reserve(
         self,
@@ -182,30 +153,26 @@ class Ledger:
             self.settle(promise)
         self._tell()
 
-    def hold_back(self, keys: Iterable[Key]) -> None:
-        """Claims that were just reserved for wait before they get their node: no figure is about their volumes yet."""
-        for promise in filter(None, map(self._promises.get, keys)):
-            promise.is_unsent = True
-
-    def send(self, keys: Iterable[Key]) -> None:
-        """Claims get their node now: what fell before was not for their volumes."""
-        for promise in filter(None, map(self._promises.get, keys)):
+    def send(self, claims: Iterable[Key]) -> None:
+        """What fell before was not for the volumes of these claims."""
+        for promise in self._promises_of(claims):
             if promise.is_unsent:
-                promise.is_unsent, promise.decided = False, promise.decided._replace(tick=self._figures.tick)
+                promise.is_unsent, promise.decided = False, promise.decided._replace(tick=self.figures.tick)
+
+    def _promises_of(self, claims: Iterable[Key]) -> Iterable[Promise]:
+        return filter(None, map(self._promises.get, claims))
 
     def release(self, pod_uid: str) -> None:
-        """Unreserve: the pod's attempt failed. What its claims ask for all the same stays promised.
-
-        Whether the claims are restored before or after this makes no difference.
-        """
-        for promise in self._promises.of_pod(pod_uid):
+        """What the pod's claims ask for all the same stays promised. Whether they are restored before or after this
+        makes no difference."""
+        for promise in self._promises.of_pod[pod_uid]:
             if not promise.stands(self._storage.claims.get(promise.key)):
                 self._drop(promise, FAILURE)
         self._tell()
 
     def pod_gone(self, pod_uid: str) -> None:
-        """The pod was deleted: its claims stand for themselves."""
-        for promise in self._promises.of_pod(pod_uid):
+        """The pod's claims stand for themselves."""
+        for promise in self._promises.of_pod[pod_uid]:
             self._promises.give_to(promise, None)
 
     def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
@@ -220,11 +187,8 @@ class Ledger:
                 charges.setdefault(key, {}).update({hold.uid: hold.bytes} if hold.bytes else {})
         for key, hold in told.items():
             claim, promise = self._storage.claims.get(key), self._promises.get(key)
-            if promise is None and claim is not None:
-                promise = self.open(claim, hold.since)
-            elif promise is None:
-                of = self._objects.get(hold.uid)
-                promise = self._left.of_hold(hold, of.storage_class_name) if of is not None else None
+            if promise is None:
+                promise = self.open(claim, hold.since) if claim is not None else self._of_hold(hold)
             if promise is not None:
                 promise.since = hold.since
                 self._promises.name(promise, hold.uid)
@@ -233,11 +197,10 @@ class Ledger:
         self._tell()
 
     def expire(self, now_s: float) -> None:
-        """End what is overdue at this time of the monotonic clock."""
         self.catch_up()
         for key in list(self._waits.ended(now_s)):
             promise = self._promises.get(key)
-            if promise is not None and self._objects.is_unchecked(promise, promise.made_at):
+            if promise is not None and self.objects.is_unchecked(promise, promise.made_at):
                 self._waits.begin(key, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show it
             elif promise is not None:
                 self._met.timed_out(promise)
@@ -246,16 +209,18 @@ class Ledger:
 
     def catch_up(self) -> None:
         """Account for nodes, new objects and new rules. Costs two comparisons when there are none."""
-        for name in self._objects.changed_nodes():
-            for promise in self._promises.at_node(name):
-                self.settle(promise)
+        stale = [promise for name in self.objects.changed_nodes() for promise in self._promises.at_node[name]]
+        self._settle_all(stale)
         if self._stale_classes:
-            stale = sorted(self._stale_classes)
+            names = sorted(self._stale_classes)
             self._stale_classes.clear()
-            for class_name in stale:
-                for promise in self._promises.of_class(class_name):
-                    self.settle(promise)
+            for class_name in names:
+                self._settle_all(self._promises.of_class[class_name])
         self._tell()
+
+    def _settle_all(self, promises: Iterable[Promise]) -> None:
+        for promise in promises:
+            self.settle(promise)
 
     # -- what storage tells -------------------------------------------------------------------------------------------
 
@@ -266,7 +231,7 @@ class Ledger:
         key = known.key
         promise = self._promises.get(key)
         if promise is not None and not promise.stands(new):
-            left = self._left.leave(promise, new)
+            left = self._leave(promise, new)
             is_gone = new is None or new.uid != promise.claim.uid
             self._drop(promise, DELETION if is_gone else FAILURE, is_left=left is not None)
             if left is not None:
@@ -276,10 +241,9 @@ class Ledger:
             self._met.forget(old)
         if new is not None and promise is not None:
             if new.is_bound and not promise.claim.is_bound:
-                self.was_made(promise, self._figures.tick, self._server.now())
-                self._volumes.bound(promise)
+                self._was_bound(promise)
             promise.claim = new
-            self._volumes.note_asked(promise)
+            self._note_asked(promise)
             promise.is_unsent = promise.is_unsent and self._storage.claims.is_assumed(key)
             self.settle(promise)
         elif new is not None and key in self._awaited and not (new.is_bound or (old and old.selected_node)):
@@ -292,10 +256,13 @@ class Ledger:
         known = new or old
         if known is None:
             return
-        self._volumes.changed(old, new)
+        if old is not None and (new is None or new.spec.claim_ref != old.spec.claim_ref):
+            self._volume_went(old)
+        if new is not None:
+            self.volume_came(new)
         met = self._met.take_unseen(known.name) if new is not None else None
         is_kept = met is not None and self._promises.get(met[0]) is not None  # by a rebuild that may end just now
-        for promise in self._promises.rebuilds_of(known.name):
+        for promise in self._promises.moving[known.name]:
             self.settle(promise)
             if new is None and self._promises.get(promise.key) is promise:
                 self._drop(promise, DELETION)  # there is nothing left to rebuild
@@ -303,7 +270,7 @@ class Ledger:
             claim = self._storage.claims.get(new.spec.claim_ref.key)
             is_free = claim is not None and self._promises.get(claim.key) is None and is_on_its_way(claim, new)
             # It was elsewhere and may move again. One that had arrived and may move is where it is.
-            if claim is not None and is_free and self._objects.progress(claim, old) is RebuildProgress.ELSEWHERE:
+            if claim is not None and is_free and self.objects.progress(claim, old) is RebuildProgress.ELSEWHERE:
                 self._met.meet(claim)
         if new is not None and met is not None and not is_kept:
             self._met.meet_late(new, *met)
@@ -316,16 +283,16 @@ class Ledger:
             self.catch_up()  # a refresh shows what was made before it: so that has to be accounted for first
         gone = old if old is not None and (new is None or identity(new) != identity(old)) else None
         if gone is not None:
-            self._objects.remove(identity(gone))
-            self._settle_on(identity(gone))
+            self.objects.remove(identity(gone))
+            self._settle_all(self._promises_on(identity(gone)))
         if new is not None:
-            tick = self._figures.tick
-            if self._objects.put(new):
+            tick = self.figures.tick
+            if self.objects.put(new):
                 # Other nodes, other disks: its figures are not to be compared with those before.
-                self._stale_classes.update(self._objects.classes_with(new.storage_class_name))
-            elif self._figures.tick > tick:
-                self._volumes.show(new)
-            self._settle_on(identity(new))
+                self._stale_classes.update(self.objects.classes_with(new.storage_class_name))
+            elif self.figures.tick > tick:
+                self._show(new)
+            self._settle_all(self._promises_on(identity(new)))
         self._tell(gone)
 
     def _refusal_changed(self, key: Key) -> None:
@@ -337,8 +304,7 @@ class Ledger:
     def _attachment_changed(self, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
         known = new or old
         if known is not None:
-            for promise in self._promises.rebuilds_of(known.spec.source.persistent_volume_name):
-                self.settle(promise)
+            self._settle_all(self._promises.moving[known.spec.source.persistent_volume_name])
             self._tell()
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
@@ -348,93 +314,19 @@ class Ledger:
         names = {each.name for each in (old, new) if each is not None}
         self._stale_classes.update(each.name for each in self._storage.classes.values() if each.provisioner in names)
 
-    # -- a promise's life ---------------------------------------------------------------------------------------------
-
-    def open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
-        """Open the promise of a claim that has none."""
-        promise = Promise(claim, since, tick=self._figures.tick, is_rebuild=is_rebuild)
-        self._promises.add(promise)
-        self._volumes.opened(promise)
-        self._left.found_claim(promise)
-        return promise
-
-    def was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
-        """The volume of a promise was made, or has arrived: seen at this tick, and at this time of the server's."""
-        promise.made_tick, promise.made_at = tick, made_at
-        promise.looked_at = {identity(each): each.checked_at for each in self._objects.charged_to(promise)}
-        self._made.append(promise)
-        self._waits.begin(promise.key, self._clock.monotonic() - age_s)
-
-    def _settle_on(self, uid: str) -> None:
-        for promise in self._volumes.promises_on(uid):
-            self.settle(promise)
-
-    def settle(self, promise: Promise) -> None:
-        """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it, and
-        those that draw from the same pools do too."""
-        if promise.is_left_behind and self._objects.progress(promise.claim) is RebuildProgress.ELSEWHERE:
-            self._drop(promise, DELETION)
-            return
-        if promise.is_rebuild:
-            progress = self._objects.progress(promise.claim)
-            if progress is RebuildProgress.ELSEWHERE:
-                self._drop(promise, FAILURE)
-                return
-            if progress is RebuildProgress.UNDER_WAY:
-                promise.made_tick = None
-                promise.shown_by.clear()
-                self._waits.stop(promise.key)
-            elif promise.made_tick is None:
-                self.was_made(promise, self._figures.tick, self._server.now())
-                promise.arrived = self._figures.tick, promise.made_at
-        if self._rests(promise):
-            self._charges.charge(promise, {})
-            return
-        of_class = self._objects.charged_to(promise)
-        shared = self._objects.shared_with(of_class)
-        objects = [*of_class, *shared] if shared else of_class
-        unaware = [each for each in objects if not self._figures.shows(each, promise)]
-        if len(unaware) < len(objects):
-            is_over = promise.claim.is_bound or self._figures.includes(of_class[0], promise)
-            if not unaware and is_over and [promise.named] == [identity(each) for each in of_class]:
-                self._drop(promise, REFRESH)
-                return
-            objects = unaware
-        size = counted_bytes(promise.claim, self._storage, is_rebuild=promise.is_rebuild)
-        if promise.is_rebuild and size is not None and self._objects.is_refused(promise.claim):
-            objects = [each for each in objects if largest_volume(each) >= size]
-        self._charges.charge(promise, {identity(each): size for each in objects} if size is not None else {})
-
-    def _rests(self, promise: Promise) -> bool:
-        """Whether its volume cannot be made, whatever room there is; one that exists was made all the same."""
-        is_open = not (promise.is_made or promise.is_rebuild or promise.is_left_behind)
-        before, promise.rests = promise.rests, self._refusals.of(promise.claim) if is_open else ""
-        self.ended[REFUSAL] += bool(promise.rests) and not before
-        return bool(promise.rests)
-
-    def _drop(self, promise: Promise, cause: str = DELETION, *, is_left: bool = False) -> None:
-        """End a promise. `is_left`: another promise goes on for its volume."""
-        self.ended[cause] += not is_left
-        for uid in promise.charged if not is_left else ():
-            if uid not in promise.shown_by:
-                self._figures.ended(uid, promise, promise.charged[uid])
-        self._charges.charge(promise, {})
-        self._promises.remove(promise)
-        self._waits.stop(promise.key)
-
     # -- telling ------------------------------------------------------------------------------------------------------
 
     def _tell(self, gone: CSIStorageCapacity | None = None) -> None:
         """Tell of what changed, after the fact; `gone` is an object that was deleted just now."""
         if self._made:
             made, self._made = self._made, []
-            self._left.count_once(made)
+            self._count_once(made)
         told = self._charges.take_changed()
         for uid in told:
             for changed in self.on_change:
                 changed(uid)
         for uid, is_released in told.items():
-            capacity = self._objects.get(uid) or gone
+            capacity = self.objects.get(uid) or gone
             if is_released and capacity is not None:
                 for released in self.on_released:
                     released(capacity)

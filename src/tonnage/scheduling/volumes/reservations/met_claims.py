@@ -15,17 +15,15 @@ How old a volume is, the server's clock says (`server_time.py`).
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from tonnage.objects.core_v1 import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way
-from tonnage.scheduling.volumes.reservations.holds import LongestTimeout
-from tonnage.scheduling.volumes.reservations.made_volumes import LeftBehind, MadeVolumes
-from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
-from tonnage.scheduling.volumes.reservations.promises import Promise, Promises
+from tonnage.scheduling.volumes.reservations.promise_book import PromiseBook
+from tonnage.scheduling.volumes.reservations.promises import Promise
 from tonnage.scheduling.volumes.reservations.server_time import ServerTime
 
 _LONGEST_S: Final = 3600.0
@@ -41,37 +39,14 @@ class _MetClaim(NamedTuple):
     """How long ago the volume was made, or arrived; None while it is on its way."""
 
 
-class LifeOfPromises(Protocol):
-    """What the ledger does to promises."""
-
-    def open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise: ...
-    def was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None: ...
-    def settle(self, promise: Promise) -> None: ...
-
-
 class MetClaims:
     """Judges claims and volumes when they are met for the first time, and opens their promises."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        objects: PromisedObjects,
-        promises: Promises,
-        volumes: MadeVolumes,
-        left: LeftBehind,
-        longest: LongestTimeout,
-        life: LifeOfPromises,
-    ) -> None:
+    def __init__(self, cluster: Cluster, book: PromiseBook) -> None:
         self._storage = cluster.storage
         self._clock = cluster.clock
         self._server = cluster.index(ServerTime)
-        self._objects = objects
-        self._figures = objects.figures
-        self._promises = promises
-        self._volumes = volumes
-        self._left = left
-        self._longest = longest
-        self._life = life
+        self._book = book
         self._unseen_volumes: dict[str, tuple[Key, int]] = {}
         """Volumes that a bound claim named before they came, with that claim and the tick it was met at."""
         self._too_old: dict[Key, tuple[str, int]] = {}
@@ -90,27 +65,27 @@ class MetClaims:
         if not claim.selected_node:
             return
         if not claim.is_bound:
-            self._life.settle(self._life.open(claim, self._clock.now()))
+            self._book.settle(self._book.open(claim, self._clock.now()))
             return
         volume = self._storage.volumes.get(claim.spec.volume_name)
         if volume is None:
-            self._unseen_volumes[claim.spec.volume_name] = (claim.key, self._figures.tick)
+            self._unseen_volumes[claim.spec.volume_name] = (claim.key, self._book.figures.tick)
         else:
-            self._meet_bound(claim, volume, self._figures.tick)
+            self._meet_bound(claim, volume, self._book.figures.tick)
 
     def meet_volume(self, volume: PersistentVolume) -> None:
         """A volume that was not there before. If no claim with a node stands for it, it was made all the same: by
         immediate binding, for a claim of which the news is late, or for one that is gone."""
         created_at = volume.metadata.creation_timestamp
-        age_s = self._server.age_s(created_at) if created_at is not None else self._longest.timeout_s
-        is_wanted = age_s < self._longest.timeout_s and self._is_undecided(volume)
-        place = self._objects.place_of(volume) if is_wanted else ""
-        promise = self._left.find(volume, place, age_s) if place else None
+        age_s = self._server.age_s(created_at) if created_at is not None else self._book.longest_timeout_s
+        is_wanted = age_s < self._book.longest_timeout_s and self._is_undecided(volume)
+        place = self._book.objects.place_of(volume) if is_wanted else ""
+        promise = self._book.find(volume, place, age_s) if place else None
         if promise is not None:
-            self._life.settle(promise)
-            self._volumes.show_made(promise)
+            self._book.settle(promise)
+            self._book.show_made(promise)
         else:
-            self._volumes.came_undecided(volume)
+            self._book.came_undecided(volume)
 
     def _is_undecided(self, volume: PersistentVolume) -> bool:
         """Whether a provisioner made a volume of room that is kept count of, and no claim with a node stands for it."""
@@ -130,7 +105,7 @@ class MetClaims:
     def meet_late(self, volume: PersistentVolume, key: Key, tick: int) -> None:
         """A volume came that the claim of this key named before, at this tick."""
         claim = self._storage.claims.get(key)
-        if claim is None or self._promises.get(key) is not None:
+        if claim is None or self._book.promise_of(key) is not None:
             return
         if claim.is_bound and claim.spec.volume_name == volume.name:
             self._meet_bound(claim, volume, tick)
@@ -152,28 +127,28 @@ class MetClaims:
         for key, (uid, tick) in before.items():
             claim = self._storage.claims.get(key)
             volume = self._storage.volumes.get(claim.spec.volume_name) if claim is not None else None
-            if claim is None or volume is None or claim.uid != uid or self._promises.get(key) is not None:
+            if claim is None or volume is None or claim.uid != uid or self._book.promise_of(key) is not None:
                 continue
             self._meet_bound(claim, volume, tick)
-            promise = self._promises.get(key)
+            promise = self._book.promise_of(key)
             if promise is not None:
-                objects = self._objects.charged_to(promise)
-                for each in (*objects, *self._objects.shared_with(objects)):
-                    if self._figures.has_shown(each, promise):
+                objects = self._book.objects.charged_to(promise)
+                for each in (*objects, *self._book.objects.shared_with(objects)):
+                    if self._book.figures.has_shown(each, promise):
                         promise.shown_by.add(identity(each))
-                self._life.settle(promise)
+                self._book.settle(promise)
 
     def _meet_bound(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> None:
         """A bound claim that was no promise before, met at this tick."""
         met = self._judged(claim, volume, tick)
         if met is None:
             return
-        promise = self._life.open(claim, met.since, is_rebuild=met.is_rebuild)
+        promise = self._book.open(claim, met.since, is_rebuild=met.is_rebuild)
         if not met.is_rebuild:
-            self._volumes.came(promise, volume)
+            self._book.has_volume(promise, volume)
         if met.age_s is not None:
-            self._life.was_made(promise, tick, self._server.now() if met.is_rebuild else met.since, met.age_s)
-        self._life.settle(promise)
+            self._book.was_made(promise, tick, self._server.now() if met.is_rebuild else met.since, met.age_s)
+        self._book.settle(promise)
 
     def _judged(self, claim: PersistentVolumeClaim, volume: PersistentVolume, tick: int) -> _MetClaim | None:
         """What is promised for a claim that is bound to this volume; None for nothing."""
@@ -186,7 +161,9 @@ class MetClaims:
         if created_at is None or not claim.selected_node:
             return None
         age_s = self._server.age_s(created_at)
-        if age_s >= self._longest.timeout_s and not self._objects.is_unchecked(Promise(claim, now), created_at):
+        if age_s >= self._book.longest_timeout_s and not self._book.objects.is_unchecked(
+            Promise(claim, now), created_at
+        ):
             if age_s < _LONGEST_S:
                 self._too_old[claim.key] = (claim.uid, tick)
             return None
@@ -200,7 +177,7 @@ class MetClaims:
         while without need.
         """
         is_marked = bool(claim.rebuild_target) and claim.rebuild_target == claim.selected_node
-        if not is_marked or self._objects.progress(claim, volume) is not RebuildProgress.ARRIVED:
+        if not is_marked or self._book.objects.progress(claim, volume) is not RebuildProgress.ARRIVED:
             return False
-        objects = self._objects.charged_to(Promise(claim, self._clock.now(), is_rebuild=True))
+        objects = self._book.objects.charged_to(Promise(claim, self._clock.now(), is_rebuild=True))
         return any(each.has_kept_pools or each.metadata.revision < volume.metadata.revision for each in objects)

@@ -17,7 +17,8 @@ rebuild is under way, nothing but its end ends the reservation. After a restart 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
@@ -27,93 +28,71 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.attach.volume_places import MissedTargets
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex, is_elsewhere
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
-from tonnage.scheduling.volumes.demand import size_to_make
+from tonnage.scheduling.volumes.demand import VolumePlan, size_to_make
+from tonnage.scheduling.volumes.packing import Sizes
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, is_on_its_way, progress_of
 from tonnage.scheduling.volumes.reservations.holds import (
     AGAIN_S,
-    CAUSES,
     DELETION,
     FAILURE,
     REFRESH,
     REFUSAL,
     TIMEOUT,
     WAITS_FOR_REFRESH,
+    CapacityHolds,
     Hold,
-    LongestTimeout,
-    Timeouts,
     as_assumed,
     is_looked_at_anew,
     is_refresh,
     pod_of,
 )
-from tonnage.scheduling.volumes.reservations.refusals import Refusals
-from tonnage.scheduling.volumes.reservations.server_time import ServerTime
+from tonnage.scheduling.volumes.shelf import Shelf
 
 
+@dataclass(slots=True, eq=False)
 class ReservedObject:
     """One object, held for some claims by a pod, or by several that share one of them."""
 
-    __slots__ = (
-        "asked_at",
-        "bound_at",
-        "capacity",
-        "claims",
-        "is_bound",
-        "is_under_way",
-        "looked_at",
-        "node_of",
-        "pods",
-        "rebuilds",
-        "since",
-        "taken_bytes",
-        "timeout_s",
-        "uid",
-        "version",
-        "waited",
-    )
+    capacity: CSIStorageCapacity
+    """As it was reserved; as it is since its pools are kept by another than before."""
+    pods: dict[str, PodInfo]
+    """Who holds it, by uid; the first of them is told. Nobody, for a rebuild that outlives its pod."""
+    claims: tuple[PersistentVolumeClaim, ...]
+    since: datetime
+    taken_bytes: int
+    asked_at: datetime | None = None
+    """`since` by the server's clock, as far as it is known."""
+    timeout_s: float | None = None
+    """How long it is kept after its claims are bound, as the profile of its pods has it; None: not known."""
+    uid: str = ""
+    version: str = ""
+    """The version of its figures; a reservation counts while the object has it."""
+    waited: dict[Key, str] = field(default_factory=dict)
+    """The claims that are still on their way or bound, with their uids; those that were given back are not."""
+    node_of: dict[Key, str] = field(default_factory=dict)
+    """Where each claim is going to be made. An object may reach several nodes, and be held for claims on them."""
+    rebuilds: set[Key] = field(default_factory=set)
+    is_under_way: bool = False
+    """A volume that is rebuilt has not arrived."""
+    is_bound: bool = False
+    bound_at: datetime | None = None
+    """When the last of its claims was seen bound, by the server's clock as well."""
+    looked_at: datetime | None = None
+    """When its pools had been looked at last when they were."""
 
-    def __init__(
-        self,
-        capacity: CSIStorageCapacity,
-        version: str,
-        pods: Sequence[PodInfo],
-        claims: Sequence[PersistentVolumeClaim],
-        since: datetime,
-        taken_bytes: int,
-        timeout_s: float | None = None,
-        asked_at: datetime | None = None,
-    ) -> None:
-        self.capacity = capacity
-        """As it was reserved; as it is since its pools are kept by another than before."""
-        self.taken_bytes = taken_bytes
-        self.uid = identity(capacity)
-        self.version = version
-        self.pods = {each.uid: each for each in pods}
-        """Who holds it, by uid; the first of them is told. Nobody, for a rebuild that outlives its pod."""
-        self.claims = tuple(claims)
-        self.since = since
-        self.asked_at = asked_at
-        """The same by the server's clock, as far as it is known."""
-        self.timeout_s = timeout_s
-        """How long it is kept after its claims are bound, as the profile of its pods has it; None: not known."""
-        self.waited = {each.key: each.uid for each in claims}
-        """The claims that are still on their way or bound, with their uids; those that were given back are not."""
-        any_node = next((each.selected_node for each in claims if each.selected_node), "")
-        self.node_of = {each.key: each.selected_node or any_node for each in claims}
-        """Where each claim is going to be made. An object may reach several nodes, and be held for claims on them."""
-        self.is_bound = False
-        self.bound_at: datetime | None = None
-        """When the last of its claims was seen bound, by the server's clock as well."""
-        self.looked_at: datetime | None = None
-        """When its pools had been looked at last when they were."""
-        self.rebuilds = {each.key for each in claims if each.is_bound}
-        self.is_under_way = False
-        """A volume that is rebuilt has not arrived."""
+    def __post_init__(self) -> None:
+        self.uid, self.version = identity(self.capacity), self.capacity.figures_version
+        any_node = next((each.selected_node for each in self.claims if each.selected_node), "")
+        for each in self.claims:
+            self.waited[each.key] = each.uid
+            self.node_of[each.key] = each.selected_node or any_node
+            if each.is_bound:
+                self.rebuilds.add(each.key)
 
     def is_for(self, own: Collection[Key]) -> bool:
-        """Whether claims that are judged as one group have it: they are all it is held for, or are among those."""
+        """Whether it is held for a group of claims: all it is held for are among them, or they are among those."""
         return bool(self.waited) and (self.waited.keys() <= set(own) or all(key in self.waited for key in own))
 
     def shares_claims_with(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
@@ -150,31 +129,20 @@ class ReservedObject:
         )
 
 
-class Reservations:
-    """The reserved objects of a cluster: `cluster.index(Reservations)`; by `identity`, their uid."""
+class Reservations(CapacityHolds):
+    """The reserved objects of a cluster: `cluster.index(Reservations)`."""
+
+    keeps_whole_objects = True
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._storage = cluster.storage
-        self._clock = cluster.clock
-        self._longest = LongestTimeout()
-        self.on_change: list[Callable[[str], None]] = []
-        """Called with the uid of an object after it was reserved or set free."""
-        self.on_released: list[Callable[[CSIStorageCapacity], None]] = []
-        """Called with an object after a reservation of it ended: pods it turned away are worth another try."""
-        self.reservations_total = 0
-        self.ended = dict.fromkeys(CAUSES, 0)
-        """Reservations that ended, by cause."""
+        super().__init__(cluster)
+        self._groups = cluster.index(CapacityIndex).groups
         self._by_object: dict[str, ReservedObject] = {}
-        self._by_pod: dict[str, dict[str, ReservedObject]] = {}
-        self._by_claim: dict[Key, dict[str, ReservedObject]] = {}
-        self._bound = Timeouts(self._timeout_of)
+        self._by_pod: Shelf[str, str, ReservedObject] = Shelf()
+        self._by_claim: Shelf[str, str, ReservedObject] = Shelf()
         self._storage.on_change(CSIStorageCapacity, self._capacity_changed)
         self._storage.on_change(PersistentVolumeClaim, self._claim_changed)
-        self._groups = cluster.index(CapacityIndex).groups
         self._groups.on_change.append(self._groups_changed)
-        self._server = cluster.index(ServerTime)
-        self._refusals = cluster.index(Refusals)
         self._refusals.on_change.append(self._refusal_changed)
         self._storage.on_change(PersistentVolume, self._volume_changed)
         self._storage.on_change(VolumeAttachment, self._attachment_changed)
@@ -183,48 +151,46 @@ class Reservations:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def is_reserved(self, capacity: CSIStorageCapacity, own: Collection[Key] = ()) -> bool:
-        """Whether the object is kept back, just as it is: recorded with exactly this version of its figures, which is
-        its resourceVersion but where another keeps its pools.
-
-        Not from a group of claims for which it is kept (`own`).
-        """
+        """Whether the object is kept back, just as it is, from others than a group of claims for which it is kept
+        (`own`): its figures have the version that it was reserved with."""
         found = self._by_object.get(identity(capacity))
         if found is None or found.version != capacity.figures_version:
             return False
         return not own or not found.is_for(own)
 
-    @property
-    def resets_total(self) -> int:
-        """Reservations that the informer's news of their object ended: what the KEP's metric counts."""
-        return self.ended[REFRESH]
+    def held(self, members: Sequence[CSIStorageCapacity], own: Collection[Key]) -> Sizes | None:
+        return None if any(self.is_reserved(each, own) for each in members) else ()
+
+    def own_claims(self, claims: Iterable[PersistentVolumeClaim], group: Iterable[PersistentVolumeClaim]) -> list[Key]:
+        """An object is held for a whole group."""
+        of_group = list(group)
+        return [claim.key for claim in of_group] if any(claim.selected_node for claim in of_group) else []
 
     def holds(self) -> list[Hold]:
         """All reservations, the oldest first."""
         return [each.as_hold() for each in self._by_object.values()]
 
-    def hold_on(self, uid: str) -> Hold | None:
+    def holds_on(self, uid: str) -> list[Hold]:
         found = self._by_object.get(uid)
-        return found.as_hold() if found is not None else None
+        return [found.as_hold()] if found is not None else []
 
-    def next_expiry_at(self) -> float | None:
-        """When `expire` has something to do, in the clock's monotonic seconds."""
-        return self._bound.first_end()
-
-    @property
-    def longest_timeout_s(self) -> float:
-        """How long what is nobody's is kept: as the most patient profile has it."""
-        return self._longest.timeout_s
-
-    def tell_timeout(self, timeout_s: float) -> None:
-        """A profile decides by this timeout. It counts for what is reserved for its pods."""
-        self._longest.tell(timeout_s)
-        self._bound.renew_all()
-
-    def _timeout_of(self, uid: str) -> float:
-        told = self._by_object[uid].timeout_s
-        return self._longest.timeout_s if told is None else told
+    def _timeout_of(self, name: str) -> float:
+        told = self._by_object[name].timeout_s
+        return self.longest_timeout_s if told is None else told
 
     # -- a pod's way --------------------------------------------------------------------------------------------------
+
+    def keep_back(self, pod: PodInfo, plan: VolumePlan, timeout_s: float) -> None:
+        """Siblings of an object are held with it, for all that is made of any of them."""
+        claims_of: dict[Key, list[PersistentVolumeClaim]] = {}
+        objects: dict[Key, CSIStorageCapacity] = {}
+        chosen = {each.capacity.key: each.capacity for each in plan.provisions if each.capacity is not None}
+        for each in plan.provisions:
+            for capacity in (each.capacity, *self._groups.siblings(each.capacity)) if each.capacity is not None else ():
+                objects.setdefault(capacity.key, capacity)
+                claims_of.setdefault(capacity.key, []).append(each.claim)
+        for key, capacity in objects.items():
+            self.reserve(capacity, pod, claims_of[key], timeout_s, is_sibling=key not in chosen)
 
     def reserve(
         self,
@@ -256,8 +222,7 @@ class Reservations:
                 named = {each.key for each in assumed}
                 assumed += [each for each in before.claims if each.key in before.waited and each.key not in named]
             self._forget(before)
-        version, taken_bytes = known.figures_version, self._taken(assumed)
-        self._record(ReservedObject(known, version, pods, assumed, since, taken_bytes, timeout_s, asked_at))
+        self._record(known, pods, assumed, since, asked_at, timeout_s)
         self.reservations_total += 1
 
     def _find_rebuilds(self) -> None:
@@ -270,35 +235,40 @@ class Reservations:
                     for shared in (each, *self._groups.siblings(each)):
                         found.setdefault(identity(shared), (shared, []))[1].append(claim)
         for each, claims in found.values():
-            version, now, asked_at = each.figures_version, self._clock.now(), self._server.now()
-            self._record(ReservedObject(each, version, (), claims, now, self._taken(claims), None, asked_at))
+            self._record(each, (), claims, self._clock.now(), self._server.now())
 
-    def _taken(self, claims: Sequence[PersistentVolumeClaim]) -> int:
+    def _record(
+        self,
+        capacity: CSIStorageCapacity,
+        pods: Iterable[PodInfo],
+        claims: Sequence[PersistentVolumeClaim],
+        since: datetime,
+        asked_at: datetime | None,
+        timeout_s: float | None = None,
+    ) -> None:
         sizes = [size_to_make(each, self._storage, is_rebuild=each.is_bound) for each in claims]
-        return sum(each.value() for each in sizes if each is not None)
-
-    def _record(self, made: ReservedObject) -> None:
+        taken_bytes = sum(each.value() for each in sizes if each is not None)
+        by_uid = {each.uid: each for each in pods}
+        made = ReservedObject(capacity, by_uid, tuple(claims), since, taken_bytes, asked_at, timeout_s)
         self._file(made)
         self._judge(made)
 
     def _file(self, made: ReservedObject) -> None:
         self._by_object[made.uid] = made
         for uid in made.pods:
-            self._by_pod.setdefault(uid, {})[made.uid] = made
+            self._by_pod.put(uid, made.uid, made)
         for key in made.waited:
-            self._by_claim.setdefault(key, {})[made.uid] = made
+            self._by_claim.put(key, made.uid, made)
         self._tell_changed(made.uid)
 
     def release(self, pod_uid: str) -> None:
-        """Unreserve: the pod's attempt failed. What another pod has reserved, since or as well, stays with it."""
+        """What another pod has reserved, since or as well, stays with it."""
         self._end_all_of(pod_uid, FAILURE)
 
     def pod_gone(self, pod_uid: str) -> None:
-        """The pod was deleted."""
         self._end_all_of(pod_uid, DELETION)
 
     def agree_with(self, holds: Sequence[Hold], pods: Mapping[Key, PodInfo]) -> None:
-        """Reserve what another scheduler of the same cluster has reserved, and nothing else."""
         for held in list(self._by_object.values()):
             self._forget(held)
             self._tell_changed(held.uid)
@@ -306,16 +276,16 @@ class Reservations:
             capacity = self._storage.capacities.get(hold.capacity)
             if capacity is not None and identity(capacity) == hold.uid:
                 claims = [each for key in hold.claims if (each := self._storage.claims.get(key)) is not None]
-                version, holders = capacity.figures_version, [pod_of(hold, pods)] if hold.pod else []
-                self._file(ReservedObject(capacity, version, holders, claims, hold.since, hold.bytes))
+                holder = pod_of(hold, pods) if hold.pod else None
+                by_uid = {holder.uid: holder} if holder is not None else {}
+                self._file(ReservedObject(capacity, by_uid, tuple(claims), hold.since, hold.bytes))
 
     def expire(self, now_s: float) -> None:
-        """End what is overdue at this time of the monotonic clock."""
-        for uid in list(self._bound.ended(now_s)):
+        for uid in list(self._waits.ended(now_s)):
             held = self._by_object[uid]
             now = self._storage.capacities.get(held.capacity.key)
             if now is not None and now.is_unchecked_since(held.bound_at) and not self._is_looked_at_anew(held, now):
-                self._bound.begin(uid, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show them
+                self._waits.begin(uid, now_s + AGAIN_S)  # it may be that nobody keeps the pools that are to show them
             else:
                 self._end(held, TIMEOUT)
 
@@ -342,7 +312,7 @@ class Reservations:
                     self._judge(held)
                 else:
                     self._end(held, REFRESH)
-            if old is None or _is_elsewhere(old, new):
+            if old is None or is_elsewhere(old, new):
                 for sibling in self._groups.siblings(new):
                     self._hold_siblings(sibling)
 
@@ -389,29 +359,26 @@ class Reservations:
         claims = [each for each in held.claims if each.key in held.waited]
         for sibling in self._groups.siblings(capacity):
             if identity(sibling) not in self._by_object:
-                version, pods = sibling.figures_version, list(held.pods.values())
-                taken_bytes, asked_at = self._taken(claims), held.asked_at
-                self._record(ReservedObject(sibling, version, pods, claims, held.since, taken_bytes, None, asked_at))
+                self._record(sibling, held.pods.values(), claims, held.since, held.asked_at)
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         known = new or old
-        if known is None or known.key not in self._by_claim:
-            return
-        for held in list(self._by_claim[known.key].values()):
+        key = known.key if known is not None else ""
+        for held in self._by_claim[key]:
             if held.is_lost(new):
-                is_gone = new is None or new.uid != held.waited[new.key]
-                if self._lose(held, known.key, DELETION if is_gone else FAILURE):
+                is_gone = new is None or new.uid != held.waited[key]
+                if self._lose(held, key, DELETION if is_gone else FAILURE):
                     continue
             self._judge(held)
 
     def _refusal_changed(self, key: Key) -> None:
-        for held in list(self._by_claim.get(key, {}).values()):
+        for held in self._by_claim[key]:
             self._judge(held)
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         known = new or old
         owner = known.spec.claim_ref if known is not None else None
-        for held in list(self._by_claim.get(owner.key, {}).values()) if owner is not None else ():
+        for held in self._by_claim[owner.key] if owner is not None else ():
             if owner is not None and owner.key in held.rebuilds:
                 if new is None and self._lose(held, owner.key, DELETION):
                     continue
@@ -425,7 +392,7 @@ class Reservations:
     def _lose(self, held: ReservedObject, key: Key, cause: str) -> bool:
         """A claim is no longer going to be made there; True if it was the last, so that this is the end."""
         del held.waited[key]
-        _unfile(self._by_claim, key, held)
+        self._by_claim.take(key, held.uid)
         if not held.waited:
             self._end(held, cause)
         return not held.waited
@@ -461,9 +428,9 @@ class Reservations:
             held.bound_at = self._server.now()
             shown = self._storage.capacities.get(held.capacity.key)
             held.looked_at = shown.checked_at if shown is not None else None
-            self._bound.begin(held.uid, self._clock.monotonic())
+            self._waits.begin(held.uid, self._clock.monotonic())
         elif held.is_bound and not is_bound:
-            self._bound.stop(held.uid)
+            self._waits.stop(held.uid)
         held.is_bound = is_bound
 
     def _is_hopeless(self, held: ReservedObject, claim: PersistentVolumeClaim) -> bool:
@@ -476,10 +443,10 @@ class Reservations:
     # -- ends ---------------------------------------------------------------------------------------------------------
 
     def _end_all_of(self, pod_uid: str, cause: str) -> None:
-        for held in list(self._by_pod.get(pod_uid, {}).values()):
+        for held in self._by_pod[pod_uid]:
             if len(held.pods) > 1 or held.is_under_way:
                 del held.pods[pod_uid]
-                _unfile(self._by_pod, pod_uid, held)
+                self._by_pod.take(pod_uid, held.uid)
             else:
                 self._end(held, cause)
 
@@ -494,27 +461,11 @@ class Reservations:
     def _forget(self, held: ReservedObject) -> None:
         del self._by_object[held.uid]
         for pod_uid in held.pods:
-            _unfile(self._by_pod, pod_uid, held)
+            self._by_pod.take(pod_uid, held.uid)
         for key in held.waited:
-            _unfile(self._by_claim, key, held)
-        self._bound.stop(held.uid)
+            self._by_claim.take(key, held.uid)
+        self._waits.stop(held.uid)
 
     def _tell_changed(self, uid: str) -> None:
         for changed in self.on_change:
             changed(uid)
-
-
-def _is_elsewhere(old: CSIStorageCapacity, new: CSIStorageCapacity) -> bool:
-    """Another object, or one for other nodes or another class than before."""
-    return (
-        old.node_topology != new.node_topology
-        or old.storage_class_name != new.storage_class_name
-        or identity(old) != identity(new)
-    )
-
-
-def _unfile(index: dict[str, dict[str, ReservedObject]], name: str, held: ReservedObject) -> None:
-    filed = index[name]
-    del filed[held.uid]
-    if not filed:
-        del index[name]

@@ -17,7 +17,7 @@ from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.columns import row_numbers
 from tonnage.scheduling.volumes.attach.volume_places import MissedTargets
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
-from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex, is_elsewhere
 from tonnage.scheduling.volumes.rebuilds import RebuildProgress, progress_of
 from tonnage.scheduling.volumes.reservations.figures import Figures
 from tonnage.scheduling.volumes.reservations.holds import is_looked_at_anew, is_refresh
@@ -47,10 +47,9 @@ class PromisedObjects:
         self._by_uid[uid] = new
         if before is None:
             return True
-        is_elsewhere = (before.storage_class_name, before.node_topology) != (new.storage_class_name, new.node_topology)
         if is_refresh(before.figures_version, new):
-            self.figures.refreshed(before, new, is_elsewhere=is_elsewhere)
-        return is_elsewhere
+            self.figures.refreshed(before, new, is_elsewhere=is_elsewhere(before, new))
+        return is_elsewhere(before, new)
 
     def remove(self, uid: str) -> None:
         self._by_uid.pop(uid, None)

@@ -7,6 +7,7 @@ into.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
@@ -16,9 +17,9 @@ from tonnage.objects.storage_v1 import CSIStorageCapacity
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.capacity.class_capacity import identity
 from tonnage.scheduling.volumes.reservations.holds import RESTS, WAITS_FOR_REFRESH, Hold
+from tonnage.scheduling.volumes.shelf import Shelf
 
 _NOTHING: Mapping[str, int] = {}
-_NO_CHANGES: Mapping[str, bool] = {}
 _REBUILDING = "waits for its volume to be rebuilt"
 _IS_UNDECIDED = "made without a selected-node that was seen; waits for the object to be refreshed"
 _CLAIM_IS_GONE = "its claim is gone, its volume is not; waits for the object to be refreshed"
@@ -34,84 +35,53 @@ class Decided(NamedTuple):
 
 
 EVER = Decided(-1)
+_AT_FIRST = Decided(0)
 
 
+@dataclass(slots=True, eq=False)
 class Promise:
     """A volume that is going to be made for a claim on a node, or was made and need not show yet."""
 
-    __slots__ = (
-        "arrived",
-        "charged",
-        "claim",
-        "class_name",
-        "decided",
-        "has_claim",
-        "is_left_behind",
-        "is_rebuild",
-        "is_unsent",
-        "key",
-        "looked_at",
-        "made_at",
-        "made_tick",
-        "named",
-        "node_name",
-        "order",
-        "pod",
-        "rests",
-        "shown_by",
-        "since",
-        "timeout_s",
-        "volume",
-    )
+    claim: PersistentVolumeClaim
+    """As it was last seen. Uid, node and class are the same for as long as the promise stands."""
+    since: datetime
+    decided: Decided = _AT_FIRST
+    is_rebuild: bool = False
+    is_left_behind: bool = False
+    """It is for what a volume takes where it was, while its claim is sent elsewhere or gone."""
+    has_claim: bool = True
+    """False when what is left behind has no claim any more."""
+    key: Key = ""
+    node_name: str = ""
+    class_name: str = ""
+    is_unsent: bool = False
+    """Its claim waits for the volumes of others before it gets its node: nobody was asked for its volume."""
+    named: str = ""
+    """The object that Reserve charged it to, by uid."""
+    pod: PodInfo | None = None
+    volume: PersistentVolume | None = None
+    """What was made for the claim, from when its object exists: the claim is bound later. None of rebuilds."""
+    order: int = 0
+    """Whose volume existed first."""
+    made_tick: int | None = None
+    """When the claim was seen bound, in refreshes: an object refreshed later than that knows of its volume."""
+    made_at: datetime | None = None
+    """The same by the server's clock, as far as it was known: an object created later than that knows of it as well."""
+    looked_at: Mapping[str, datetime | None] = field(default_factory=dict)
+    """When the pools of its objects had been looked at last when its volume was made, by uid."""
+    arrived: tuple[int, datetime | None] | None = None
+    """`made_tick` and `made_at` of a rebuild from when it was first over, also if the volume may move again since."""
+    charged: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by object."""
+    shown_by: set[str] = field(default_factory=set)
+    """The objects whose refreshes show the volume, by uid."""
+    rests: str = ""
+    """Why its volume cannot be made, in the provisioner's words: then it is charged to nothing."""
+    timeout_s: float | None = None
+    """How long it is kept after its volume was made, as the profile has it that placed the pod; None: not known."""
 
-    def __init__(
-        self,
-        claim: PersistentVolumeClaim,
-        since: datetime,
-        *,
-        tick: int = 0,
-        is_rebuild: bool = False,
-        is_left_behind: bool = False,
-        has_claim: bool = True,
-    ) -> None:
-        self.claim = claim
-        """As it was last seen. Uid, node and class are the same for as long as the promise stands."""
-        self.key: Key = claim.key
-        self.node_name = claim.selected_node
-        self.class_name = claim.class_name
-        self.since = since
-        self.is_rebuild = is_rebuild
-        self.is_left_behind = is_left_behind
-        """It is for what a volume takes where it was, while its claim is sent elsewhere or gone."""
-        self.has_claim = has_claim
-        """False when what is left behind has no claim any more."""
-        self.decided = Decided(tick)
-        self.is_unsent = False
-        """Its claim waits for the volumes of others before it gets its node: nobody was asked for its volume."""
-        self.named = ""
-        """The object that Reserve charged it to, by uid."""
-        self.pod: PodInfo | None = None
-        self.volume: PersistentVolume | None = None
-        """What was made for the claim, from when its object exists: the claim is bound later. None of rebuilds."""
-        self.order = 0
-        """Whose volume existed first."""
-        self.made_tick: int | None = None
-        """When the claim was seen bound, in refreshes: an object refreshed later than that knows of its volume."""
-        self.made_at: datetime | None = None
-        """The same by the server's clock, as far as it was known: an object that is created later than that knows of it
-        as well."""
-        self.looked_at: Mapping[str, datetime | None] = {}
-        """When the pools of its objects had been looked at last when its volume was made, by uid."""
-        self.arrived: tuple[int, datetime | None] | None = None
-        """Of a rebuild, the same two from when it was first over, also if the volume may move again since."""
-        self.charged: Mapping[str, int] = _NOTHING
-        """Bytes by object."""
-        self.shown_by: set[str] = set()
-        """The objects whose refreshes show the volume, by uid."""
-        self.rests = ""
-        """Why its volume cannot be made, in the provisioner's words: then it is charged to nothing."""
-        self.timeout_s: float | None = None
-        """How long it is kept after its volume was made, as the profile has it that placed the pod; None: not known."""
+    def __post_init__(self) -> None:
+        self.key, self.node_name, self.class_name = self.claim.key, self.claim.selected_node, self.claim.class_name
 
     @property
     def is_made(self) -> bool:
@@ -184,11 +154,13 @@ class Promises:
 
     def __init__(self) -> None:
         self._by_claim: dict[Key, Promise] = {}
-        self._of_class: dict[str, dict[Key, Promise]] = {}
-        self._at_node: dict[str, dict[Key, Promise]] = {}
-        self._of_pod: dict[str, dict[Key, Promise]] = {}
-        self._naming: dict[str, dict[Key, Promise]] = {}
-        self._rebuilds_of: dict[str, dict[Key, Promise]] = {}
+        self.of_class: Shelf[str, Key, Promise] = Shelf()
+        self.at_node: Shelf[str, Key, Promise] = Shelf()
+        self.of_pod: Shelf[str, Key, Promise] = Shelf()
+        self.naming: Shelf[str, Key, Promise] = Shelf()
+        """By the uid of the object that Reserve charged them to."""
+        self.moving: Shelf[str, Key, Promise] = Shelf()
+        """By the name of the volume: those that wait for it to be elsewhere, where it goes and where it is."""
 
     def __iter__(self) -> Iterator[Promise]:
         return iter(self._by_claim.values())
@@ -196,54 +168,37 @@ class Promises:
     def get(self, key: Key) -> Promise | None:
         return self._by_claim.get(key)
 
-    def of_class(self, class_name: str) -> list[Promise]:
-        return list(self._of_class.get(class_name, {}).values())
-
-    def at_node(self, node_name: str) -> list[Promise]:
-        return list(self._at_node.get(node_name, {}).values())
-
-    def of_pod(self, pod_uid: str) -> list[Promise]:
-        return list(self._of_pod.get(pod_uid, {}).values())
-
-    def naming(self, uid: str) -> list[Promise]:
-        """Those that Reserve charged to this object."""
-        return list(self._naming.get(uid, {}).values())
-
-    def rebuilds_of(self, volume_name: str) -> list[Promise]:
-        """Those that wait for this volume to be elsewhere, where it goes and where it is."""
-        return list(self._rebuilds_of.get(volume_name, {}).values())
-
     def add(self, promise: Promise) -> None:
         self._by_claim[promise.key] = promise
-        _file(self._of_class, promise.class_name, promise)
-        _file(self._at_node, promise.node_name, promise)
+        self.of_class.put(promise.class_name, promise.key, promise)
+        self.at_node.put(promise.node_name, promise.key, promise)
         if promise.is_rebuild or promise.is_left_behind:
-            _file(self._rebuilds_of, promise.claim.spec.volume_name, promise)
+            self.moving.put(promise.claim.spec.volume_name, promise.key, promise)
 
     def remove(self, promise: Promise) -> None:
         self.give_to(promise, None)
         self.name(promise, "")
         del self._by_claim[promise.key]
-        _unfile(self._of_class, promise.class_name, promise)
-        _unfile(self._at_node, promise.node_name, promise)
+        self.of_class.take(promise.class_name, promise.key)
+        self.at_node.take(promise.node_name, promise.key)
         if promise.is_rebuild or promise.is_left_behind:
-            _unfile(self._rebuilds_of, promise.claim.spec.volume_name, promise)
+            self.moving.take(promise.claim.spec.volume_name, promise.key)
 
     def give_to(self, promise: Promise, pod: PodInfo | None) -> None:
         """Say which pod a promise is for; None when it is not known."""
         if promise.pod is not None:
-            _unfile(self._of_pod, promise.pod.uid, promise)
+            self.of_pod.take(promise.pod.uid, promise.key)
         promise.pod = pod
         if pod is not None:
-            _file(self._of_pod, pod.uid, promise)
+            self.of_pod.put(pod.uid, promise.key, promise)
 
     def name(self, promise: Promise, uid: str) -> None:
         """Say which object a promise is charged to; empty when it is not known."""
         if promise.named:
-            _unfile(self._naming, promise.named, promise)
+            self.naming.take(promise.named, promise.key)
         promise.named = uid
         if uid:
-            _file(self._naming, uid, promise)
+            self.naming.put(uid, promise.key, promise)
 
 
 class Charges:
@@ -276,18 +231,5 @@ class Charges:
 
     def take_changed(self) -> Mapping[str, bool]:
         """The objects of which something changed; True where something was given back."""
-        if not self._changed:
-            return _NO_CHANGES
         changed, self._changed = self._changed, {}
         return changed
-
-
-def _file(shelf: dict[str, dict[Key, Promise]], name: str, promise: Promise) -> None:
-    shelf.setdefault(name, {})[promise.key] = promise
-
-
-def _unfile(shelf: dict[str, dict[Key, Promise]], name: str, promise: Promise) -> None:
-    filed = shelf[name]
-    del filed[promise.key]
-    if not filed:
-        del shelf[name]

@@ -14,6 +14,7 @@ from tonnage.objects.core_v1 import Event, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import annotated_refusal, is_for_good
 from tonnage.objects.meta import Key
 from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.volumes.shelf import Shelf
 
 
 class Refusals:
@@ -23,7 +24,7 @@ class Refusals:
         self._storage = cluster.storage
         self.on_change: list[Callable[[Key], None]] = []
         """Called with the key of a claim after another word on it came, or one went."""
-        self._of_claim: dict[Key, dict[Key, Event]] = {}
+        self._of_claim: Shelf[Key, Key, Event] = Shelf()
         self._asked_at: dict[Key, datetime | None] = {}
         """When claims were first seen in the API with the node and the spec that they have."""
         for claim in self._storage.claims:
@@ -43,7 +44,7 @@ class Refusals:
         return annotated_refusal(claim) or self._told_by_events(claim)
 
     def _told_by_events(self, claim: PersistentVolumeClaim) -> str:
-        events = [each for each in self._of_claim.get(claim.key, {}).values() if _is_about(each, claim)]
+        events = [each for each in self._of_claim[claim.key] if _is_about(each, claim)]
         last = max(events, key=_order, default=None)
         if last is None or not is_for_good(last.message):
             return ""
@@ -65,13 +66,10 @@ class Refusals:
         if known is None:
             return
         claim = _claim_key(known)
-        of_claim = self._of_claim.setdefault(claim, {})
         if new is None:
-            of_claim.pop(known.key, None)
+            self._of_claim.take(claim, known.key)
         else:
-            of_claim[known.key] = new
-        if not of_claim:
-            del self._of_claim[claim]
+            self._of_claim.put(claim, known.key, new)
         for changed in self.on_change:
             changed(claim)
 

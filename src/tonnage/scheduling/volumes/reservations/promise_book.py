@@ -1,0 +1,330 @@
+"""A promise's life: opened, made, settled on the objects it is charged to, shown by their figures, left behind, ended.
+
+A volume takes its room where it was made until it is gone, whatever becomes of its claim. So when the claim is sent
+elsewhere, is deleted or lets go of it, the promise goes on as `data (volume pvc-1, on node-1)`, which no claim can be
+named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tonnage.objects.core_v1.persistent_volume import (
+    BIND_COMPLETED,
+    SELECTED_NODE,
+    PersistentVolumeClaimSpec,
+    VolumeResourceRequirements,
+)
+from tonnage.objects.core_v1.volume import ObjectReference
+from tonnage.objects.meta import StampedMeta, split_key
+from tonnage.objects.storage_v1 import CSIStorageCapacity
+from tonnage.quantity import Quantity
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.volumes.capacity.class_capacity import identity
+from tonnage.scheduling.volumes.capacity.pools import largest_volume
+from tonnage.scheduling.volumes.demand import counted_bytes
+from tonnage.scheduling.volumes.rebuilds import RebuildProgress
+from tonnage.scheduling.volumes.reservations.holds import (
+    DELETION,
+    FAILURE,
+    REFRESH,
+    REFUSAL,
+    CapacityHolds,
+    Hold,
+)
+from tonnage.scheduling.volumes.reservations.promised_objects import PromisedObjects
+from tonnage.scheduling.volumes.reservations.promises import EVER, Charges, Decided, Promise, Promises
+
+
+class PromiseBook(CapacityHolds):
+    """All promises of a cluster, by claim. `Ledger` tells it what happens."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.objects = PromisedObjects(cluster)
+        self.figures = self.objects.figures
+        self._promises = Promises()
+        self._charges = Charges()
+        self._volume_of: dict[str, str] = {}
+        """By the uid of a claim, the name of the volume that was made for it."""
+        self._volumes_made = 0
+        self._made: list[Promise] = []
+        """Whose volumes were made or arrived just now."""
+        for volume in self._storage.volumes:
+            self.volume_came(volume)
+
+    def promise_of(self, claim: str) -> Promise | None:
+        """The promise of the claim of a key."""
+        return self._promises.get(claim)
+
+    # -- a promise's life ---------------------------------------------------------------------------------------------
+
+    def open(self, claim: PersistentVolumeClaim, since: datetime, *, is_rebuild: bool = False) -> Promise:
+        """Open the promise of a claim that has none."""
+        promise = Promise(claim, since, Decided(self.figures.tick), is_rebuild=is_rebuild)
+        self._promises.add(promise)
+        self._note_asked(promise)
+        name = self._volume_of.get(claim.uid, "") if not is_rebuild else ""
+        volume = self._storage.volumes.get(name) if name else None
+        if volume is not None:
+            self.has_volume(promise, volume)
+            for found in self._promises.moving[volume.name]:
+                if found.is_undecided:
+                    promise.shown_by |= found.shown_by
+                    self._drop(found)
+        return promise
+
+    def was_made(self, promise: Promise, tick: int, made_at: datetime | None, age_s: float = 0.0) -> None:
+        """The volume of a promise was made, or has arrived: seen at this tick, and at this time of the server's."""
+        promise.made_tick, promise.made_at = tick, made_at
+        promise.looked_at = {identity(each): each.checked_at for each in self.objects.charged_to(promise)}
+        self._made.append(promise)
+        self._waits.begin(promise.key, self._clock.monotonic() - age_s)
+
+    def settle(self, promise: Promise) -> None:
+        """Charge a promise to the objects it is to be charged to now; end it if the one it was charged to shows it, and
+        those that draw from the same pools do too."""
+        if promise.is_left_behind or promise.is_rebuild:
+            progress = self.objects.progress(promise.claim)
+            if progress is RebuildProgress.ELSEWHERE:
+                self._drop(promise, DELETION if promise.is_left_behind else FAILURE)
+                return
+            if promise.is_rebuild:
+                self._follow_rebuild(promise, progress)
+        if self._rests(promise):
+            self._charges.charge(promise, {})
+            return
+        of_class = self.objects.charged_to(promise)
+        objects = [*of_class, *self.objects.shared_with(of_class)]
+        unaware = [each for each in objects if not self.figures.shows(each, promise)]
+        if len(unaware) < len(objects):
+            is_over = promise.claim.is_bound or self.figures.includes(of_class[0], promise)
+            if not unaware and is_over and [promise.named] == [identity(each) for each in of_class]:
+                self._drop(promise, REFRESH)
+                return
+        size = counted_bytes(promise.claim, self._storage, is_rebuild=promise.is_rebuild)
+        if promise.is_rebuild and size is not None and self.objects.is_refused(promise.claim):
+            # A refused rebuild is charged only where it would fit: elsewhere it has nothing to hold.
+            unaware = [each for each in unaware if largest_volume(each) >= size]
+        self._charges.charge(promise, {identity(each): size for each in unaware} if size is not None else {})
+
+    def _follow_rebuild(self, promise: Promise, progress: RebuildProgress) -> None:
+        if progress is RebuildProgress.UNDER_WAY:
+            promise.made_tick = None
+            promise.shown_by.clear()
+            self._waits.stop(promise.key)
+        elif promise.made_tick is None:
+            self.was_made(promise, self.figures.tick, self._server.now())
+            promise.arrived = self.figures.tick, promise.made_at
+
+    def _rests(self, promise: Promise) -> bool:
+        """Whether its volume cannot be made, whatever room there is; one that exists was made all the same."""
+        is_open = not (promise.is_made or promise.is_rebuild or promise.is_left_behind)
+        before, promise.rests = promise.rests, self._refusals.of(promise.claim) if is_open else ""
+        self.ended[REFUSAL] += bool(promise.rests) and not before
+        return bool(promise.rests)
+
+    def _drop(self, promise: Promise, cause: str = DELETION, *, is_left: bool = False) -> None:
+        """End a promise. `is_left`: another promise goes on for its volume."""
+        self.ended[cause] += not is_left
+        for uid in promise.charged if not is_left else ():
+            if uid not in promise.shown_by:
+                self.figures.ended(uid, promise, promise.charged[uid])
+        self._charges.charge(promise, {})
+        self._promises.remove(promise)
+        self._waits.stop(promise.key)
+
+    # -- volumes that were made ---------------------------------------------------------------------------------------
+
+    def volume_came(self, volume: PersistentVolume) -> None:
+        """A volume came or changed: see whether it was made for a promise, and whether figures show it."""
+        owner = volume.spec.claim_ref
+        if owner is None or not owner.uid:
+            return
+        self._volume_of[owner.uid] = volume.name
+        promise = self._promises.get(owner.key)
+        if promise is not None and promise.claim.uid == owner.uid and not promise.is_rebuild:
+            is_first = promise.volume is None
+            self.has_volume(promise, volume)
+            if is_first:
+                self.settle(promise)
+                self.show_made(promise)
+
+    def _volume_went(self, volume: PersistentVolume) -> None:
+        """A volume is gone, or is another claim's."""
+        owner = volume.spec.claim_ref
+        if owner is None:
+            return
+        self._volume_of.pop(owner.uid, None)
+        promise = self._promises.get(owner.key)
+        if promise is not None and promise.volume is volume and promise.made_tick is None:
+            promise.volume = None
+            promise.decided = promise.decided._replace(tick=self.figures.tick)
+            promise.shown_by.clear()
+            self.settle(promise)
+
+    def has_volume(self, promise: Promise, volume: PersistentVolume) -> None:
+        """The volume of a promise is known."""
+        promise.volume = volume
+        promise.order = promise.order or self._next_order()
+
+    def _was_bound(self, promise: Promise) -> None:
+        """The claim of a promise was bound: its volume exists, whether or not its object was seen."""
+        self.was_made(promise, self.figures.tick, self._server.now())
+        if not promise.order:
+            promise.order = self._next_order()
+            self.show_made(promise)
+
+    def _note_asked(self, promise: Promise) -> None:
+        """Note when the claim was first seen with its node in the API: no figure from before is about its volume."""
+        claim = promise.claim
+        if promise.decided.asked_at is None and not claim.is_bound and not self._storage.claims.is_assumed(claim.key):
+            promise.decided = promise.decided._replace(asked_at=claim.metadata.updated_at)
+
+    def _next_order(self) -> int:
+        self._volumes_made += 1
+        return self._volumes_made
+
+    def came_undecided(self, volume: PersistentVolume) -> None:
+        """A volume that nobody decided on, and whose place is not known, takes of the pools that its class shares with
+        others, where they promised some: its fall is not to be taken for another's."""
+        of_class, owner = self._storage.classes.get(volume.spec.storage_class_name), volume.spec.claim_ref
+        is_promised = owner is not None and self._promises.get(owner.key) is not None
+        if of_class is None or of_class.waits_for_consumer or owner is None or not owner.uid or is_promised:
+            return
+        order, charged = self._next_order(), dict[str, None]()
+        for class_name in self.objects.classes_with(of_class.name):
+            for promise in self._promises.of_class[class_name]:
+                if self.objects.progress(promise.claim, volume) is not RebuildProgress.ELSEWHERE:
+                    charged |= dict.fromkeys(promise.charged)
+        for uid in charged:
+            self.figures.came_undecided(uid, volume, owner.key, order)
+
+    def show_made(self, promise: Promise) -> None:
+        """The volume of a promise exists: note what its objects show of it, if they fell before."""
+        for uid in list(promise.charged):
+            capacity = self.objects.get(uid)
+            if capacity is not None and uid not in promise.shown_by:
+                for shown in self.figures.shown_by_volume(capacity, promise, self._unshown):
+                    shown.shown_by.add(uid)
+                    self.settle(shown)
+
+    def _show(self, capacity: CSIStorageCapacity) -> None:
+        """An object was refreshed: note whose volumes it shows now."""
+        uid = identity(capacity)
+        for promise in self.figures.shown_by_refresh(capacity, self._unshown(uid)):
+            promise.shown_by.add(uid)
+
+    def _unshown(self, uid: str) -> list[Promise]:
+        return [each for each in self._promises_on(uid) if uid not in each.shown_by]
+
+    def _promises_on(self, uid: str) -> list[Promise]:
+        """What is charged to an object, and what is to be once it counts: its driver may not publish now."""
+        charged = [self._promises.get(key) for key in self._charges.of(uid)]
+        found = dict.fromkeys([*charged, *self._promises.naming[uid]])
+        return [each for each in found if each is not None]
+
+    # -- what is left behind ------------------------------------------------------------------------------------------
+
+    def _leave(self, promise: Promise, claim: PersistentVolumeClaim | None) -> Promise | None:
+        """Open the promise that follows one whose claim is this now; None if nothing stays promised.
+
+        It ends when the object shows it or the volume has gone from there. Of a volume that is not known (any more)
+        nothing stays, unless its claim is on the way elsewhere and says that it is.
+        """
+        made = promise.arrived if promise.made_tick is None else (promise.made_tick, promise.made_at)
+        is_sent = claim is not None and _is_sent_elsewhere(promise.claim, claim)
+        if made is None or promise.is_left_behind:
+            return None
+        if not is_sent and self._storage.volumes.get(promise.claim.spec.volume_name) is None:
+            return None
+        behind = self._as_left(promise)
+        for before in self._promises.moving[behind.spec.volume_name]:
+            if before.is_left_behind and before.node_name == behind.selected_node:
+                self._drop(before)
+        left = Promise(behind, promise.since, promise.decided, is_left_behind=True, has_claim=is_sent)
+        self._promises.add(left)
+        left.volume = promise.volume
+        left.order = promise.order or self._next_order()
+        left.made_tick, left.made_at = made
+        left.shown_by, left.timeout_s = set(promise.shown_by), promise.timeout_s
+        self._promises.name(left, promise.named)
+        began_s = None if is_sent else self._waits.began_at(promise.key)
+        self._waits.begin(left.key, self._clock.monotonic() if began_s is None else began_s)
+        return left
+
+    def find(self, volume: PersistentVolume, node_name: str, age_s: float) -> Promise | None:
+        """Open the promise for a volume on a node that nobody was seen to decide on; None if there is one."""
+        claim = _found_claim(volume, node_name)
+        if self._promises.get(claim.key) is not None:
+            return None
+        promise = Promise(claim, self._clock.now(), EVER, is_left_behind=True, has_claim=False)
+        self._promises.add(promise)
+        promise.made_tick, promise.made_at = self.figures.tick, volume.metadata.creation_timestamp
+        self.has_volume(promise, volume)
+        self._waits.begin(promise.key, self._clock.monotonic() - age_s)
+        return promise
+
+    def _of_hold(self, hold: Hold) -> Promise | None:
+        """Open the promise that another ledger has for a volume whose claim is gone; None if there is a claim."""
+        of, (namespace, name) = self.objects.get(hold.uid), split_key(hold.claims[0])
+        if of is None or not name.endswith(")"):
+            return None
+        volume_name = name.partition(" (volume ")[2].partition(",")[0]
+        spec = _claim_spec(of.storage_class_name, Quantity.of(hold.bytes), volume_name)
+        claim = PersistentVolumeClaim(metadata=StampedMeta(namespace=namespace, name=name), spec=spec)
+        decided = Decided(self.figures.tick)
+        promise = Promise(claim, hold.since, decided, is_left_behind=True, has_claim=False)
+        self._promises.add(promise)
+        promise.made_tick = self.figures.tick
+        self._waits.begin(promise.key, self._clock.monotonic())
+        return promise
+
+    def _count_once(self, made: Iterable[Promise]) -> None:
+        """What a volume takes that was left behind is the same as what a claim takes that has the volume again."""
+        for promise in made:
+            for left in self._promises.moving[promise.claim.spec.volume_name]:
+                if not left.has_claim and left.node_name == promise.node_name:
+                    self._drop(left)
+
+    def _as_left(self, promise: Promise) -> PersistentVolumeClaim:
+        """The claim of a promise by another name, of its volume's size."""
+        claim = promise.claim
+        name = _left_name(claim.name, claim.spec.volume_name, claim.selected_node)
+        left = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, name=name))
+        volume = self._storage.volumes.get(claim.spec.volume_name) if promise.is_rebuild else None
+        if volume is None:
+            return left
+        resources = msgspec.structs.replace(claim.spec.resources, requests={"storage": volume.size})
+        return msgspec.structs.replace(left, spec=msgspec.structs.replace(claim.spec, resources=resources))
+
+
+def _is_sent_elsewhere(before: PersistentVolumeClaim, now: PersistentVolumeClaim) -> bool:
+    is_same = (now.uid, now.spec.volume_name, now.is_bound) == (before.uid, before.spec.volume_name, before.is_bound)
+    return is_same and now.is_bound and now.selected_node not in ("", before.selected_node)
+
+
+def _left_name(claim_name: str, volume_name: str, node_name: str) -> str:
+    return f"{claim_name} (volume {volume_name}, on {node_name})"
+
+
+def _found_claim(volume: PersistentVolume, node_name: str) -> PersistentVolumeClaim:
+    """The claim that stands for a volume of whose own no node is known."""
+    owner = volume.spec.claim_ref or ObjectReference()
+    metadata = StampedMeta(
+        namespace=owner.namespace,
+        name=_left_name(owner.name, volume.name, node_name),
+        uid=owner.uid,
+        annotations={SELECTED_NODE: node_name, BIND_COMPLETED: "yes"},
+    )
+    spec = _claim_spec(volume.spec.storage_class_name, volume.size, volume.name)
+    return PersistentVolumeClaim(metadata=metadata, spec=spec)
+
+
+def _claim_spec(class_name: str, size: Quantity, volume_name: str) -> PersistentVolumeClaimSpec:
+    resources = VolumeResourceRequirements(requests={"storage": size})
+    return PersistentVolumeClaimSpec(storage_class_name=class_name, resources=resources, volume_name=volume_name)
