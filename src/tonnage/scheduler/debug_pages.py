@@ -19,7 +19,7 @@ from tonnage.clock import rfc3339
 from tonnage.scheduler.metrics import counter, gauge
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
-from tonnage.scheduling.engine.held_nominations import writer_of
+from tonnage.scheduling.engine.nomination_rules import writer_of
 from tonnage.scheduling.volumes.attach.attach_limits import NO_LIMIT
 from tonnage.scheduling.volumes.attach.attached_volumes import AttachedVolumes
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, largest_volume
@@ -209,7 +209,7 @@ class AssumedState:
                 volumes.append({"volume": volume.name, "uid": volume.uid, **named})
         failed = [
             {"uid": uid, "node": node, "times": each.times, "why": each.why, "until": rfc3339(each.until)}
-            for uid, node, each in self._engine.nominations.failed_nodes.listed()
+            for uid, node, each in self._engine.queue.nominator.failed_nodes.listed()
         ]
         return {
             "failedNodes": sorted(failed, key=lambda each: (each["uid"], each["node"])),

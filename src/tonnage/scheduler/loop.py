@@ -293,7 +293,7 @@ class SchedulingLoop:
         plugins = diagnosis.rejecting_plugins()
         if outcome is None or outcome.plugin is None:
             message = diagnosis.told(outcome.result.status.message if outcome is not None else "")
-            if held := self._engine.nominations.told(diagnosis):
+            if held := self._engine.nominations.held_room(diagnosis):
                 message = f"{message} {held}"
             nomination = withdrawn if outcome is not None and outcome.result.withdraws_nomination else None
             self._requeue(queued, plugins, "Unschedulable", message, nomination=nomination)

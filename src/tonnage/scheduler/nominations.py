@@ -11,7 +11,7 @@
 On, nobody's proposal is ever taken away, as the KEP has it: whoever made it sees to it. (kube-scheduler 1.36 goes on
 emptying the field, with the gate on as well.) What is held for it in memory is another matter: that is the queue's
 `nominator`, which lets go of what cannot come true. A node where a pod failed after the decision is passed over for a
-while, nominated or not (`scheduling/engine/failed_nodes.py`). The binding itself empties the field in the API.
+while, nominated or not (`scheduling/queue/failed_nodes.py`). The binding itself empties the field in the API.
 
 A write that fails is tried again, and the binding waits for it:
 

@@ -242,7 +242,7 @@ class Replay:
 
     def nominate(self, key: Key, node: str) -> None:
         """Expect a pod that fits nowhere yet on a node where room is being made for it."""
-        self.engine.queue.expected.nominate(self.pod(key), node)
+        self.engine.queue.nominator.expect(self.pod(key), node)
 
     def _check_waiting(self, pod: Pod) -> None:
         sent = self._on_their_way.get(uid_of(pod))

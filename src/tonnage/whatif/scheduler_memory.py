@@ -126,8 +126,9 @@ class SchedulerMemory:
             if engine.cluster.node_of(each.uid) is None:
                 engine.queue.pod_assumed(known, each.node)
                 engine.assumed.assume(PodInfo(known), each.node)
+        remember = engine.queue.nominator.failed_nodes.remember
         for failed in self.failed_nodes:
-            engine.nominations.failed_nodes.remember(failed.uid, failed.node, failed.times, failed.why, failed.until)
+            remember(failed.uid, failed.node, failed.times, failed.why, failed.until)
         if self.nominations is not None:
             _nominate(engine, self.nominations, pods)
         holds: dict[Reservation, list[Hold]] = {}

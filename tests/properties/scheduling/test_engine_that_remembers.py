@@ -41,7 +41,7 @@ def told_by_fresh_profile(story: ChangingCluster, asked: Pod) -> dict[str, Any]:
         info,
         tuple(engine.queue.nominator.ahead_of(info)),
         pre_enqueue=assembled.rules.pre_enqueue,
-        passed_over=engine.nominations.passed_over(asked),
+        passed_over=engine.queue.nominator.failed_nodes.passed_over(asked),
         holder_of=engine.nominations.holder_of,
     ).document()
 

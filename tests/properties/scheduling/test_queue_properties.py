@@ -267,7 +267,7 @@ class QueueMachine(RuleBasedStateMachine):
             record.nominated = record.pod.status.nominated_node_name if node is None else node
             if before and before != record.nominated:
                 self.room_was_given_up(record.pod, but_not=record)
-        self.queue.expected.nominate(record.pod, node)
+        self.queue.nominator.expect(record.pod, node)
 
     @rule(node=nodes, below=st.sampled_from([0, 5, 9]))
     def release(self, node: str, below: int) -> None:
@@ -280,7 +280,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.activated(record)
         for record in tried:
             self.room_was_given_up(record.pod, but_not=record)
-        found = self.queue.expected.release(node, below=below)
+        found = self.queue.nominator.release(node, below=below)
         assert sorted(each.pod.name for each in found) == sorted(record.pod.name for record in lesser)
 
     @rule(name=names)
@@ -320,7 +320,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert (popped and popped.pod) is (expected and expected.pod)
         if expected is not None:
             expected.where, expected.popped, expected.meanwhile = "flight", popped, []
-            assert popped is not None and popped.tried_on == expected.nominated
+            assert popped is not None and popped.left_behind.tried_on == expected.nominated
 
     @rule(refused_by=refusers, pending=waited_for)
     def pop_and_refuse(self, refused_by: frozenset[str], pending: frozenset[str]) -> None:
@@ -354,7 +354,7 @@ class QueueMachine(RuleBasedStateMachine):
             record.nominated = record.pod.status.nominated_node_name
         self.failed(record, refused_by, pending)
         answers = {self.helps(record, event, named) for event, named in record.meanwhile}
-        if record.nominated not in ("", record.popped.tried_on):
+        if record.nominated not in ("", record.popped.left_behind.tried_on):
             answers.add("at once")
         if not record.rejectors or "at once" in answers or "backoff" in answers:
             self.place(record, backoff_counts="at once" not in answers)
@@ -380,7 +380,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.done(record.pod)
         assert record.popped is not None
         record.where, record.nominated = "binding", ""
-        record.popped.tried_on = node  # as the engine does
+        record.popped.left_behind = record.popped.left_behind._replace(tried_on=node)  # as the engine does
 
     @precondition(lambda self: self.at("binding"))
     @rule(data=st.data(), works=st.booleans())
@@ -398,7 +398,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         record.nominated = record.pod.status.nominated_node_name
         self.failed(record, frozenset(), frozenset())
-        self.place(record, backoff_counts=record.nominated in ("", record.popped.tried_on))
+        self.place(record, backoff_counts=record.nominated in ("", record.popped.left_behind.tried_on))
 
     # -- what makes pods move -----------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class NominatedWorld(World):
 
     def pod_is_nominated_in_memory(self) -> None:
         if found := self.gated():
-            self.engine.queue.expected.nominate(self.rng.choice(found), self.rng.choice(NODES))
+            self.engine.queue.nominator.expect(self.rng.choice(found), self.rng.choice(NODES))
 
     def pod_is_bound_by_another(self) -> None:
         if found := self.waiting():

@@ -99,7 +99,7 @@ async def test_what_the_scheduler_nominated_itself_and_is_not_in_the_api_yet_bea
         (listed,) = rig.nominations.listed()
         assert (listed["pod"], listed["since"]) == ("default/web", "2000-01-01T00:00:00Z")
         assert listed["by"] == "", "the server here keeps no managedFields"
-    rig.queue.expected.nominate(pod("web"), "elsewhere")
+    rig.queue.nominator.expect(pod("web"), "elsewhere")
     (listed,) = rig.nominations.listed()
     assert (listed["node"], listed["by"]) == ("elsewhere", "default-scheduler")
 

@@ -66,7 +66,7 @@ async def test_where_nothing_else_fits_it_is_tried_again():
 
 async def test_the_while_grows_with_every_failure_and_ends():
     rig = Rig(node("a"), pod("web"))
-    failed, web = rig.engine.nominations.failed_nodes, pod("web")
+    failed, web = rig.engine.queue.nominator.failed_nodes, pod("web")
     while_s = []
     for _ in range(6):
         began_at = rig.clock.monotonic()
@@ -114,7 +114,7 @@ async def test_with_the_gate_off_no_node_is_passed_over():
     rig.refuse.append(Conflict("somebody was faster"))
     async with rig.running():
         await rig.settle()
-        assert len(rig.engine.nominations.failed_nodes) == 0
+        assert len(rig.engine.queue.nominator.failed_nodes) == 0
 
 
 async def test_the_successor_of_a_pod_whose_volume_could_not_be_attached_goes_elsewhere():

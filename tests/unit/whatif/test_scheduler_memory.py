@@ -101,7 +101,7 @@ def test_a_nomination_that_the_scheduler_holds_nothing_for_is_not_in_the_way():
     expected = pod("expected", cpu="2", status={"nominatedNodeName": "a"})
     live = Live(node("a", cpu="2"), expected, asked := pod("next", cpu="1"), mode="Ledger")
     assert live.explained(asked, memory=live.memory)["node"] is None
-    assert live.engine.queue.nominator.let_go(expected)
+    live.engine.queue.nominator.let_go(expected)
     assert live.explained(asked)["node"] is None
     agreed = live.explained(asked, memory=live.memory)
     assert agreed["node"] == "a"
@@ -110,7 +110,7 @@ def test_a_nomination_that_the_scheduler_holds_nothing_for_is_not_in_the_way():
 
 def test_a_nomination_that_is_not_in_the_api_yet_is():
     live = Live(node("a", cpu="2"), expected := pod("expected", cpu="2"), asked := pod("next", cpu="1"), mode="Ledger")
-    live.engine.queue.expected.nominate(expected, "a")
+    live.engine.queue.nominator.expect(expected, "a")
     agreed = live.explained(asked, memory=live.memory)
     assert agreed["node"] is None
     assert agreed == live.engine.explain(asked).document()
@@ -122,7 +122,7 @@ def test_a_nomination_that_is_not_in_the_api_yet_is():
 def test_a_node_that_failed_the_pod_is_passed_over_here_too():
     live = Live(node("a", cpu="8"), node("b", cpu="1"), asked := pod("next", cpu="1"), mode="Ledger")
     assert live.explained(asked)["node"] == "a"
-    live.engine.nominations.failed_nodes.pod_failed(asked, "a", "no room after all")
+    live.engine.queue.nominator.failed_nodes.pod_failed(asked, "a", "no room after all")
     (told,) = live.pages()[1]["failedNodes"]
     assert set(told) == {"uid", "node", "times", "why", "until"}
     agreed = live.explained(asked, memory=live.memory)
@@ -218,6 +218,6 @@ def test_the_pages_have_the_shape_that_is_documented():
 
 def test_of_equals_that_were_nominated_in_the_same_second_the_schedulers_order_counts():
     live = Live(node("a", cpu="1"), first := pod("z-first", cpu="1"), second := pod("a-second", cpu="1"), mode="Ledger")
-    live.engine.queue.expected.nominate(first, "a")
-    live.engine.queue.expected.nominate(second, "a")
+    live.engine.queue.nominator.expect(first, "a")
+    live.engine.queue.nominator.expect(second, "a")
     assert [live.explained(each, memory=live.memory)["node"] for each in (first, second)] == ["a", None]

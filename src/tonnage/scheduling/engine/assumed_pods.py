@@ -1,17 +1,12 @@
-"""Pods that were sent to a node and are not seen there yet.
-
-Between a decision and the informer's word that the pod is bound, the cluster must count the pod already, or the next
-decision would give its room away. So a decided pod is *assumed*: it is in the cluster's columns at once.
+"""Pods that were sent to a node and are not seen there yet: the cluster counts them there, each once.
 
     assume ──► binding_finished ──► confirm   the informer shows it bound (here, or elsewhere: then it is moved)
         │              └──► overdue: somebody has to ask the API
-        │                      ├──► seen_bound   it is; the informer will say so
         │                      ├──► ask_again    no answer
         └──► forget            └──► forget       it is not: the binding was accepted and did not happen
              its binding failed
 
-Each pod is counted once, whatever order the words come in. An assumption is never dropped by the clock alone: a watch
-that is behind shows no bindings either, and the room of a pod that is there after all would be given away.
+An assumption is never dropped by the clock alone: a watch that is behind shows no bindings either.
 """
 
 from __future__ import annotations

@@ -7,9 +7,8 @@
                          │            binding succeeded ◄───┴───► withdraw, requeue: it failed
     tick ── backoffs end, promises expire, assumed pods are given up
 
-The live scheduler drives it with informers and bindings (`tonnage.scheduler`), `replay` with a script, `explain` with
-one question, the node scaler with pods on nodes that do not exist. The steps of an attempt stand here alone, so that
-what one of them shows is what the others do. Single-threaded; nothing here waits.
+The live scheduler, `replay`, `explain` and the node scaler drive it, so that what one shows is what the others do.
+Single-threaded; nothing here waits.
 
     engine = Engine(configuration.profiles, clock=clock, rng=random.Random(1))
     engine.load(objects)                         # or add, … and then open()
@@ -46,10 +45,9 @@ from tonnage.scheduling.engine.attempt import (
     unreserve,
 )
 from tonnage.scheduling.engine.event_handlers import EventHandlers
-from tonnage.scheduling.engine.expected_nodes import ExpectedNodes
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
-from tonnage.scheduling.engine.held_nominations import HeldNominations
 from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
+from tonnage.scheduling.engine.nomination_rules import EngineNominations
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
 from tonnage.scheduling.engine.waking_rules import WakingRules
@@ -58,7 +56,7 @@ from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.nominator import nominated_to
-from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.queued_pod import LeftBehind, QueuedPod, uid_of
 from tonnage.scheduling.queue.scheduling_queue import FLUSH_UNSCHEDULABLE_EVERY_S, SchedulingQueue
 
 _log = logs.logger("tonnage.scheduler")
@@ -111,16 +109,15 @@ class Engine:
             needs=self._waking_rules.needs,
             offer=self._waking_rules.offer,
         )
-        self.nominations = HeldNominations(self.cluster, self.queue, self.profile_of, clock, lets_go=is_shown)
+        self.nominations = EngineNominations(
+            self.cluster, self.queue, self.profile_of, self.assumed.__contains__, is_shown=is_shown
+        )
         self.held = HeldCapacity(self.cluster, self.queue)
-        is_assumed = self.assumed.__contains__
-        expected = ExpectedNodes(self.cluster.storage, self.queue, is_assumed, reads_claims=is_shown)
         self._handlers = EventHandlers(
             self.cluster,
             self.assumed,
             self.queue,
             self.held,
-            expected,
             self.nominations,
             is_ours=self._is_ours,
             on_change=hooks.on_change,
@@ -143,9 +140,8 @@ class Engine:
     def load(self, objects: Iterable[Object]) -> None:
         """Add everything that is known at the start, in any order, and open.
 
-        Nodes come in order of their names, so that the same objects give the same rows, and with a seeded choice
-        between equals the same decisions, whatever order a file or a server lists them in. Of two pods of one name the
-        later counts.
+        Nodes come in order of their names, so that the same objects give the same rows and, with a seeded choice
+        between equals, the same decisions. Of two pods of one name the later counts.
         """
         found = list(objects)
         for node in sorted((each for each in found if isinstance(each, Node)), key=lambda node: node.name):
@@ -158,10 +154,10 @@ class Engine:
         self.open()
 
     def open(self) -> None:
-        """Make the indexes that the plugins read, from the objects known by now. Call it before the first attempt.
+        """Make the indexes that the plugins read, from the objects known by now: at once they cost far less than row by
+        row.
 
-        Made at once they cost far less than row by row, which is why they are not there from the start. Again does no
-        harm.
+        Call it before the first attempt. Again does no harm.
         """
         wanted = {index for profile in self.profiles.values() for each in profile.plugins for index in each.indexes()}
         add_indexes(self.cluster, [each for each in INDEXES if each in wanted])
@@ -180,7 +176,7 @@ class Engine:
     def pop(self) -> QueuedPod | None:
         """The pod to try next, or None. Its attempt has to end in `done`, `withdraw` and `requeue`, or `requeue`.
 
-        A pod that is counted on a node is not tried, whatever has put it into the queue: it would be counted twice.
+        A pod that is counted on a node is not tried: it would be counted twice.
         """
         while (queued := self.queue.pop_nowait()) is not None:
             if self.cluster.node_of(queued.info.uid) is None:
@@ -205,13 +201,15 @@ class Engine:
         expected = tuple(nominator.ahead_of(queued.info)) if len(nominator) else ()
         attempt = self._place(self._as_nominated(queued), queued.info, profile, expected, explains=explains)
         attempt.queued = queued
-        queued.refused_on = self.nominations.refused_on(attempt)
-        is_refused = (
-            attempt.stage is AttemptStage.DECIDE and attempt.decision is not None and attempt.decision.error is None
+        placement, decision = attempt.placement, attempt.decision
+        is_refused = attempt.stage is AttemptStage.DECIDE and decision is not None and decision.error is None
+        queued.left_behind = LeftBehind(
+            tried_on=placement.node if placement is not None else queued.left_behind.tried_on,
+            refused_on=self.nominations.refused_on(attempt),
+            is_like_others=is_refused and attempt.exception is None,
         )
-        queued.is_like_others = is_refused and attempt.exception is None and attempt.placement is None
-        if (placement := attempt.placement) is not None:
-            placement.queued, queued.tried_on = queued, placement.node
+        if placement is not None:
+            placement.queued = queued
             try:
                 self.queue.pod_assumed(queued.pod, placement.node)
                 self._permit(attempt)
@@ -236,7 +234,7 @@ class Engine:
         """The one sequence of every attempt. `assumed_as` is the pod as the cluster is to count it."""
         attempt = Attempt(assumed_as, profile)
         began_at = self.clock.monotonic()
-        passed_over = self.nominations.passed_over(pod.pod)
+        passed_over = self.queue.nominator.failed_nodes.passed_over(pod.pod)
         try:
             attempt.decision = decision = profile.decider.decide(
                 self.cluster,
@@ -309,12 +307,12 @@ class Engine:
         return found
 
     def explain(self, pod: Pod) -> Explanation:
-        """What would be decided about a pod now, node by node. Nothing is kept. A pod that has a node is taken to be
-        elsewhere only if it was deleted before.
+        """What would be decided about a pod now, node by node. Nothing is kept. A pod that has a node has to be deleted
+        first.
         """
         info, profile = PodInfo(pod), self.profile_of(pod) or self._first_profile
         expected = tuple(self.queue.nominator.ahead_of(info))
-        passed_over = self.nominations.passed_over(pod)
+        passed_over = self.queue.nominator.failed_nodes.passed_over(pod)
         decision = profile.decider.decide(self.cluster, info, expected, passed_over=passed_over, diagnose=True)
         return self._explained(profile, decision, expected, passed_over)
 
@@ -354,10 +352,8 @@ class Engine:
         """What the API says now about a pod whose binding it accepted and that no informer shows: `found`, None when it
         is gone. True when the binding did not happen: the room is given back, and the pod is to be requeued.
 
-        Its room on the node is, that is; what was kept back for its volumes ends as it does for any bound pod, when
-        the capacity is refreshed, by the timeout, or with the pod. By now its claims are bound, and their volumes are
-        there whatever becomes of the pod, so that no plugin is asked to unreserve. Without an answer, `tick` tells of
-        the pod again.
+        No plugin is asked to unreserve: the pod's claims are bound, and their volumes are there whatever becomes of it.
+        Without an answer, `tick` tells of the pod again.
         """
         if not self.assumed.is_waited_for(placement):
             return False  # the informer's word, or the pod's end, came first
@@ -381,11 +377,7 @@ class Engine:
             self.queue.assigned_pod_deleted(placement.pod.pod, assumed_on=placement.node)
 
     def failed_on(self, queued: QueuedPod, node_name: str, why: str) -> None:
-        """A pod that was to go to a node did not get there. Call it before `requeue`.
-
-        The node is passed over for a while, if any other fits. Once may be a hiccup, and the decision is to be retained
-        (KEP-5278); from the second time on the node holds no room for the pod until it is tried again.
-        """
+        """A pod that was to go to a node did not get there. Call it before `requeue`."""
         self.nominations.failed_on(queued, node_name, why)
 
     def requeue(
@@ -404,14 +396,15 @@ class Engine:
         if newest is not None and uid_of(newest) != queued.uid:
             newest = None
         if nomination:  # room is being made for it, and for nobody else
-            queued.is_like_others = False
+            queued.left_behind = queued.left_behind._replace(is_like_others=False)
         landed = self.queue.add_unschedulable_if_not_present(queued, unschedulable_plugins=plugins, pod=newest)
         if newest is None or landed is None:
             return False
+        nominator, refused_on = self.queue.nominator, queued.left_behind.refused_on
         if nomination is not None:
-            self.queue.expected.nominate(queued.pod, nomination)
-        else:
-            self.nominations.came_back(queued)
+            nominator.expect(queued.pod, nomination)
+        elif refused_on and nominator.node_of(queued.pod) == refused_on:
+            nominator.let_go(queued.pod)
         return True
 
     # -- who makes room ---------------------------------------------------------------------------------------------
@@ -432,15 +425,13 @@ class Engine:
 
     def make_way(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
         """Expect no pod of lower priority on a node any more; who they were."""
-        return self.queue.expected.release(node_name, below=below)
+        return self.queue.nominator.release(node_name, below=below)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> list[Placement]:
-        """Whatever ends by the clock; call it once a second.
-
-        Returns the bindings that were accepted and that nobody has seen happen: ask the API about each, and tell
-        `overdue_binding`.
+        """Whatever ends by the clock; call it once a second. Returns the bindings that were accepted and that nobody
+        has seen happen: ask the API about each, and tell `overdue_binding`.
         """
         self.queue.flush_backoff_completed(now_s)
         if now_s - self._flushed_at >= FLUSH_UNSCHEDULABLE_EVERY_S:
@@ -448,5 +439,5 @@ class Engine:
             self.queue.flush_unschedulable_leftover(now_s)
         overdue = self.assumed.overdue(now_s)
         self.held.expire(now_s)
-        self.nominations.expire(now_s)
+        self.queue.nominator.failed_nodes.expire(now_s)
         return overdue

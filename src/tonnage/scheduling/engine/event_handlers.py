@@ -1,13 +1,9 @@
-"""What informers see, applied: to the cluster, to assumed pods, and to the queue.
+"""What informers see, applied: to the cluster, to assumed pods, and to the queue; and the kinds that decisions read.
 
     add, update, delete ──► cluster, storage (indexes follow) ──► on_change ──► queue: who may be helped is tried again
 
-A pod without a node waits in the queue, if one of our profiles is asked to place it; a pod with a node is a resident.
-An event is applied to the cluster first and told to the queue after, so that a pod woken by it is judged on the new
-state. An event is told once: what its handling sets free (capacity that was reserved, volumes that were assumed) is
-told after it, and not at all where it concerns the very object that the event is about.
-
-Mirrors eventhandlers.go of kube-scheduler.
+An event is applied to the cluster first and told to the queue after, once: what its handling sets free is told after
+it, and not at all where it concerns the very object that the event is about. Mirrors eventhandlers.go.
 """
 
 from __future__ import annotations
@@ -24,9 +20,8 @@ from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
 from tonnage.scheduling.engine.assumed_pods import AssumedPods
-from tonnage.scheduling.engine.expected_nodes import ExpectedNodes
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
-from tonnage.scheduling.engine.held_nominations import HeldNominations
+from tonnage.scheduling.engine.nomination_rules import EngineNominations
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
 from tonnage.scheduling.queue.queued_pod import uid_of
 from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -72,12 +67,11 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class EventHandlers:
-    """Handlers of informer events. All of them are quick, and run between two decisions.
+    """Handlers of informer events; all are quick, and run between two decisions.
 
     `is_ours` tells whether a pod is to be placed here. `on_change` is told of nodes, of objects of storage, and of pods
     that go, begin to go, or get their node; `on_pod_gone` of the uid of every pod that is gone or has ended. With
-    `implies_namespaces`, a namespace that has pods is there whether its object is or not, with the one label that all
-    have.
+    `implies_namespaces`, a namespace that has pods is there whether its object is or not.
     """
 
     def __init__(
@@ -86,8 +80,7 @@ class EventHandlers:
         assumed: AssumedPods,
         queue: SchedulingQueue,
         held: HeldCapacity,
-        expected: ExpectedNodes,
-        nominations: HeldNominations,
+        nominations: EngineNominations,
         *,
         is_ours: Callable[[Pod], bool],
         on_change: Handler,
@@ -98,7 +91,6 @@ class EventHandlers:
         self._assumed = assumed
         self._queue = queue
         self._held = held
-        self._expected = expected
         self._nominations = nominations
         self._is_ours = is_ours
         self._on_change = on_change
@@ -144,12 +136,12 @@ class EventHandlers:
             self._confirm(pod)
             self._has_node(pod)
         elif self._is_ours(pod):
-            self._expected.waits(pod)
+            self._nominations.waits(pod)
             self._queue.add(pod)
 
     def _confirm(self, pod: Pod) -> None:
-        """Count a pod on the node where the informer shows it. If it was counted on another node, because this
-        scheduler had sent it there, that node's room is free again.
+        """Count a pod on the node where the informer shows it. If it was assumed on another, that node's room is free
+        again.
         """
         counted_on = self._cluster.node_of(uid_of(pod))
         self._assumed.confirm(pod)
@@ -157,7 +149,7 @@ class EventHandlers:
             self._queue.assigned_pod_deleted(pod, assumed_on=counted_on)
 
     def _has_node(self, pod: Pod) -> None:
-        self._expected.left(pod)
+        self._nominations.left(pod)
         self._queue.delete(pod, bound_to=pod.spec.node_name)
         self._queue.cluster_changed(None, pod)
 
@@ -193,7 +185,7 @@ class EventHandlers:
         uid = uid_of(pod)
         assumed_on = self._cluster.node_of(uid)
         self._assumed.gone(uid)
-        self._expected.left(pod)
+        self._nominations.left(pod)
         self._held.pod_gone(uid)
         self._on_pod_gone(uid)
         self._on_change(pod, None)
@@ -217,11 +209,11 @@ class EventHandlers:
             self._on_change(old, new)
             self._queue.cluster_changed(old, new)
         if new is not None:
-            self._queue.expected.node_changed(new.metadata.name, is_new=old is None)
+            self._queue.nominator.node_changed(new.metadata.name, is_new=old is None)
 
     def _storage(self, old: Object | None, new: Object | None) -> None:
         storage = self._cluster.storage
-        with self._held.told_after(new), self._nominations.changing(old, new), self._expected.changing(old, new):
+        with self._held.told_after(new), self._nominations.changing(old, new):
             if new is not None:
                 storage.put(new)
             elif old is not None:

@@ -4,12 +4,8 @@
     Ledger (mode Ledger)       ┴── released ──┘
     tick ──► expire                a deleted pod ──► pod_gone
 
-A free volume that is given to a claim is kept back as well, from Reserve on, and a claim is kept to the node that was
-selected for it. When the pod's attempt fails before that was written, no informer tells that they are free again, so it
-is told here. (A StatefulSet's new pod of the same name may wait for the claim.)
-
-The rules stand in `scheduling/volumes/reservations/`. A cluster has only the indexes that one of its profiles decides
-by; `open` is called once they are there.
+A volume that was given to a claim, and a claim that was kept to a node, are told here too when they are free again
+without the API knowing: no informer tells of that. The rules stand in `scheduling/volumes/reservations/`.
 """
 
 from __future__ import annotations
@@ -81,8 +77,8 @@ class HeldCapacity:
 
     @contextmanager
     def told_after(self, about: Object | None) -> Iterator[None]:
-        """While an event is handled: what is set free is told at its end; what is set free of the object that the
-        event itself told about (`about`) is not told a second time.
+        """While an event is handled: what is set free is told at its end, but not a second time of the object `about`
+        which the event itself told.
         """
         put_off: dict[_Place, _News] = {}
         self._put_off = put_off

@@ -1,10 +1,7 @@
 """The indexes that are kept beside a cluster, and the order in which they are told of changes.
 
-    objects ──► Cluster, Storage ──► CapacityIndex ──► … ──► Ledger        each listens for itself, in this order
-
-An index is made from what the cluster holds at that moment and follows every change from then on. All of them are
-added here and nowhere else, so that the order of listeners is the same in every program and every test: the capacity
-index hears of an object before the ledger that reads it does.
+All of them are added here and nowhere else, so that the order of listeners is the same in every program and every test:
+the capacity index hears of an object before the ledger that reads it does.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     ResolvedProfile (names, weights, arguments)  ──►  Assembled (instances by extension point, decider, queueing rules)
 
 A plugin is made once and takes part at every point the profile gives it. Those that cannot take part are left out with
-their reason in `left_out`, so that a program can say so once, at its start.
+their reason in `left_out`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ from tonnage.scheduling.queue.queueing_hints import QueueingRules
 
 
 def unfailing_sort_key(plugin: QueueSortPlugin) -> SortKey:
-    """The plugin's `sort_key`, as one that does not raise and whose keys can always be compared."""
+    """The plugin's `sort_key`, as one that does not raise and whose keys can always be compared.
+
+    A pod without a key comes after all others; keys that cannot be compared are equal.
+    """
 
     def sort_key(pod: PodInfo, queued_at: float) -> _Key:
         try:
@@ -74,7 +77,6 @@ class _Key:
             return False
 
     def __eq__(self, other: object) -> bool:
-        """True if neither comes before the other: then the order of queueing decides."""
         return isinstance(other, _Key) and not self < other and not other < self
 
     __hash__ = None  # type: ignore[assignment]  # it is compared, and kept nowhere

@@ -1,12 +1,11 @@
 """What the engine tells its queue about pods that were refused: which are alike, and whom an event cannot help.
 
-    sign            pods of one sign are refused alike    what the plugins that refused them see of them (`Plugin.sign`)
+    sign            pods of one sign are refused alike    what the plugins that refused them see of them
     reach           is a pod refused all the same?        asked of those who refused it, where the event happened
-                                                          (`Plugin.reach`)
     needs, offer    may the event be enough for a pod?    wired to three of Tonnage's own plugins
 
-A pod may also be helped by preemption: it is refused, and room is made for it. Where some pod is of lower priority, all
-plugins have a say in that, so that all of them sign, and only what preemption cannot resolve counts as refused.
+Where some pod is of lower priority, preemption may help as well: then all plugins sign, and only what preemption cannot
+resolve counts as refused.
 """
 
 from __future__ import annotations

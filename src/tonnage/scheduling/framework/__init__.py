@@ -6,18 +6,14 @@ the profile's affair. Upstream's extension points are all here, in its order:
     PreEnqueue  QueueSort │ PreFilter  Filter  PostFilter │ PreScore  Score │ Reserve  Permit
     PreBindPreFlight  PreBind  Bind  PostBind
 
-The difference is that Filter and Score judge *all nodes at once*. A filter gets rows (a slice or an array of row
-numbers) and answers with a `Judgement` over exactly those rows; a score answers with integers over exactly those rows.
-Who finds that too much writes the per-node form instead (`per_node.py`), and is asked about one node after another.
+Filter and Score judge *all nodes at once*: they get rows (a slice or an array of row numbers) and answer over exactly
+those. The form that judges one node after another is in `per_node.py`.
 
 `row_local = True` promises that the answer for a row depends on nothing but that row's columns and what
-`PodInfo.signature` covers. Then equal pods share it, and only rows that changed are asked again. A row-local plugin
-that reads more than the pod (its claims, say) tells in PreFilter what else makes pods equal (`Cycle.tell_apart`), or
-that this pod is like no other (`Cycle.is_unlike_others`): then it is asked every time, for this pod. `node_only = True`
-promises more: nothing but what the row's node says of itself, and `PodInfo.node_constraints`; then the pods of a row
-may come and go without it being asked again. Whether PreFilter or PreScore of such a plugin says SKIP is to depend on
-the same. A plugin that looks across rows (spreading, pod affinity) says False and is asked every time; it should answer
-None fast when it has nothing to say about a pod.
+`PodInfo.signature` covers: equal pods share it, and only rows that changed are asked again. A row-local plugin that
+reads more of the pod says so in PreFilter (`Cycle.tell_apart`, `Cycle.is_unlike_others`). `node_only = True` promises
+more: nothing but what the row's node says of itself, and `PodInfo.node_constraints`. Whether PreFilter or PreScore of
+such a plugin says SKIP is to depend on the same. A plugin that looks across rows says False and is asked every time.
 
 Nothing here does I/O. What must (PreBind, Bind) is handed an `Api` by the program that runs the binding.
 """

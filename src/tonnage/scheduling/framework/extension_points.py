@@ -51,10 +51,7 @@ class FilterPlugin(Plugin):
         return ""
 
     def passes_with_fewer_pods(self, cycle: Cycle) -> bool:
-        """After PreFilter: a row that passes for this pod would pass as well if any pods of that row were gone.
-
-        Preemption need not ask such a plugin again for every pod that it thinks away.
-        """
+        """After PreFilter: a row that passes for this pod would pass as well if any pods of that row were gone."""
         return self.node_only
 
 

@@ -120,8 +120,7 @@ class PostFilterResult:
     budget_violations: int = 0
     """How many of the victims go against a PodDisruptionBudget."""
     withdraws_nomination: bool = False
-    """All nodes were looked at in vain: where nominations are cleared at all, this pod's is. (Upstream: a result
-    without a node, as against no result.)"""
+    """All nodes were looked at in vain: where nominations are cleared at all, this pod's is."""
 
 
 def scaled_to_max(scores: Ints, *, reverse: bool = False) -> Ints:
@@ -174,7 +173,7 @@ class Cycle:
     """One attempt to place one pod: what plugins see, and where they leave notes for themselves.
 
     `state` holds a plugin's notes under its name, from PreFilter to PostBind. `feasible` are the rows that passed the
-    filters, in PreScore and Score; most decisions need only their mask, so that they are listed when first asked for.
+    filters, in PreScore and Score, listed when first asked for.
     """
 
     __slots__ = (
@@ -300,9 +299,8 @@ class Plugin(ABC):
         """Called once, before the plugin is first asked."""
 
     def indexes(self) -> Iterable[type]:
-        """The indexes of a cluster that this plugin reads by `Cluster.index`, so that they are kept for it.
-
-        See engine/indexes.py for those there are.
+        """The indexes of a cluster that this plugin reads by `Cluster.index`, so that they are kept; see
+        engine/indexes.py.
         """
         return ()
 
@@ -313,8 +311,7 @@ class Plugin(ABC):
     def events_to_record(self, cycle: Cycle) -> Iterable[EventToRecord]:
         """After an attempt that found no node: what people are to be told about other objects than the pod.
 
-        Asked by the live scheduler alone, once an attempt: a plugin keeps in mind what it told. PreBind plugins tell
-        by their Api.
+        Asked by the live scheduler alone, once an attempt: a plugin keeps in mind what it told.
         """
         return ()
 
@@ -323,9 +320,8 @@ class Plugin(ABC):
         return None
 
     def nearest_miss(self, cycle: Cycle, row: int, account: RowAccount | None) -> Any:
-        """For `explain`: how near a row that this plugin refused came; None when unknown.
-
-        `account` is what a plugin's `account` tells about the row, if one has an account to give.
+        """For `explain`: how near a row that this plugin refused came; None when unknown. `account` is the row's, if
+        any.
         """
         return None
 
@@ -347,9 +343,7 @@ class Plugin(ABC):
     def sign(self, pod: PodInfo, cluster: Cluster) -> Hashable | None:
         """What PreFilter and Filter read of a pod, so that pods of one sign are refused on the same nodes; or None.
 
-        Of pods that are refused and have the same sign for all who do so, one at a time is tried again
-        (queue/unschedulable_pods.py). None, unless a plugin says otherwise: the pod is like no other. A sign may say
-        what the pod and its claims are, not how the cluster is. One that names what another pod cannot have, a bound
-        volume say, tells the pod from all others. Mirrors SignPlugin (KEP-5598).
+        Of refused pods of one sign, one at a time is tried again (queue/unschedulable_pods.py). None: the pod is like
+        no other. A sign may say what the pod and its claims are, not how the cluster is. Mirrors SignPlugin (KEP-5598).
         """
         return None

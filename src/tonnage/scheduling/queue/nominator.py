@@ -1,38 +1,36 @@
 """Who is expected on which node before being bound there, and for whom room is held.
 
-A nomination comes from a preemption that is making room, from the API (`status.nominatedNodeName`, written by whoever,
-or a claim's selected-node: `engine/expected_nodes.py`), or is the scheduler's own choice on its way to the API. Memory
-and API may differ for a while, and memory is what decisions use: pods of equal or lower priority leave room for a pod
-nominated to a node, as if it ran there.
+A nomination comes from a preemption that is making room, from the API (`NominationRules.told`), or is the scheduler's
+own choice on its way to the API. Pods of equal or lower priority leave room for a nominated pod, as if it ran there.
 
     nominated ──► holds ──── tried there and refused, nothing on its way out that helps ────► let go
                     ▲                                                                           │
                     └── something happened, and the node would take it · nominated anew ────────┘
 
-A nomination holds what can still come true. Which pods are let go, and which may hold again, is for the queue and the
-engine to say (`ExpectedPods.let_go`); none is forgotten, for the field in the API is never cleared (KEP-5278). Among
-equals on one node those go first whose volumes are there or are being made there, and then the one that was nominated
-first: the later ones leave room for it and it leaves none for them, so that they do not wait for each other in a
-circle. With `is_ordered` off every one leaves room for every other, as upstream has it.
-
-A nomination may name a node that does not exist (yet). It is kept like any other and counts for nobody until the node
-appears. Nothing is kept for a pod that is gone, nor for a node that nobody is nominated to. Mirrors upstream's
-nominator; who may still be nominated, the queue knows (`ExpectedPods.nominate`).
+A nomination holds what can still come true; none is forgotten, for the field in the API is never cleared (KEP-5278).
+Every nomination that holds room is tried, is about to be, or has its room made: else it would keep others out for
+nothing. Among equals on one node those go first whose volumes are there or are being made there, and then the one that
+was nominated first; with `is_ordered` off every one leaves room for every other, as upstream has it. A node that does
+not exist (yet) may be nominated, and counts for nobody until it appears.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.queue.queued_pod import uid_of
+from tonnage.scheduling.events import ASSIGNED_POD_DELETE, ActionType, ClusterEvent, pod_events
+from tonnage.scheduling.queue.failed_nodes import FailedNodes
+from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.queueing_hints import PreCheck
+from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool
 
 
 @dataclass(slots=True, eq=False)
@@ -61,54 +59,133 @@ def nominated_to(pod: Pod, node_name: str) -> Pod:
     return msgspec.structs.replace(pod, spec=spec, status=status)
 
 
-class Nominator:
-    """Nominated pods by node name, in the order they were nominated; a pod has at most one node."""
+class NominationRules:
+    """What a nominator asks of whoever knows the cluster. As it stands here: what is known without a cluster."""
 
-    def __init__(self, clock: Clock, *, is_ordered: bool = False) -> None:
-        self.told: Callable[[Pod], str] = lambda pod: pod.status.nominated_node_name
+    def told(self, pod: Pod) -> str:
         """Where the API says that a pod is expected; "" for nowhere."""
-        self.is_selected: Callable[[Pod, str], bool] = lambda pod, node_name: False
+        return pod.status.nominated_node_name
+
+    def is_selected(self, pod: Pod, node_name: str) -> bool:
         """Whether a claim of the pod says that its volume was made on this node, or is being made."""
+        return False
+
+    def can_come_true(self, pod: PodInfo, node_name: str) -> bool:
+        """Of a pod that was let go and is to be tried again: would the node it is nominated to take it?"""
+        return False
+
+    def admits(self, pod: PodInfo, node_name: str) -> bool:
+        """Of a pod that gates keep from being tried: may it run on the node it is nominated to?"""
+        return True
+
+
+class _Wake(Protocol):
+    def __call__(self, event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None) -> None: ...
+
+
+def _wake_nobody(event: ClusterEvent, old: Any, new: Any, pre_check: PreCheck | None = None) -> None:
+    pass
+
+
+class Nominator:
+    """Nominated pods by node name, in the order they were nominated; a pod has at most one node.
+
+    `newest` gives a pod that waits or is in flight, by its uid. `activate` has pods tried now, whatever they wait for;
+    `wake` tells all that wait of an event.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        is_ordered: bool = False,
+        newest: Callable[[str], Pod | None] = lambda uid: None,
+        activate: Callable[[Iterable[Pod]], None] = lambda pods: None,
+        wake: _Wake = _wake_nobody,
+    ) -> None:
+        self.rules = NominationRules()
+        self.pool = UnschedulablePool()
+        """The unschedulable pods of the queue."""
+        self.failed_nodes = FailedNodes(clock)
         self._clock = clock
         self._is_ordered = is_ordered
+        self._newest = newest
+        self._activate = activate
+        self._wake = wake
         self._by_node: dict[str, dict[str, Nomination]] = {}
         self._node_of: dict[str, str] = {}
+
+    # -- the API's word, and ours -------------------------------------------------------------------------------------
 
     def nominate(self, pod: Pod, node_name: str | None = None) -> None:
         """Expect the pod on a node, and on no other. None takes what the API says; "" expects it nowhere.
 
         It holds its room there. One that was expected there before keeps its place among the others.
         """
-        wanted = self.told(pod) if node_name is None else node_name
+        wanted = self.rules.told(pod) if node_name is None else node_name
         before = self.get(pod)
         if before is not None and before.node == wanted:
             before.info, before.holds = PodInfo(pod), True
-            before.is_selected = self.is_selected(pod, wanted)
+            before.is_selected = self.rules.is_selected(pod, wanted)
             return
         self.remove(pod)
         if wanted:
-            info = PodInfo(pod)
+            info, is_selected = PodInfo(pod), self.rules.is_selected(pod, wanted)
             self._node_of[info.uid] = wanted
-            nomination = Nomination(info, wanted, self._clock.now(), is_selected=self.is_selected(pod, wanted))
+            nomination = Nomination(info, wanted, self._clock.now(), is_selected=is_selected)
             self._by_node.setdefault(wanted, {})[info.uid] = nomination
 
-    def update(self, pod: Pod, was_told: str) -> bool:
-        """The pod, or a claim of its, was changed in the API, whose word on where it is expected was `was_told`. If the
-        word is another now, it counts, also when it is taken back. True when it names a node that is news here.
+    def expect(self, pod: Pod, node_name: str | None = None) -> None:
+        """As `nominate`, for a pod that still waits: one that is gone or has its node is expected nowhere.
 
-        If it is the same, or says what is known here, ours stays as it is: it is on its way there. (Upstream keeps ours
-        only while the API knows of none, and falls back to the API's old one otherwise, until the new one arrives.)
+        Others that left room for it where it was expected before are tried again.
         """
-        known, told = self.get(pod), self.told(pod)
+        known = self._newest(uid_of(pod))
+        if known is not None:
+            before = self.node_of(pod)
+            self.nominate(known, node_name)
+            self._sign_again(uid_of(known))
+            if before not in ("", self.node_of(pod)):
+                self.room_was_given_up(known, before, but_not_for=uid_of(known))
+
+    def update(self, pod: Pod, was_told: str) -> bool:
+        """The pod, or a claim of its, was changed in the API, whose word on where it is expected was `was_told`. A new
+        word counts, also when it is taken back. True when it names a node that is news here.
+
+        If the word is the same, ours stays as it is: it is on its way there. (Upstream falls back to the API's old
+        one.)
+        """
+        known, told = self.get(pod), self.rules.told(pod)
         if told != was_told and (known is None or known.node != told or not known.holds):
             self.nominate(pod, told)
             return bool(told)
         if known is not None:
-            known.info, known.is_selected = PodInfo(pod), self.is_selected(pod, known.node)
+            known.info, known.is_selected = PodInfo(pod), self.rules.is_selected(pod, known.node)
         return False
 
+    def told_otherwise(self, uid: str, was_told: str) -> None:
+        """The API's word on where a waiting pod is expected was `was_told`; it may be another now.
+
+        A new one is tried at once, for it holds room. Pods that left room where it was expected are tried again, also
+        if it asks for less than before.
+        """
+        pod = self._newest(uid)
+        if pod is None:
+            return
+        before = self.get(pod)
+        known, expected_on = (before.info.pod, before.node) if before is not None else (None, "")
+        is_news = self.update(pod, was_told)
+        self._sign_again(uid)
+        self._judge_gated(self.pool.get(uid))
+        if known is not None and (expected_on != self.node_of(pod) or _asks_for_less(known, pod)):
+            self.room_was_given_up(known, expected_on)
+        if is_news:
+            self._activate((pod,))
+
+    # -- what becomes of the pod --------------------------------------------------------------------------------------
+
     def remove(self, pod: Pod) -> None:
-        """The pod is gone, bound, or assumed to be: it is no longer expected but there, or not at all."""
+        """The pod is gone, bound, or assumed to be: it is expected nowhere."""
         uid = uid_of(pod)
         node_name = self._node_of.pop(uid, "")
         if node_name:
@@ -117,19 +194,85 @@ class Nominator:
             if not expected:
                 del self._by_node[node_name]
 
-    def let_go(self, pod: Pod) -> bool:
-        """Leave no room for the pod where it is expected, until `hold`; whether there was any until now."""
-        found = self.get(pod)
-        if found is None or not found.holds:
-            return False
-        found.holds = False
-        return True
+    def assumed(self, pod: Pod, node_name: str) -> None:
+        """The pod is on its way to a node. It is counted there from now on, and expected nowhere."""
+        expected_on = self.node_of(pod)
+        if expected_on:
+            self.remove(pod)
+            if expected_on != node_name:
+                self.room_was_given_up(pod, expected_on, but_not_for=uid_of(pod))
+
+    def let_go(self, pod: Pod) -> None:
+        """The pod was refused where it is expected: no room is held for it there. Those that left it are tried again.
+
+        It stays expected, and holds again when it is woken and its node would take it (`can_come_true`).
+        """
+        nomination = self.get(pod)
+        if nomination is not None and nomination.holds:
+            nomination.holds = False
+            self.room_was_given_up(pod, nomination.node, but_not_for=uid_of(pod))
 
     def hold(self, pod: Pod) -> None:
         """Leave room again for a pod that was let go."""
-        found = self.get(pod)
-        if found is not None:
-            found.holds = True
+        nomination = self.get(pod)
+        if nomination is not None:
+            nomination.holds = True
+
+    def queued(self, queued: QueuedPod, *, is_news: bool) -> None:
+        """A pod was put somewhere. With `is_news` it is to be tried: if it was let go, it holds if it would fit now."""
+        if not self._node_of:
+            return
+        self._judge_gated(queued)
+        nomination = self.get(queued.pod) if is_news else None
+        if nomination is not None and not nomination.holds:
+            nomination.holds = self.rules.can_come_true(queued.info, nomination.node)
+
+    def release(self, node_name: str, *, below: int) -> tuple[PodInfo, ...]:
+        """Expect no pod of lower priority than `below` on a node any more; who they were. They are tried again, and
+        whoever left room for them. A gated one is not tried: it stays expected.
+        """
+        lesser = tuple(each for each in self.pods_on(node_name) if each.priority < below)
+        tried = [each for each in lesser if (waiting := self.pool.get(each.uid)) is None or not waiting.is_gated]
+        for each in tried:
+            self.remove(each.pod)
+        self._activate(each.pod for each in tried)
+        for each in tried:
+            self.room_was_given_up(each.pod, node_name, but_not_for=each.uid)
+        return lesser
+
+    def node_changed(self, node_name: str, *, is_new: bool) -> None:
+        """A node came, or changed. Pods that are expected on one that came are tried at once; gated ones are judged."""
+        expected = self.pods_on(node_name)
+        for each in expected:
+            self._judge_gated(self.pool.get(each.uid))
+        if is_new:
+            self._activate(each.pod for each in expected)
+
+    def room_was_given_up(self, pod: Pod, node_name: str, *, but_not_for: str = "") -> None:
+        """For pods of its priority or lower, a nominated pod is as good as there; now it is as good as deleted."""
+        pod = nominated_to(pod, node_name)  # hints ask it where it was expected, and the API may not know
+        priority = pod.spec.priority
+        self._wake(
+            ASSIGNED_POD_DELETE,
+            pod,
+            None,
+            pre_check=lambda other: other.spec.priority <= priority and uid_of(other) != but_not_for,
+        )
+
+    def _judge_gated(self, queued: QueuedPod | None) -> None:
+        """A pod that gates keep from being tried holds room only where it may run."""
+        if queued is None or not queued.is_gated or queued.attempts or not self.has(queued.pod):
+            return
+        if self.rules.admits(queued.info, self.node_of(queued.pod)):
+            self.hold(queued.pod)
+        else:
+            self.let_go(queued.pod)
+
+    def _sign_again(self, uid: str) -> None:
+        """Where a pod is nominated has changed: one that is, is like no other."""
+        waiting = self.pool.get(uid)
+        if waiting is not None:
+            self.pool.sign_again((waiting,))
 
     # -- looking in ---------------------------------------------------------------------------------------------------
 
@@ -138,7 +281,6 @@ class Nominator:
         return self._by_node.get(self._node_of.get(uid, ""), _NOBODY).get(uid)
 
     def has(self, pod: Pod) -> bool:
-        """Whether the pod is expected somewhere."""
         return bool(self._node_of) and uid_of(pod) in self._node_of
 
     def node_of(self, pod: Pod) -> str:
@@ -150,8 +292,7 @@ class Nominator:
         return tuple(self._by_node.get(node_name, _NOBODY).values())
 
     def pods_on(self, node_name: str) -> tuple[PodInfo, ...]:
-        """Who is expected on a node."""
-        return tuple(each.info for each in self.on(node_name))
+        return tuple(nomination.info for nomination in self.on(node_name))
 
     def ahead_of(self, pod: PodInfo) -> Iterator[tuple[str, PodInfo]]:
         """(node, pod expected there) for all that this pod has to leave room for: others, of its priority or higher.
@@ -161,16 +302,16 @@ class Nominator:
         for node_name, expected in self._by_node.items():
             mine = expected.get(pod.uid) if self._is_ordered else None
             is_later = False
-            for uid, each in expected.items():
+            for uid, other in expected.items():
                 if uid == pod.uid:
                     is_later = True
                     continue
                 goes_after = mine is not None and (
-                    is_later if each.is_selected == mine.is_selected else mine.is_selected
+                    is_later if other.is_selected == mine.is_selected else mine.is_selected
                 )
-                priority = each.info.priority
-                if each.holds and (priority > pod.priority or (priority == pod.priority and not goes_after)):
-                    yield node_name, each.info
+                priority = other.info.priority
+                if other.holds and (priority > pod.priority or (priority == pod.priority and not goes_after)):
+                    yield node_name, other.info
 
     def __iter__(self) -> Iterator[Nomination]:
         """All nominations, by node in the order they were made."""
@@ -180,3 +321,9 @@ class Nominator:
     def __len__(self) -> int:
         """How many pods are nominated; 0 lets a decision skip the matter."""
         return len(self._node_of)
+
+
+def _asks_for_less(before: Pod, now: Pod) -> bool:
+    return before is not now and any(
+        event.action is ActionType.UPDATE_POD_SCALE_DOWN for event in pod_events(before, now)
+    )

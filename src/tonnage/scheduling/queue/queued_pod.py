@@ -1,14 +1,13 @@
 """A pod on its way through the scheduling queue, and what the queue remembers of its attempts.
 
-`QueuedPod` belongs to the queue: others read it, and hand it back with `add_unschedulable_if_not_present`. Instants are
-seconds of the clock's `monotonic()`.
+`QueuedPod` belongs to the queue: others read it, and hand it back. Instants are seconds of the clock's `monotonic()`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
@@ -37,17 +36,32 @@ def is_over(pod: PodInfo, known: Pod | None) -> bool:
     return known.metadata.is_terminating or bool(known.spec.node_name)
 
 
+class LeftBehind(NamedTuple):
+    """What the last attempt to place a pod left behind. Set by whoever tried it."""
+
+    tried_on: str = ""
+    """The node that it was nominated to, or that the attempt chose; empty for neither."""
+    refused_on: str = ""
+    """The node that it was nominated to and that did not take it, or that it was sent to and did not reach, with
+    nothing on its way out that would change it; empty when there is none. No room is held there."""
+    is_like_others: bool = False
+    """A pod that is refused by the same plugins, and seen alike by them, would meet the same decision."""
+
+
+_NOTHING_LEFT: Final = LeftBehind()
+
+
 @dataclass(slots=True, eq=False)
 class QueuedPod:
     """One pod that waits to be placed, or is being placed.
 
-    `attempts` counts pops. Failures count apart, because they are answered apart: `unschedulable_count` grows when
-    plugins refuse the pod, `consecutive_errors` when something broke, and starts again with the next refusal.
+    Failures count apart: `unschedulable_count` grows when plugins refuse the pod, `consecutive_errors` when something
+    broke, and starts again with the next refusal. `attempts` counts pops.
     """
 
     info: PodInfo
     queued_at: float
-    """When it was put in the queue last, by its creation or by a failed attempt; moves between queues do not count."""
+    """When it was put in the queue last, by its creation or by a failed attempt."""
     sequence: int
     """Orders pods that were queued at the same instant."""
     attempts: int = 0
@@ -58,20 +72,13 @@ class QueuedPod:
     unschedulable_plugins: frozenset[str] = frozenset()
     """Who refused it, at the last attempt or before it could be queued."""
     pending_plugins: frozenset[str] = frozenset()
-    """Who said that somebody else has to act first. When such a plugin is satisfied, the pod skips its backoff."""
+    """Who said that somebody else has to act first: when one is satisfied, the pod skips its backoff."""
     gating_plugin: str = ""
     backoff_until: float | None = None
-    """The start of the second in which its backoff ends; None while nobody has asked. See backoff.py."""
+    """The start of the second in which its backoff ends; None while nobody has asked."""
     flushed_at: float | None = None
-    """When it was moved because it had waited too long, not by an event; None if it was not since its last attempt."""
-    is_like_others: bool = False
-    """Its last attempt ended with a decision that a pod which is refused by the same plugins, and seen alike by them,
-    would meet as well. Set by whoever tried it."""
-    tried_on: str = ""
-    """The node that it was nominated to at its last attempt, or that the attempt chose; empty for neither."""
-    refused_on: str = ""
-    """The node that it was nominated to at its last attempt and that did not take it, or that it was sent to and did
-    not reach, with nothing on its way out that would change it; empty when there is none. No room is held there."""
+    """When it was moved because it had waited too long; None if it was not since its last attempt."""
+    left_behind: LeftBehind = _NOTHING_LEFT
 
     @property
     def pod(self) -> Pod:

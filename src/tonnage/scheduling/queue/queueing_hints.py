@@ -1,9 +1,7 @@
 """Which plugins want to hear of which events, and whether an event is worth another try.
 
-Each profile has its `QueueingRules`: the PreEnqueue plugins that may hold a pod back, and for each plugin the events
-that may change its mind. `HintTable` answers, for an event, which plugins care: the answer depends on the event's words
-alone and is kept, so that asking again costs a dictionary look-up. `worth` then asks the hints of those plugins that
-stand in the way of a pod, and no others. Mirrors PriorityQueue.isPodWorthRequeuing.
+`HintTable` answers, for an event, which plugins care; `worth` asks the hints of those that stand in the way of a pod,
+and no others. Mirrors PriorityQueue.isPodWorthRequeuing.
 """
 
 from __future__ import annotations
@@ -46,11 +44,10 @@ class Requeue(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueingRules:
-    """What one profile tells the queue.
+    """What one profile tells the queue: PreEnqueue plugins, and for each plugin the events that may change its mind.
 
-    A hint is a mask of events and a closer look at those it covers; without the look, each of them is worth a try. A
-    plugin that is missing from `hints`, or has none, is never asked: pods it refused wait for the periodic flush. One
-    that does not know what it waits for registers `EVERY_EVENT`.
+    Without a hint each event of a mask is worth a try. Pods refused by a plugin that is not in `hints` wait for the
+    periodic flush.
     """
 
     pre_enqueue: Sequence[PreEnqueuePlugin] = ()
@@ -106,10 +103,8 @@ class HintTable:
         return found
 
     def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
-        """Is the event worth another try of this pod?
-
-        Yes if one of the plugins in its way says so; at once, without backoff, if that one was only waiting for
-        somebody to act. A pod in nobody's way (it met an error) is always worth it, and a wildcard asks nobody.
+        """Is the event worth another try of this pod? At once, without backoff, if a plugin that says so was only
+        waiting for somebody to act. A pod that met an error is always worth it, and a wildcard asks nobody.
         """
         if event.is_wildcard:
             return Requeue.AFTER_BACKOFF

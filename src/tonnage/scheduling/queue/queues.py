@@ -34,7 +34,11 @@ from tonnage.scheduling.queue.unschedulable_pods import NeedsHook, SignHook, Uns
 
 
 class ActiveQueue:
-    """Pods by uid. `retries_in_a_row` of 0: the order of the plugin and nothing else, as upstream has it."""
+    """Pods to be tried now, in the order of the QueueSort plugin.
+
+    PrioritySort puts a new pod behind all that were woken before it, however often those were refused. So after
+    `retries_in_a_row` retries a first try of the same priority has its turn; 0: the plugin's order alone, as upstream.
+    """
 
     def __init__(self, *, retries_in_a_row: int = 0) -> None:
         self._all: KeyedHeap[QueuedPod] = KeyedHeap()
@@ -52,7 +56,6 @@ class ActiveQueue:
         return self._all.get(uid)
 
     def remove(self, uid: str) -> QueuedPod | None:
-        """Take a pod out; None when it is not there."""
         self._first_tries.remove(uid)
         return self._all.remove(uid)
 
@@ -90,7 +93,9 @@ _MOST_DOUBLINGS: Final = 40
 
 
 class BackoffQueue:
-    """Backing-off pods, those refused and those that met an error in heaps of their own."""
+    """Backing-off pods. A refused one may be taken out early, when nobody else wants the turn; one that met an error
+    waits its time out, to spare an API server in trouble.
+    """
 
     def __init__(
         self, sort_key: SortKey, *, initial_s: float = INITIAL_BACKOFF_S, max_s: float = MAX_BACKOFF_S
@@ -172,7 +177,13 @@ class Flight:
 
 
 class InFlight:
-    """The pods between `pop_nowait` and `done`, oldest first, and the events since the oldest of them."""
+    """The pods between `pop_nowait` and `done`, oldest first, and the events since the oldest of them.
+
+        events      e0  e1  e2  e3  e4
+        in flight       ^a      ^b           a is asked about e1..e4, b about e3 and e4; e0 is forgotten
+
+    An event that came after its pop may help a pod that is refused. Mirrors activeQueue.inFlightEvents.
+    """
 
     def __init__(self) -> None:
         self._flights: dict[str, Flight] = {}
@@ -183,7 +194,7 @@ class InFlight:
         self._flights[info.uid] = Flight(info, self._forgotten + len(self._events))
 
     def record(self, seen: RecordedEvent) -> None:
-        """Keep an event for the pods in flight; without any there is nobody to keep it for."""
+        """Keep an event for the pods in flight, if there are any."""
         if self._flights:
             self._events.append(seen)
 

@@ -41,9 +41,8 @@ from tonnage.scheduling.events import (
     claims_named,
     pod_events,
 )
-from tonnage.scheduling.queue.expected_pods import ExpectedPods
 from tonnage.scheduling.queue.nominator import Nominator
-from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey, by_priority, uid_of
+from tonnage.scheduling.queue.queued_pod import LeftBehind, QueuedPod, SortKey, by_priority, uid_of
 from tonnage.scheduling.queue.queueing_hints import (
     HintTable,
     PluginErrorHook,
@@ -79,8 +78,7 @@ class SchedulingQueue:
 
     `on_active` is called when there may be something to pop, `on_queued` for each pod that is put somewhere, and
     `on_plugin_error` when a hint or a PreEnqueue plugin raises. With `nominations_give_way`, of equal pods nominated to
-    one node the earlier goes first; without, each leaves room for all others, as upstream has it. `retries_in_a_row`
-    lets a pod that was never tried have its turn between so many that were.
+    one node the earlier goes first. `retries_in_a_row`: see `ActiveQueue`.
     """
 
     def __init__(
@@ -102,7 +100,13 @@ class SchedulingQueue:
         needs: NeedsHook = lambda profile, plugin, pod, plugins: None,
         offer: OfferHook = lambda profile, plugin, event, old, new: None,
     ) -> None:
-        self.nominator = Nominator(clock, is_ordered=nominations_give_way)
+        self.nominator = Nominator(
+            clock,
+            is_ordered=nominations_give_way,
+            newest=self.newest,
+            activate=self.activate,
+            wake=self.move_all_to_active_or_backoff,
+        )
         self.on_active = on_active
         self._on_queued = on_queued
         self._clock = clock
@@ -123,13 +127,7 @@ class SchedulingQueue:
             is_nominated=self.nominator.has,
             retries_in_a_row=retries_in_a_row,
         )
-        self.expected = ExpectedPods(
-            self.nominator,
-            self._queues.pool,
-            newest=self.newest,
-            activate=self.activate,
-            wake=self.move_all_to_active_or_backoff,
-        )
+        self.nominator.pool = self._queues.pool
         self._waking = Waking(
             clock,
             self._tables,
@@ -156,8 +154,7 @@ class SchedulingQueue:
     def update(self, old: Pod, new: Pod) -> None:
         """A pod without a node changed. It keeps its place, unless the change lets it out of the unschedulable pool.
 
-        A pod in flight keeps the version it was popped with, and comes back with the newest. One that is not known is
-        added. Wherever the pod is, where it is expected counts at once (`ExpectedPods.told_otherwise`).
+        A pod in flight comes back with the newest version. One that is not known is added.
         """
         uid = uid_of(new)
         if uid_of(old) != uid:  # deleted and made again between two looks
@@ -173,7 +170,7 @@ class SchedulingQueue:
             queued.info = PodInfo(new)
         else:
             self._enter(new, UNSCHEDULED_POD_UPDATE)
-        self.expected.told_otherwise(uid, self.nominator.told(old))
+        self.nominator.told_otherwise(uid, self.nominator.rules.told(old))
         if queued is not None and uid in self._queues.pool:
             self._reconsider(queued, old, new)
         elif queued is not None:
@@ -193,23 +190,22 @@ class SchedulingQueue:
         self._queues.remove(uid_of(pod))
         self._waking.tried(uid_of(pod))
         if nominated_to not in ("", bound_to):
-            self.expected.room_was_given_up(pod, nominated_to)
+            self.nominator.room_was_given_up(pod, nominated_to)
 
     # -- pods in their places -----------------------------------------------------------------------------------------
 
     def pod_assumed(self, pod: Pod, node_name: str) -> None:
-        """The pod is on its way to a node. It is counted there from now on, and expected nowhere.
-
-        Those that share a claim with it are like no others now: where they may go depends on where it goes.
+        """The pod is on its way to a node, and expected nowhere. Pods that share a claim with it are like no others
+        now: where they may go depends on where it goes.
         """
         pool = self._queues.pool
         if pool.mounts_claims and pod.spec.volumes:
             pool.sign_again(pool.mounting(claims_named(None, pod)).values())
-        self.expected.assumed(pod, node_name)
+        self.nominator.assumed(pod, node_name)
         self._waking.tried(uid_of(pod))
 
     def _queued(self, queued: QueuedPod, queue: QueueName, why: str) -> None:
-        self.expected.queued(queued, is_news=queue in CAN_BE_POPPED and why not in _NO_NEWS)
+        self.nominator.queued(queued, is_news=queue in CAN_BE_POPPED and why not in _NO_NEWS)
         self._on_queued(queued, queue, why)
 
     def _enter(self, pod: Pod, event: ClusterEvent) -> None:
@@ -230,10 +226,7 @@ class SchedulingQueue:
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     def pop_nowait(self) -> QueuedPod | None:
-        """The pod to try next, or None. It is in flight until `done` or `add_unschedulable_if_not_present`.
-
-        With no active pod left, a refused one that is backing off is taken early: its turn costs nobody anything.
-        """
+        """The pod to try next, or None. It is in flight until `done` or `add_unschedulable_if_not_present`."""
         queued = self._queues.pop()
         return None if queued is None else self._start_flight(queued)
 
@@ -244,15 +237,12 @@ class SchedulingQueue:
 
     def _start_flight(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
-        queued.tried_on = self.nominator.node_of(queued.pod)
+        queued.left_behind = LeftBehind(tried_on=self.nominator.node_of(queued.pod))
         self._in_flight.start(queued.info)
         return queued
 
     def done(self, pod: Pod) -> None:
-        """No plugin will refuse the pod any more: events need not be kept for it. Twice does no harm.
-
-        Binding may still fail; then it comes back by `add_unschedulable_if_not_present`, with no plugin named.
-        """
+        """No plugin will refuse the pod any more: events need not be kept for it. Twice does no harm."""
         self._in_flight.done(uid_of(pod))
         self._waking.tried(uid_of(pod))
 
@@ -266,9 +256,8 @@ class SchedulingQueue:
     ) -> QueueName | None:
         """A popped pod failed: refused by these plugins, or, when none is named, by something that broke.
 
-        It goes where the events since its pop send it. Returns where that is; None if the pod is gone, has got a node,
-        or is in the queue already. Hand in its newest version as `pod`: after `done` the queue has lost sight of it,
-        and without one it counts as gone.
+        Returns where the events since its pop send it; None if the pod is gone, has got a node, or is in the queue
+        already. Hand in its newest version as `pod`: after `done` the queue has lost sight of it.
         """
         uid, before, newest = queued.uid, queued.pod, self._newest(queued, pod)
         if newest is None:
@@ -277,7 +266,7 @@ class SchedulingQueue:
             return None
         queued.info = newest
         if self.nominator.node_of(before):
-            self.nominator.update(newest.pod, self.nominator.told(before))
+            self.nominator.update(newest.pod, self.nominator.rules.told(before))
         else:  # it may have been nominated meanwhile, or was taken off the list when it was assumed
             self.nominator.nominate(newest.pod)
         queued.failed(
@@ -291,10 +280,10 @@ class SchedulingQueue:
         if queued.rejectors and uid in self._in_flight:
             how = self._table(queued).worth_since(queued, self._in_flight.events_for(uid))
         self._in_flight.done(uid)
-        if self.nominator.node_of(newest.pod) not in ("", queued.tried_on):
+        if self.nominator.node_of(newest.pod) not in ("", queued.left_behind.tried_on):
             how = Requeue.AT_ONCE  # it was nominated while it was on its way
         landed = self._tell(self._queues.take_back(queued, how, SCHEDULE_ATTEMPT_FAILURE))
-        if queued.is_like_others and queued.rejectors:
+        if queued.left_behind.is_like_others and queued.rejectors:
             self._waking.refused(queued)
         else:
             self._waking.tried(uid)
@@ -318,7 +307,7 @@ class SchedulingQueue:
     ) -> None:
         """Something happened: try the unschedulable pods it may help, and remember it for those in flight.
 
-        `pre_check` leaves out pods that it cannot concern, whatever hints would say. A wildcard is for every pod.
+        `pre_check` leaves out pods that it cannot concern. A wildcard is for every pod.
         """
         if event.is_wildcard or any(table.caring(event) for table in self._tables.values()):
             self._waking.wake(event, old, new, pre_check)
@@ -334,10 +323,8 @@ class SchedulingQueue:
             self.move_all_to_active_or_backoff(*change)
 
     def assigned_pod_deleted(self, pod: Pod, *, assumed_on: str = "") -> None:
-        """A pod that took room on a node has given it up.
-
-        One that was only assumed there does not name its node, and hints pass over pods without one: hand the node in
-        as `assumed_on`.
+        """A pod that took room on a node has given it up. One that was only assumed there does not name its node: hand
+        that in.
         """
         if assumed_on:
             pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=assumed_on))
@@ -355,7 +342,7 @@ class SchedulingQueue:
                 self._in_flight.record(RecordedEvent(FORCE_ACTIVATE, None, None, only=uid))
 
     def gate_opened(self, pod: Pod, plugin: str) -> None:
-        """A PreEnqueue plugin lets this pod past from now on: if it held it, what it was kept from is made up for."""
+        """A PreEnqueue plugin lets this pod past from now on."""
         queued = self._queues.pool.get(uid_of(pod))
         if queued is not None and queued.gating_plugin == plugin:
             self._tell(self._queues.requeue(queued, Requeue.AFTER_BACKOFF, FORCE_ACTIVATE.label))
@@ -369,9 +356,8 @@ class SchedulingQueue:
             self._tell(self._queues.requeue(queued, Requeue.AFTER_BACKOFF, SCHEDULE_ATTEMPT_FAILURE))
 
     def flush_backoff_completed(self, now_s: float) -> None:
-        """Make pods active whose backoff is over, and let out those for whose sake others waited long enough.
-
-        Call it every second, or at `next_backoff_completion_at`.
+        """Make pods active whose backoff is over, and let out those for whose sake others waited long enough. Call it
+        every second, or at `next_backoff_completion_at`.
         """
         for queued in self._queues.backoff.pop_completed(now_s):
             self._tell(self._queues.to_active(queued, BACKOFF_COMPLETE, has_passed_gates=True))
@@ -399,7 +385,6 @@ class SchedulingQueue:
         return dict(self._queues.refusals)
 
     def pods_in(self, queue: QueueName) -> list[QueuedPod]:
-        """The pods of one place, in its order."""
         return list(self._queues.pods_in(queue))
 
     def in_flight(self) -> list[Pod]:
@@ -408,7 +393,6 @@ class SchedulingQueue:
 
     @property
     def in_flight_events(self) -> int:
-        """How many events are kept for the pods in flight."""
         return self._in_flight.events_kept
 
     def get(self, pod: Pod) -> QueuedPod | None:
@@ -437,5 +421,4 @@ class SchedulingQueue:
 
 
 def _provisioner_of(each: Object | None) -> str | None:
-    """Of a StorageClass."""
     return each.provisioner if isinstance(each, StorageClass) else None

@@ -30,7 +30,7 @@ Needs: TypeAlias = Mapping[Hashable, int]
 
 
 class Offer(NamedTuple):
-    """What an event has for the pods that a plugin refused."""
+    """What an event has for the pods that a plugin refused. What `amounts` does not name it has none of."""
 
     amounts: Mapping[Hashable, int]
     """What it does not name it has none of."""
@@ -174,8 +174,7 @@ Refuser = tuple[str, str]
 class UnschedulablePool:
     """Waiting pods by uid, by class, by each plugin that refused them, and by the claims they mount.
 
-    `order` says whose turn is first within a class. What `sign` says of a pod is asked when it comes in, and again by
-    `sign_again`, when one of its claims has changed, or where it is nominated.
+    A pod's sign is asked when it comes in, and again by `sign_again`, when a claim or its nomination has changed.
     """
 
     def __init__(
@@ -279,10 +278,8 @@ class UnschedulablePool:
         return None if sign is None else (queued.profile, queued.unschedulable_plugins, sign)
 
     def _needs_of(self, queued: QueuedPod, plugin: str) -> Needy | None:
-        """What the class of a pod needs of an event; None for those that have to be asked about each time.
-
-        A pod that is held by a gate, has met an error or waits for somebody to act is told by hints alone, and one that
-        is nominated has room held for it.
+        """What the class of a pod needs of an event; None for those that have to be asked about each time: gated,
+        pending and nominated pods.
         """
         if queued.is_gated or queued.pending_plugins or self._is_nominated(queued.pod):
             return None

@@ -99,8 +99,7 @@ class Rounds:
         helped: Mapping[ClassKey, frozenset[str]],
         is_in_flight: Callable[[str], bool],
     ) -> None:
-        """These classes may be helped, as these plugins say. Those that an earlier event of the object was to help
-        still are.
+        """These classes may be helped, as these plugins say; so may those of an earlier event of the object.
 
         A pod of theirs that is being tried at this moment tells nothing about the event: the next has its turn.
         """
@@ -199,10 +198,8 @@ class _Order(Protocol):
 
 
 class Waking:
-    """Moves pods out of the unschedulable pool.
-
-    `is_in_flight` tells by uid whether a pod is being tried. A pod that is nominated has its turn at once, so that its
-    room is held again before anybody else is tried. `on_active` is called when somebody may be popped.
+    """Moves pods out of the unschedulable pool. A nominated pod has its turn at once, so that its room is held again
+    before anybody else is tried. `on_active` is called when somebody may be popped.
     """
 
     def __init__(
@@ -329,10 +326,8 @@ class Waking:
         self.let_out()
 
     def refused(self, queued: QueuedPod) -> None:
-        """A pod was refused as any other like it would be. It is where it belongs by now.
-
-        Those that it was let out before are refused with it, if those who refuse it now see the same of them: they wait
-        for what it waits for.
+        """A pod was refused as any other like it would be, and is where it belongs by now: those that it was let out
+        before are refused with it, if those who refuse it now see the same of them.
         """
         out_in = self._rounds.out_in(queued.uid)
         theirs = self._pool.key_for(queued) if out_in else None

@@ -172,7 +172,7 @@ class Judge:
         if verdict.refused or not verdict.theirs:
             return None
         engine = self.engine
-        engine.queue.expected.nominate(pod, verdict.theirs)  # a pod goes where it is nominated, if it fits there
+        engine.queue.nominator.expect(pod, verdict.theirs)  # a pod goes where it is nominated, if it fits there
         queued = engine.queue.take_nowait(pod)
         if queued is None:
             return None

@@ -103,7 +103,7 @@ def test_a_pod_that_was_counted_on_one_node_and_is_seen_on_another_gives_up_its_
 
 def test_a_pod_nominated_by_preemption_and_elsewhere_through_the_api_gives_up_its_room():
     play = Play(pod("expected", cpu="700m", spec=GATED))
-    play.engine.queue.expected.nominate(play.objects[Pod, "default/expected"], "a")
+    play.engine.queue.nominator.expect(play.objects[Pod, "default/expected"], "a")
     play.put(pod("other", cpu="700m", **ON_A))
     assert play.run() == {}
     play.put(pod("expected", cpu="700m", **expected_on("b")))

@@ -32,7 +32,7 @@ class Alike:
         return tuple(info.labels[self.signs[each]] for each in sorted(plugins))
 
     def end(self, queued: QueuedPod, *plugins: str) -> None:
-        queued.is_like_others = True
+        queued.left_behind = queued.left_behind._replace(is_like_others=True)
         self.rig.queue.add_unschedulable_if_not_present(queued, unschedulable_plugins=plugins)
 
     def event(self) -> None:
@@ -93,7 +93,7 @@ def test_a_pod_that_is_nominated_is_like_no_other():
     alike = Alike(a="x", b="x", c="x")
     waiting = alike.rig.queue.get(pod("b"))
     assert waiting is not None
-    alike.rig.queue.expected.nominate(waiting.pod, "n")
+    alike.rig.queue.nominator.expect(waiting.pod, "n")
     alike.event()
     assert sorted(alike.tried("Labels")) == ["a", "b"]
 

@@ -57,7 +57,7 @@ def test_preemption_nominates_a_pod_in_flight_and_it_stays_so() -> None:
     rig = Rig()
     rig.add(pod("a"))
     popped = rig.pop()
-    rig.queue.expected.nominate(popped.pod, "n")
+    rig.queue.nominator.expect(popped.pod, "n")
     rig.queue.add_unschedulable_if_not_present(popped, unschedulable_plugins=["Room"])
     assert expected(rig, "n") == ["a"]
     rig.queue.update(pod("a"), pod("a", metadata={"resourceVersion": "2"}))  # the write is still on its way
@@ -87,7 +87,7 @@ def test_a_pod_that_was_assumed_and_failed_is_expected_again_where_its_status_sa
 def test_a_nomination_can_be_taken_back_whatever_the_status_says() -> None:
     rig = Rig()
     rig.add(nominated("a", "n"))
-    rig.queue.expected.nominate(nominated("a", "n"), "")
+    rig.queue.nominator.expect(nominated("a", "n"), "")
     assert is_empty(rig)
 
 
@@ -98,10 +98,10 @@ def test_a_pod_that_is_gone_or_bound_is_not_nominated_any_more() -> None:
     rig.queue.delete(pod("gone"))
     rig.queue.delete(pod("bound"), bound_to="n")
     for popped in (gone, bound):
-        rig.queue.expected.nominate(popped.pod, "n")  # preemption finished late
+        rig.queue.nominator.expect(popped.pod, "n")  # preemption finished late
         rig.queue.add_unschedulable_if_not_present(popped, unschedulable_plugins=["Room"])
-        rig.queue.expected.nominate(popped.pod, "n")
-    rig.queue.expected.nominate(pod("stranger"), "n")
+        rig.queue.nominator.expect(popped.pod, "n")
+    rig.queue.nominator.expect(pod("stranger"), "n")
     assert is_empty(rig)
 
 
@@ -109,7 +109,7 @@ def test_a_pod_nominated_in_flight_and_deleted_leaves_nothing() -> None:
     rig = Rig()
     rig.add(pod("a"))
     popped = rig.pop()
-    rig.queue.expected.nominate(popped.pod, "n")
+    rig.queue.nominator.expect(popped.pod, "n")
     rig.queue.delete(pod("a"))
     rig.queue.add_unschedulable_if_not_present(popped)
     assert is_empty(rig)
@@ -164,7 +164,7 @@ def test_a_nomination_the_api_does_not_know_yet_gives_room_too_and_hints_see_its
     rig = Rig({"Room": ((ClusterEvent(EventResource.POD, ActionType.DELETE), look),)})
     rig.park(pod("p"), "Room")
     rig.add(pod("a"))
-    rig.queue.expected.nominate(pod("a"), "n")
+    rig.queue.nominator.expect(pod("a"), "n")
     rig.queue.delete(pod("a"))
     assert seen == ["n"]
     assert rig.names(QueueName.ACTIVE) == ["p"]
@@ -190,8 +190,8 @@ def test_room_given_up_counts_for_pods_in_flight_of_its_priority_or_lower() -> N
 
 def test_a_pod_that_is_nominated_elsewhere_here_gives_room_but_not_to_itself() -> None:
     rig = parked(1, 5, 9)
-    rig.queue.expected.nominate(pod("p5", priority=5), "n")
-    rig.queue.expected.nominate(pod("p5", priority=5), "m")
+    rig.queue.nominator.expect(pod("p5", priority=5), "n")
+    rig.queue.nominator.expect(pod("p5", priority=5), "m")
     assert rig.names(QueueName.ACTIVE) == ["p1"]
     assert rig.names(QueueName.UNSCHEDULABLE) == ["p5", "p9"]
 
@@ -219,7 +219,7 @@ def test_lesser_pods_are_released_from_a_node_and_tried_at_once() -> None:
     rig.park(nominated("low", "n", priority=1), "Room")
     rig.park(nominated("equal", "n", priority=5), "Room")
     rig.park(nominated("elsewhere", "m", priority=1), "Room")
-    assert [each.pod.name for each in rig.queue.expected.release("n", below=5)] == ["low"]
+    assert [each.pod.name for each in rig.queue.nominator.release("n", below=5)] == ["low"]
     assert (expected(rig, "n"), expected(rig, "m")) == (["equal"], ["elsewhere"])
     # The other left room for it on n.
     assert rig.names(QueueName.ACTIVE) == ["low", "elsewhere"]
@@ -232,7 +232,7 @@ def test_lesser_pods_are_released_from_a_node_and_tried_at_once() -> None:
 def test_a_lesser_pod_that_is_gated_stays_expected_because_nobody_would_try_it() -> None:
     rig = Rig(gates=[Gate("Quota", holds=["low"])])
     rig.add(nominated("low", "n", priority=1))
-    assert [each.pod.name for each in rig.queue.expected.release("n", below=5)] == ["low"]
+    assert [each.pod.name for each in rig.queue.nominator.release("n", below=5)] == ["low"]
     assert expected(rig, "n") == ["low"]
 
 

@@ -1,15 +1,10 @@
 """Nodes that failed a pod after it was decided to go there, and for how long others are preferred to them.
 
-Filters believe what a node and its driver say. Where that is not true (the driver refuses the room that its figures
-promise, the binding is refused, the volume cannot be attached) the best-scored node would be chosen for ever, and the
-pod fail there for ever. So such a node is passed over for a while, by this pod and if any other node fits: it is no
-reason against the node, and where nothing else fits it is tried again.
-
     failed once: 15 s · twice: 30 s · 1 min · from then on 2 min.   No failure for ten minutes: forgotten
 
-The first while is longer than the longest backoff of a pod (10 s), or it would be over when the pod is tried next. It
-is kept by pod. Pods that end because a volume could not be attached are made anew by their controllers, with other
-uids and often with other claims, so that such a failure counts for all pods of that controller.
+Where what a node and its driver say is not true, the best-scored node would be chosen, and fail, for ever. So it is
+passed over for a while, by this pod and if any other node fits. A volume that could not be attached counts for all pods
+of the controller: they are made anew with other uids, and often with other claims.
 """
 
 from __future__ import annotations
@@ -27,6 +22,7 @@ from tonnage.scheduling.cluster.storage import Storage
 from tonnage.scheduling.queue.queued_pod import uid_of
 
 FIRST_S: Final = 15.0
+"""Longer than the longest backoff of a pod (10 s), or it would be over when the pod is tried next."""
 MAX_S: Final = 120.0
 FORGOTTEN_AFTER_S: Final = 600.0
 
@@ -61,10 +57,7 @@ class FailedNodes:
         return self._failed(uid_of(pod), node_name, why)
 
     def pod_gone(self, pod: Pod, storage: Storage) -> None:
-        """A pod with a node is gone or has ended. If a volume could not be attached there, its successors are to know.
-
-        A pod without a controller has none.
-        """
+        """A pod with a node is gone. If a volume could not be attached there, its successors are to know."""
         controller = pod.metadata.controller
         if controller is not None and (refusal := refused_attachment(pod, storage)):
             self._failed(controller.uid, pod.spec.node_name, refusal)
@@ -73,9 +66,9 @@ class FailedNodes:
         by_node = self._failures.setdefault(whose, {})
         times = by_node[node_name].times + 1 if node_name in by_node else 1
         while_s, clock = exponential_s(FIRST_S, times - 1, max_s=MAX_S), self._clock
-        found = NodeFailure(times, why, clock.monotonic() + while_s, clock.now() + timedelta(seconds=while_s))
-        by_node[node_name] = found
-        return found
+        failure = NodeFailure(times, why, clock.monotonic() + while_s, clock.now() + timedelta(seconds=while_s))
+        by_node[node_name] = failure
+        return failure
 
     def passed_over(self, pod: Pod) -> Mapping[str, str]:
         """The nodes that others are preferred to now, for this pod; each with why, in a sentence."""
@@ -107,10 +100,10 @@ class FailedNodes:
     def expire(self, now_s: float) -> None:
         """Forget what is long past, so that nothing stays behind of pods that are gone."""
         for whose, by_node in list(self._failures.items()):
-            for node_name, failure in list(by_node.items()):
-                if now_s > failure.until_s + FORGOTTEN_AFTER_S:
-                    del by_node[node_name]
-            if not by_node:
+            left = {name: each for name, each in by_node.items() if now_s <= each.until_s + FORGOTTEN_AFTER_S}
+            if left:
+                self._failures[whose] = left
+            else:
                 del self._failures[whose]
 
     def __len__(self) -> int:

@@ -1,0 +1,267 @@
+"""What the engine tells the queue's nominator: where the API expects a pod, and which nominations can still come true.
+
+    an unbound claim has a selected-node      there: it can go nowhere else, and its volume is being made there
+    else, status.nominatedNodeName            there
+    else, a volume is being rebuilt on a node there
+    else                                      nowhere
+
+So a scheduler that was restarted holds the room of pods that are on their way, whether or not their nominations were
+written. Claims that name different nodes say nothing, nor does a claim that is being deleted, nor one that is bound to
+a volume which is not being rebuilt.
+
+Room is held for a pod that was not tried yet (it is gated, it queues, its node is not there), whose preemption is under
+way, or whose node would take it. When a pod holds less than before, those that left room are tried again. With the gate
+NominatedNodeNameForExpectation off nominations alone count, and nothing is let go: upstream clears instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+import numpy as np
+
+from tonnage import logs
+from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.meta import Key, Object
+from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass
+from tonnage.scheduling.cluster.cluster import Cluster
+from tonnage.scheduling.cluster.pod_info import PodInfo
+from tonnage.scheduling.decision.diagnosis import Diagnosis, Holder, held_sentence, holders_by_node
+from tonnage.scheduling.decision.nominated_room import not_yet_counted
+from tonnage.scheduling.engine.attempt import Attempt, broken
+from tonnage.scheduling.engine.profiles import Assembled
+from tonnage.scheduling.engine.waking_rules import of_nodes, refused_rows
+from tonnage.scheduling.events import claims_named
+from tonnage.scheduling.framework import Cycle
+from tonnage.scheduling.plugins.volume_binding import VolumeBinding
+from tonnage.scheduling.preemption.victims import fits_without
+from tonnage.scheduling.queue.nominator import Nomination, NominationRules
+from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
+from tonnage.scheduling.queue.scheduling_queue import SchedulingQueue
+from tonnage.scheduling.volumes.attach.volume_ids import id_of_claim
+from tonnage.scheduling.volumes.capacity.index import CapacityIndex
+from tonnage.scheduling.volumes.rebuilds import is_on_its_way
+
+_log = logs.logger("tonnage.scheduler")
+
+
+class EngineNominations(NominationRules):
+    """The rules of a queue whose pods are placed on this cluster. `is_shown` is the gate."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        profile_of: Callable[[Pod], Assembled | None],
+        is_assumed: Callable[[str], bool],
+        *,
+        is_shown: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._nominator = queue.nominator
+        self._profile_of = profile_of
+        self._is_assumed = is_assumed
+        self._is_shown = is_shown
+        self._waiting: dict[Key, set[str]] = {}  # the uids of pods, by claim
+        queue.nominator.rules = self
+
+    # -- the API's word -----------------------------------------------------------------------------------------------
+
+    def told(self, pod: Pod) -> str:
+        nominated = pod.status.nominated_node_name
+        if not self._is_shown or not pod.spec.volumes:
+            return nominated
+        claims = self._selected_claims(pod)
+        selected = _only(claim.selected_node for claim in claims if not claim.is_bound)
+        return selected or nominated or _only(claim.selected_node for claim in claims if self._is_rebuilt(claim))
+
+    def is_selected(self, pod: Pod, node_name: str) -> bool:
+        if not self._is_shown or not pod.spec.volumes:
+            return False
+        return any(claim.selected_node == node_name for claim in self._selected_claims(pod))
+
+    def _selected_claims(self, pod: Pod) -> list[PersistentVolumeClaim]:
+        """The pod's claims that have a selected-node."""
+        claims = (self._cluster.storage.claims.api(key) for key in claims_named(None, pod))
+        return [each for each in claims if each is not None and each.selected_node and not each.metadata.is_terminating]
+
+    def _is_rebuilt(self, claim: PersistentVolumeClaim) -> bool:
+        volume = self._cluster.storage.volumes.api(claim.spec.volume_name) if claim.is_bound else None
+        return volume is not None and is_on_its_way(claim, volume)
+
+    def waits(self, pod: Pod) -> None:
+        """A pod without a node is there."""
+        for key in claims_named(None, pod) if self._is_shown else ():
+            self._waiting.setdefault(key, set()).add(uid_of(pod))
+
+    def left(self, pod: Pod) -> None:
+        """It has its node, or is gone."""
+        for key in claims_named(None, pod) if self._waiting else ():
+            waiting = self._waiting.get(key, set())
+            waiting.discard(uid_of(pod))
+            if not waiting:
+                self._waiting.pop(key, None)
+
+    # -- tried in vain ------------------------------------------------------------------------------------------------
+
+    def refused_on(self, attempt: Attempt) -> str:
+        """The node that a pod is nominated to and has nothing to wait for on, because it was tried there in vain.
+
+        Pods that are on their way out of there, those above all that had to go for it, are worth waiting for, if it
+        fits once they are gone. A node that does not exist yet has not refused anybody.
+        """
+        node_name = self._nominator.node_of(attempt.pod.pod)
+        row = self._cluster.row_of.get(node_name, -1)
+        if row < 0 or attempt.placement is not None or not self._is_shown:
+            return ""
+        going = [each for each in self._cluster.residents[row].values() if each.is_terminating]
+        if going and attempt.decision is not None:
+            try:
+                return "" if fits_without(attempt.profile.decider, attempt.decision.cycle, row, going) else node_name
+            except Exception:
+                broken("", attempt.pod)
+        return node_name
+
+    def can_come_true(self, pod: PodInfo, node_name: str) -> bool:
+        row = self._cluster.row_of.get(node_name, -1)
+        profile = self._profile_of(pod.pod)
+        if row < 0 or profile is None:
+            return True
+        ahead = [each for name, each in self._nominator.ahead_of(pod) if name == node_name]
+        try:
+            return profile.decider.fits_on(self._cluster, pod, row, ahead)
+        except Exception:  # a plugin that breaks is told of when the pod is tried
+            return False
+
+    def admits(self, pod: PodInfo, node_name: str) -> bool:
+        """By the rules that look at pod and node alone: selector and affinity, taints, cordon. What others take of the
+        node may come free before the gate opens.
+        """
+        row = self._cluster.row_of.get(node_name, -1)
+        profile = self._profile_of(pod.pod)
+        if row < 0 or profile is None or not self._is_shown:
+            return True
+        cycle, rows = Cycle(pod, self._cluster), slice(row, row + 1)
+        try:
+            return not any(
+                np.any(refused_rows(each, cycle, rows)) for each in profile.decider.filters if of_nodes(each)
+            )
+        except Exception:  # a plugin that breaks is told of when the pod is tried
+            return True
+
+    def failed_on(self, queued: QueuedPod, node_name: str, why: str) -> None:
+        """A pod that was to go to a node did not get there.
+
+        Once may be a hiccup, and the decision is to be retained; from the second time on the node holds no room for the
+        pod until it is tried again.
+        """
+        if not self._is_shown:
+            return
+        failure = self._nominator.failed_nodes.pod_failed(queued.pod, node_name, why)
+        if failure.times > 1:
+            queued.left_behind = queued.left_behind._replace(refused_on=node_name)
+        _log.info(
+            "A node failed a pod after the decision; others are preferred for a while",
+            pod=queued.info.key,
+            node=node_name,
+            times=failure.times,
+            seconds=round(failure.until_s - self._cluster.clock.monotonic()),
+            reason=why,
+        )
+
+    def assigned_pod_gone(self, pod: Pod) -> None:
+        """A pod that had a node is gone, or has ended."""
+        if self._is_shown:
+            self._nominator.failed_nodes.pod_gone(pod, self._cluster.storage)
+
+    # -- what changes a nomination, or what it holds ------------------------------------------------------------------
+
+    @contextmanager
+    def changing(self, old: Object | None, new: Object | None) -> Iterator[None]:
+        """A node or an object of storage changes in the block.
+
+        Pods that mount a changed claim or volume may be expected elsewhere after it; one that is assumed is asked anew
+        if it comes back. Pods that left room for a nominated pod are tried again if it holds less after it: a claim is
+        gone, a class makes no volumes, another capacity object has room for its volumes, or the node is too small.
+        """
+        held_before = [(each, self._held_by(each)) for each in self._concerned(old, new)]
+        uids: set[str] = set()
+        if self._waiting and isinstance(new or old, PersistentVolumeClaim | PersistentVolume):
+            uids.update(*(self._waiting.get(key, ()) for key in claims_named(old, new)))
+        told_before = {
+            uid: self.told(pod) for uid in uids if not self._is_assumed(uid) and (pod := self._queue.newest(uid))
+        }
+        yield
+        for uid, was_told in told_before.items():
+            self._nominator.told_otherwise(uid, was_told)
+        for nomination, held in held_before:
+            pod = nomination.info.pod
+            is_current = self._nominator.get(pod) is nomination and nomination.holds
+            if is_current and held - self._held_by(nomination):
+                self._nominator.room_was_given_up(pod, nomination.node, but_not_for=nomination.info.uid)
+
+    def _held_by(self, nomination: Nomination) -> frozenset[Hashable]:
+        """What a nominated pod holds on its node: its resources, and what its volumes need, attach slots too."""
+        info, profile = nomination.info, self._profile_of(nomination.info.pod)
+        row = self._cluster.row_of.get(nomination.node, -1)
+        if profile is None or row < 0 or not not_yet_counted(self._cluster, row, [info]):
+            return frozenset()
+        plugins = [each for each in profile.decider.filters if isinstance(each, VolumeBinding)]
+        storage = self._cluster.storage
+        claims = [each for key in info.claim_keys if (each := storage.claims.get(key)) is not None]
+        slots = [(each.key, found.driver) for each in claims if (found := id_of_claim(each, storage)) is not None]
+        return frozenset({info.uid, *slots}).union(*(each.held_on(self._cluster, info, row) for each in plugins))
+
+    def _concerned(self, old: Object | None, new: Object | None) -> list[Nomination]:
+        """The nominations that may hold less after a change."""
+        nominator, cluster, known = self._nominator, self._cluster, new or old
+        if not len(nominator) or not cluster.has_index(CapacityIndex):
+            return []
+        found: Iterable[Nomination] = ()
+        if isinstance(new, Node):
+            return [each for each in nominator.on(new.name) if each.holds]
+        if isinstance(known, StorageClass | CSIDriver):
+            found = nominator
+        elif isinstance(known, PersistentVolumeClaim | PersistentVolume):
+            keys = set(claims_named(old, new))
+            found = (each for each in nominator if not keys.isdisjoint(each.info.claim_keys))
+        elif isinstance(known, CSIStorageCapacity):
+            index = cluster.index(CapacityIndex)
+            rows = {*index.rows_of(known.key).tolist(), *index.rows_reached(known).tolist()}
+            found = (each for each in nominator if cluster.row_of.get(each.node, -1) in rows)
+        return [each for each in found if each.holds and each.info.has_claims]
+
+    # -- for people ---------------------------------------------------------------------------------------------------
+
+    def holder_of(self, pod: PodInfo) -> Holder:
+        """What is known of a pod's nomination. See `writer_of`."""
+        nomination = self._nominator.get(pod.pod)
+        return Holder(pod.key) if nomination is None else Holder(pod.key, *writer_of(nomination))
+
+    def held_room(self, diagnosis: Diagnosis) -> str:
+        """Who holds the room that a pod was refused, in a sentence; empty when nobody does."""
+        return held_sentence(holders_by_node(diagnosis, self.holder_of))
+
+
+def _only(names: Iterable[str]) -> str:
+    """The one node that is named; "" when there is none, or several."""
+    found = set(names)
+    return found.pop() if len(found) == 1 else ""
+
+
+def writer_of(nomination: Nomination) -> tuple[datetime, str]:
+    """Since when a nomination is known, here or in the API, and who wrote it.
+
+    One that the API does not say (yet) is this scheduler's own. Where the API does and not by whom, that is empty.
+    """
+    pod = nomination.info.pod
+    if pod.status.nominated_node_name != nomination.node:
+        return nomination.since, pod.spec.scheduler_name
+    entry = pod.metadata.manager_of_nomination
+    if entry is None:
+        return nomination.since, ""
+    # A manager's entry is dated by its last write, of this field or another: it may be younger than what is known here.
+    return min(nomination.since, entry.time or nomination.since), entry.manager
