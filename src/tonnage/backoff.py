@@ -2,10 +2,6 @@
 
 The pause before try n is `first_s * factor^n`, at most `max_s`, times a random factor between 1 and 1 + `jitter`, so
 that a thousand clients which lost one server do not come back in step.
-
-    exponential_s   the formula without jitter
-    Backoff         the pauses of one thing that is tried again; after a quiet spell it starts over by itself
-    KeyedBackoff    the failures of many keys, each with the request that failed
 """
 
 from __future__ import annotations
@@ -65,10 +61,8 @@ class Backoff:
 class KeyedBackoff:
     """When each of many keys may be tried again: pauses run from `first_s`, doubling, to `max_s`, with jitter.
 
-    A queue alone cannot say it, because an event wakes its keys at once, and our own writes are events too: a claim
-    whose condition says "no room" would be tried again because it says so. So each failure notes the request that
-    failed (the node, the size, the class). The same request waits for its time, whoever wakes the key; another one may
-    be tried at once.
+    Each failure notes the request that failed (the node, the size, the class). The same request waits for its time,
+    whoever wakes the key, because our own writes are events too; another request may be tried at once.
     """
 
     def __init__(self, *, clock: Clock, rng: random.Random, first_s: float, max_s: float, jitter: float = 0.2) -> None:

@@ -1,9 +1,8 @@
 """Certificates of a server on one machine: a CA of its own, and a serving certificate signed by it.
 
-Both live in a folder of the server, keys with mode 0600, and are reused while they are valid: whoever trusts the CA
-today still does after a restart. Both are valid from a month before they were made: a clock that is set back makes no
-certificate "not yet valid". `serving/server_tls.py` renews the second while a server runs; the first is never
-replaced, because everybody would have to be told.
+Both live in a folder of the server, keys with mode 0600, and are valid from a month before they were made: a clock that
+is set back makes none "not yet valid". `serving/server_tls.py` renews the second while a server runs; the first is
+never replaced, because everybody would have to be told.
 """
 
 from __future__ import annotations

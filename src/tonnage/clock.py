@@ -1,13 +1,9 @@
 """Time as something handed in: a `Clock` tells it and waits for it.
 
-Nothing that decides reads the machine's clock by itself; it is given a `SystemClock` when it runs live and a
-`VirtualClock` in tests, replays and simulations. Virtual time moves only when it is told to, and wakes its sleepers in
-time order, ties in the order they lay down, so that a run repeats exactly.
-
-The second half writes and reads time as Kubernetes does: `metav1.Time` in whole seconds, `metav1.MicroTime` in
-microseconds, both in UTC, and durations by Go's grammar (`15s`, `1m30s`), exact to the nanosecond, so that a message
-shows `10m0s` where kube-scheduler shows it. `within` limits how long something may take, `in_background` runs work
-beside a block.
+Nothing that decides reads the machine's clock by itself; it is given a `SystemClock` live and a `VirtualClock` in
+tests, replays and simulations. Virtual time wakes its sleepers in time order, ties in the order they lay down, so that
+a run repeats exactly. The second half writes and reads time as Kubernetes does, in UTC, and durations by Go's grammar
+(`15s`, `1m30s`), exact to the nanosecond.
 """
 
 from __future__ import annotations
@@ -66,9 +62,8 @@ MOST_SET_BACK: Final = timedelta(days=30)
 class StampAges:
     """How long ago things happened whose times stand in the API, measured, so that setting the clock changes no age.
 
-    The time of day says how old a stamp is when it is first seen, and the monotonic clock counts on from there. A stamp
-    that lies in the future, because the clock was set back since, is new. Beyond `most` keys of 300 bytes, the one
-    that nobody asked for longest is forgotten, and its stamp judged anew.
+    The time of day says how old a stamp is when it is first seen (one in the future is new), and the monotonic clock
+    counts on from there. Beyond `most` keys, the one that nobody asked for longest is forgotten.
     """
 
     def __init__(self, clock: Clock, *, most: int = 4096) -> None:

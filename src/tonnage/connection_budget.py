@@ -1,15 +1,14 @@
 """How many connections a listener holds, and which one goes when there is no room for the next.
 
-A connection costs a descriptor from the moment it is accepted, before anybody knows whose it is. So the descriptors of
-a process are divided: some are kept for its files, a share is for strangers, the rest for those who have shown a token.
+The descriptors of a process are divided: some are kept for its files, a share is for strangers, the rest for those who
+have shown a token.
 
     accepted ──► handshaking ──► silent ──(a token)──► known: busy ⇄ idle
                      │ HANDSHAKE_GRACE_S │ SILENT_GRACE_S          │ longest idle first
                      └──────── dropped when room is needed ────────┘
 
-Strangers who have had their moment make room for those who come, so a thousand half-sent requests delay the next
-client by the time it takes to go through them, and never shut it out. Strangers within their moment are not dropped:
-then nothing is accepted for a while, and who comes waits in the kernel's queue, as in a burst of honest clients.
+Strangers who have had their moment make room for those who come, so that a thousand half-sent requests never shut the
+next client out. Strangers within their moment are not dropped: who comes waits in the kernel's queue.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ class ConnectionLimits:
     def of_descriptors(cls, descriptors: int) -> ConnectionLimits:
         """Divide what a process may open: an eighth for its own files (32 to 256), a third of the rest for strangers.
 
-        More than 512 strangers at once are not served sooner, they only take memory. One address has half of the
-        strangers' share, so that it takes two to fill it.
+        More than 512 strangers are not served sooner. One address has half of the strangers' share.
         """
         rest = max(descriptors - min(max(descriptors // 8, 32), 256), 16)
         strangers = min(rest // 3, 512)

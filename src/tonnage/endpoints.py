@@ -3,9 +3,8 @@
     {"scheduler": {"url": "https://127.0.0.1:21007", "certificateAuthority": "tls/scheduler/ca.crt"},
      "node": {"url": "http://127.0.0.1:21008"}}
 
-`tonnage up` writes it into its folder, for the owner alone; `tonnage status` and `tonnage explain` read it. A program
-with TLS signs its certificate itself; whoever can read the folder trusts it by the authority that is named there, by a
-path relative to the folder.
+`tonnage up` writes it, for the owner alone; `tonnage status` and `tonnage explain` read it. A certificate authority is
+named by a path relative to the folder.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Every failure Tonnage reports on purpose.
 
-Two families live here. `TonnageError` is what a person sees: one sentence that names what was tried, what was found and
-what to do, plus an optional hint that the command line prints on a line of its own. `ApiError` is Kubernetes' own
-vocabulary of failures, one class for each `reason`; the API server raises them, the client raises them again from the
-Status it received, so both sides of the wire speak of the same thing. Turning one into a Status document is the API
-server's affair (`apiserver/status.py`).
+`TonnageError` is what a person sees: one sentence that names what was tried, what was found and what to do, plus an
+optional hint. `ApiError` is Kubernetes' own vocabulary of failures, one class for each `reason`; the API server raises
+them, the client raises them again from the Status it received.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Faults on request: what is made to go wrong in a cluster, for how long and where, kept in one small file.
 
-    faults = FaultFile(folder / "faults.json")
-    faults.put(Fault("out-of-space", "node-1"))
-    fault = faults.active("out-of-space", "node-1")        # None, or what was asked for
-
 Whoever wants a fault writes the file (`tonnage fault`); the driver and the nodes look at it when they are asked to do
-something. So a fault survives the death of the program that plays it, and needs no endpoint of its own.
-`KINDS` is the table of what there is. There is at most one fault of a kind for a node, and one for all nodes; writers
-take turns, and a reader sees the file before or after a change, never during one.
+something. There is at most one fault of a kind (`KINDS`) for a node, and one for all nodes; writers take turns, and a
+reader sees the file before or after a change, never during one.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Feature gates: the one table of what can be switched, and the switches of one running program.
 
-`Gates` is the table and the answer at once. On the class, `Gates.StorageCapacityScoring` is the entry: its stage,
-default, lock, KEP and meaning. On an instance, `gates.StorageCapacityScoring` is True or False. An instance never
-changes, so that a decision cannot find a gate on at its start and off at its end.
-
-Names, the spelling of `--feature-gates` and the words of its errors are upstream's (component-base/featuregate), the
-stages those of Kubernetes 1.36. Two things are ours: every gate is on unless it is switched off, and none is locked,
-because Tonnage exists to try these enhancements, with and without. A name given twice is an error, where upstream
-silently takes the last.
+On the class, `Gates.StorageCapacityScoring` is the entry of the table; on an instance, which never changes, it is True
+or False. Names, the spelling of `--feature-gates` and the words of its errors are upstream's
+(component-base/featuregate), the stages those of Kubernetes 1.36. Three things are ours: every gate is on unless it is
+switched off, none is locked, and a name given twice is an error.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """A program's own endpoints: /healthz, /livez, /readyz, /metrics and /debug/…, for probes, Prometheus and people.
 
-Who may read what is for the `gate` to say, which is handed in: it is asked before anything is answered, also about
-paths that are not there. `client.delegated_access` asks the API server, as Kubernetes' programs do. Without a gate
-everybody who reaches the address may read everything: metrics show names of profiles and plugins, the debug pages names
-of pods and claims, neither shows secrets. Over plain HTTP it is asked before the gate by which name the program was
-asked for: a page elsewhere must not be able to read them through a browser on this machine (`serving/request_host.py`).
+The `gate` that is handed in is asked before anything is answered (`client.delegated_access` asks the API server).
+Without a gate everybody who reaches the address may read everything; no page shows secrets. Over plain HTTP the name by
+which the program was asked is judged first: a page elsewhere must not read them through a browser on this machine.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """One HTTP connection of a listener of ours: how long each part of it may take, and what a bad request is told.
 
-aiohttp parses, queues and answers; it leaves three things open that a stranger can use. A request head may take for
-ever, an answer may be taken for ever, and every malformed request writes a traceback into the log. Here each of them
-has a limit. Deadlines are kept as numbers and looked at once a second by the listener (`check`), which costs a request
-two assignments and no timer.
+aiohttp lets a request head take for ever, an answer be taken for ever, and writes a traceback for every malformed
+request. Here each of them has a limit. The listener looks at the deadlines once a second (`check`).
 """
 
 from __future__ import annotations

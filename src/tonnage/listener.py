@@ -1,11 +1,9 @@
-"""A listening HTTP server of ours: accepts within a budget, and ends what takes too long.
+"""A listening HTTP server of ours: accepts within a budget, and ends what takes too long. Every program listens through
+here.
 
-    async with listening(handle, host="127.0.0.1", port=6443, tls=certificate.context) as listener:
-        print(listener.port)
-
-Every program listens through here: the API server, and the others with their health endpoints. asyncio's own accept
-loop is not used: out of descriptors it writes a traceback for each of a thousand tries, ten times a second, and it
-accepts whatever comes. Ours asks `connection_budget` first; `http_connection` is what a connection may take.
+asyncio's own accept loop is not used: out of descriptors it writes a traceback for each of a thousand tries, ten times
+a second, and it accepts whatever comes. Ours asks `connection_budget` first; `http_connection` is what a connection may
+take.
 """
 
 from __future__ import annotations

@@ -7,26 +7,13 @@
     {"ts":"2026-11-15T02:29:13.000000Z","level":"info","logger":"tonnage.scheduler","msg":"Pod bound",…
 
 The text form is klog's, with the logger in place of the file and line, and in UTC. Fields come by keyword through
-`logger`, or through `extra=` of a plain `logging` logger; both print the same. Every line passes `masked` and
-`masked_field` on its way out, also those of libraries, so that no token or password is written. Characters that a
-terminal obeys or does not show are written as escapes (`printable`), so that a record is one line and stays in it.
+`logger`, or through `extra=` of a plain `logging` logger. Every line, also of libraries, passes `masked` and
+`masked_field`, so that no token or password is written, and `printable`, so that a record is one line.
 
-One line a cause and interval: what strangers can make a program say, they can make it say a million times.
-
-    E1115 02:29:13 tonnage.listener] "No connection can be accepted: Too many open files; …"
-    E1115 02:29:23 tonnage.listener] "No connection can be accepted: Too many open files; … (1011 more like it)"
-
-A cause is the logger, the level, the text before its values are filled in, and the type of the exception. Only loggers
-that speak about what comes from outside are limited, and only from INFO on; what a program says about its own work is
-as much as it does. The number of those left out is told with the next of the cause or, if it stays away, with whatever
-is logged next.
-
-An API server that is away, has trouble of its own, or lets us do nothing, is one cause too, whoever speaks of it.
-Twenty informers, a leader election and every queue of a program fail for the same reason at once, and again after each
-pause. Their lines are known by the field `error` (`server_cause`), and told once a minute.
-
-    W1115 02:29:13 tonnage.client.informer] "Cannot follow" resource="nodes" error="GET https://…: connection refused"
-    W1115 02:30:14 tonnage.client.leader] "Cannot reach the lease (repeated 57 times in 60 s)" error="PUT https://…"
+What strangers can make a program say is limited to one line a cause and interval (`LogLimiter`); the number of those
+left out is told with the next. A cause is the logger, the level, the text before its values are filled in, and the type
+of the exception. An API server that is away, or lets us do nothing, is one cause too, whoever speaks of it
+(`server_cause`), and told once a minute.
 """
 
 from __future__ import annotations

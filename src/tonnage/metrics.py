@@ -1,13 +1,8 @@
 """Metrics in Prometheus' text form, under upstream's names.
 
-A program makes one `CollectorRegistry` of its own and hands it to its parts, so that two servers in one process do not
-count into each other. Names and buckets follow Kubernetes: dashboards and alerts written for it work.
-
-What of a registry is shown at /metrics: some metrics not at all, some labels with agreed values only.
-
-The rules are those of kube-scheduler's --disabled-metrics and --allow-metric-labels: a value that is not agreed on
-becomes `unexpected`, and what then has the same labels is added up, so that a label which grew too many values does no
-harm.
+A program makes one `CollectorRegistry` of its own and hands it to its parts. What of it is shown at /metrics follows
+kube-scheduler's --disabled-metrics and --allow-metric-labels: a label's value that is not agreed on becomes
+`unexpected`, and what then has the same labels is added up.
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
 """Text from a cluster, made safe for a terminal, a log line, a line of a table.
 
-An API server checks names; files, dumps, messages of drivers and answers of strangers are checked by nobody. What they
-hold must not move the cursor, set a window's title, hide or turn around the text beside it, or begin a line of its own
-that looks like ours. So whatever is not a visible character is written as an escape, and what a person reads is what
-is there:
+What strangers wrote must not move the cursor, set a window's title, hide or turn around the text beside it, or begin a
+line of its own that looks like ours. So whatever is not a visible character is written as an escape.
 
-    printable("db\\x1b[2J")          'db\\\\x1b[2J'
-    printable("a\\nerror: b")        'a\\\\nerror: b'
-    printable("x\\u202ecod.exe")     'x\\\\u202ecod.exe'
-
-`printable` is for one line. `printable_lines` is for text that is meant to have several; names in it are made printable
-before it is put together. `printable_json` keeps JSON what it is: the same value, written with escapes. `text` and
-`assembled` are pieces of a page that rich writes: a string that is handed to rich as it is may hold its markup
-(`[red]`, `[link=…]`) besides; reports and stories write by these two alone.
+`printable` is for one line, `printable_lines` for text that is meant to have several; names in it are made printable
+before it is put together. `printable_json` keeps JSON what it is. `text` and `assembled` are pieces of a page that rich
+writes: a string that is handed to rich as it is may hold its markup (`[red]`, `[link=…]`) besides.
 """
 
 from __future__ import annotations

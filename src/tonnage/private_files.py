@@ -1,11 +1,5 @@
 """Files and folders that are ours alone: keys, tokens, records, locks, logs. What others planted is never used.
 
-    own_folder(data_dir)                      made if it is not there; ours, a folder, closed to other writers
-    read_own(data_dir / "token")              ours, a plain file, no link, closed to other writers
-    write_private(data_dir / "token", b"…")   mode 0600, whole or not at all
-    open_lock(data_dir / "lock")              a descriptor to lock; nothing that a link points to is touched
-    read_given(token_file)                    what a user names: links are followed, the file is ours or root's
-
 Everything is judged on the descriptor that is used afterwards (`O_NOFOLLOW`, `fstat`), never by looking first and
 opening then. What is judged is the last part of a path: `/var` may be a link, and so may a home. Whoever can rename
 what stands above our folder can put another one in its place, which then is not ours and is refused.

@@ -1,21 +1,17 @@
 """Kubernetes quantities, exact: `500m`, `10Gi`, `1.5e3`.
 
-A quantity is a whole number of nanos (10^-9), the finest step Kubernetes keeps: anything finer is rounded away from
-zero on the way in. Addition and comparison are therefore integer arithmetic, and no float is ever involved. Beside the
-number a quantity remembers the family it was written in (`Format`), because that decides how it is written again:
-`0.5Gi` comes back as `512Mi`, `1.5` as `1500m`, `1e3` as `1e3`.
+A quantity is a whole number of nanos (10^-9), the finest step Kubernetes keeps; no float is ever involved. It remembers
+the family it was written in (`Format`), because that decides how it is written again: `0.5Gi` comes back as `512Mi`,
+`1.5` as `1500m`, `1e3` as `1e3`.
 
-Grammar, rounding, caps and text mirror upstream's `resource.Quantity` (apimachinery), as a differential run of both
-confirmed, down to the oddities: a lone `Gi` reads as 0, and a text that upstream takes for canonical already (`+5`,
-`1.500`, `1E3`) is given back as it came. Ours differs in four places, where an int64 or a table of upstream's ends:
+Grammar, rounding, caps and text mirror upstream's `resource.Quantity` (apimachinery), down to the oddities: a lone `Gi`
+reads as 0, and a text that upstream takes for canonical already (`+5`, `1.500`, `1E3`) is given back as it came. Ours
+differs where an int64 or a table of upstream's ends:
 
-- `value()` and `milli_value()` stop at the largest int64; upstream's wrap around or turn into 0.
-- Both round away from zero always; upstream's decimal path goes wrong below zero (`-0.0005Gi` is -536870.912, and its
-  value() -536869 instead of -536871).
-- `1000E` is written `1000E`; upstream runs out of suffixes and writes `1`.
-- A text over 1,000 characters or an exponent beyond ±1,000 is refused; upstream would write such a number out.
-
-The last part of the file finds the words for a text that is no quantity: `InvalidQuantity`.
+    - `value()` and `milli_value()` stop at the largest int64; upstream's wrap around or turn into 0.
+    - Both round away from zero always; upstream's decimal path goes wrong below zero (`-0.0005Gi`).
+    - `1000E` is written `1000E`; upstream runs out of suffixes and writes `1`.
+    - A text over 1,000 characters or an exponent beyond ±1,000 is refused; upstream would write such a number out.
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
 """`CsiClient`: calls to a CSI driver over its socket, each bounded in time, repeated where that is right, and measured.
 
-    async with CsiClient("unix:///run/csi.sock", clock=clock, rng=rng) as driver:
-        info = await driver.plugin_info()
-        made = await driver.create_volume(CreateVolumeRequest(name="pvc-1", ...))
-
-Which codes are tried again stands in `RETRIED_CODES`: the driver is not there (yet), or is busy with this very volume.
-Everything else is raised as `CsiError` at once; whoever asked has the reasons and the patience to decide. A caller with
-a rhythm of its own asks for no repetition at all (`retried_codes=()`). Every call of CSI is idempotent, so that
-repeating one is always allowed. `timeout_s` bounds a call with all its tries. Nothing of a request is ever logged: it
-may hold secrets. An answer that came and cannot be read is DataLoss, whatever gRPC calls it: what was asked may have
-been done. Once a driver has said its name, no other driver is asked: a socket that was made anew is asked for it first.
-
     try 1 ──Unavailable, Aborted──► pause 0.1–0.2 s ──► try 2 ──► pause 0.2–0.4 s ──► … while the next fits the limit
+
+`RETRIED_CODES` are tried again: every call of CSI is idempotent. Everything else is raised as `CsiError` at once.
+Nothing of a request is ever logged: it may hold secrets. An answer that cannot be read is DataLoss, whatever gRPC calls
+it: what was asked may have been done. Once a driver has said its name, no other driver is asked: a socket that was made
+anew is asked for it first.
 """
 
 from __future__ import annotations

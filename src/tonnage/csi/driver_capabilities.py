@@ -1,12 +1,7 @@
 """What a driver can do: the capabilities of its three services, by CSI's names.
 
-    PluginCapabilities       Identity.GetPluginCapabilities
-    ControllerCapabilities   Controller.ControllerGetCapabilities
-    NodeCapabilities         Node.NodeGetCapabilities
-    DriverInfo               all of them, with the driver's name
-
 A service that was not asked, or that the driver does not have, has no capabilities. Each `get_…` asks once and raises
-CsiError; who waits for a driver that is not there yet does so around it.
+CsiError.
 """
 
 from __future__ import annotations

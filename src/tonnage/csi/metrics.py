@@ -1,12 +1,5 @@
-"""How long calls to CSI drivers take and how they end, counted under upstream's names.
-
-    calls = sidecar_calls(registry)                 # csi_sidecar_operations_seconds, as csi-lib-utils counts
-    calls = kubelet_calls(registry)                 # csi_operations_seconds, as kubelet counts
-    CsiClient(address, on_call=calls, ...)
-
-Every try of a call counts, as it does upstream, where an interceptor of the connection does the counting. A program
-makes one of these for its registry and hands it to all its clients.
-"""
+"""How long calls to CSI drivers take and how they end, counted under upstream's names. Every try of a call counts. A
+program makes one of these for its registry and hands it to all its clients."""
 
 from __future__ import annotations
 

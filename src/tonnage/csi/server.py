@@ -1,8 +1,7 @@
 """A driver's socket: gRPC services on one address, taken over from a dead predecessor, closed in order.
 
-A socket appears under its name once it answers, and for its owner alone; it is bound beside it and moved there. So a
-successor takes over without a moment in which nobody listens, and whoever ends later leaves the successor's socket
-alone.
+A socket is bound beside its name and moved there once it answers: a successor takes over without a moment in which
+nobody listens, and whoever ends later leaves the successor's socket alone.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """`Core`: what the calls of `volumes/` share: the records, how they are saved, and checks that several calls make.
 
-Disk work happens in threads, so that a slow disk does not hold up the calls for other volumes. A record is saved
-before it is added to the allocations, and whoever saves holds the volume's lock.
-
-The driver itself knows nothing of Kubernetes. `RebuildHooks` is handed in by the part that does, or set later on
-`Driver.hooks`; without it nothing ever leaves its node.
+Disk work happens in threads. A record is saved before it is added to the allocations, and whoever saves holds the
+volume's lock. The driver itself knows nothing of Kubernetes: without `RebuildHooks` nothing ever leaves its node.
 """
 
 from __future__ import annotations
@@ -120,8 +117,8 @@ class Core:
     async def save(self, record: VolumeRecord | SnapshotRecord, *, first: Callable[[], None] | None = None) -> None:
         """Write a record to disk, then add it to the allocations. Without a change it costs nothing.
 
-        `first` is other work on disk that has to be done before, changed or not; it shares the record's way to a thread
-        and back. What it raises leaves the record as it was.
+        `first` is other work on disk that has to be done before, changed or not. What it raises leaves the record as it
+        was.
         """
         if self.allocations.known(record) != record:
             await asyncio.to_thread(self._save, record, first)

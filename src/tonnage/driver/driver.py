@@ -1,9 +1,4 @@
-"""`Driver`: the reference CSI driver, many nodes in one object, as its services and the node watch use it.
-
-    driver = Driver(Settings(pools={"node-1": (100 * GI, 100 * GI)}, rebuild=True), state_dir, clock=clock, rng=rng)
-    driver.hooks = RebuildHooks(may_leave=..., is_gone=..., on_rebuilt=...)
-    async with serve(driver, endpoint="unix:///run/csi.sock", node_endpoint_template="unix:///run/{node}/csi.sock"):
-        ...
+"""`Driver`: the reference CSI driver, many nodes in one object.
 
 What it keeps at every instant, also between any two lines and a `kill -9`: each volume is whole, in one pool of one
 node, and no pool holds more than it has.
@@ -43,11 +38,7 @@ _log = logs.logger(__name__)
 
 
 class UnknownWatch:
-    """Keeps `Allocations.unknown_bytes` of a driver true while it runs: what somebody copies into a pool takes room.
-
-    To measure contents is to walk through them: after a long look the next one is put off, so that looking takes a
-    twentieth of the time at most.
-    """
+    """Keeps `Allocations.unknown_bytes` of a driver true while it runs. Looking takes 5 % of the time at most."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -185,11 +176,10 @@ class Driver:
         return tuple(record.volume_id for record in self.core.allocations.volumes.values() if record.node == node)
 
     async def rebuild(self, volume_id: str, to_node: str) -> bool:
-        """Move a volume to another node: room first, then the contents, then the record, then the old copy goes.
+        """Move a volume to another node; False if it was there already. Does not ask the hooks whether it may.
 
-        True if it moved, False if it was there already. Does not ask the hooks whether it may; ControllerPublish and
-        NodeStage do. Raises StatusError: NOT_FOUND for the volume or the node, FAILED_PRECONDITION when no pool has
-        room. A death at any instant leaves the volume whole on the old node or the new one; asking again finishes it.
+        Raises StatusError: NOT_FOUND for the volume or the node, FAILED_PRECONDITION when no pool has room. A death at
+        any instant leaves the volume whole on the old node or the new one; asking again finishes it.
         """
         return await self._rebuilder.rebuild(volume_id, to_node)
 

@@ -42,10 +42,8 @@ class InjectedFaults:
         }
 
     async def delay_or_refuse(self, nodes: Iterable[str], clock: Clock) -> None:
-        """Let a call through that is about these nodes (none: about the driver as a whole), perhaps later.
-
-        Raises StatusError with UNAVAILABLE while the driver is dead.
-        """
+        """Delay a call about these nodes (none: about the driver as a whole). Raises StatusError with UNAVAILABLE while
+        it is dead."""
         concerned = tuple(nodes) or ("",)
         if any(self._active("dead", node) for node in concerned):
             raise StatusError(Code.UNAVAILABLE, 'the driver plays dead: the fault "dead" is set')

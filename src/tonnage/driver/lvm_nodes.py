@@ -1,8 +1,7 @@
 """LVMNode objects, as the node agents of OpenEBS LVM LocalPV keep them: this driver's pools as volume groups.
 
-For trying out what reads them (`tonnage pools`). Pools are `vg-1`, `vg-2`, … of their node; a class chooses among them
-by `vgpattern`. As there, an object is written when something in it changed, and not otherwise, and a moment after it
-did: whoever reads it is behind. A server that does not have the kind is asked again and again.
+For trying out what reads them (`tonnage pools`). Pools are `vg-1`, `vg-2`, … of their node. As there, an object is
+written a moment after something in it changed. A server that does not have the kind is asked again and again.
 """
 
 from __future__ import annotations

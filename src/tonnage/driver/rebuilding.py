@@ -1,20 +1,13 @@
 """`RebuildController` keeps the driver's half of KEP-5925's contract: volumes of a node out of use may move.
 
-    async with RebuildController(driver, client, clock=clock) as rebuilding:      # the driver's hooks are set
-        await rebuilding.run()
-
 It watches Nodes, and the PersistentVolumes of this driver with their claims. `change_for` says what the node affinity
 of a volume should be; it is written, one volume at a time, and told by events on the volume and its claim:
 
     cordon node-1 ──► AffinityUnset ──► a pod elsewhere ──► publish or stage on node-2 ──► VolumeRebuilt ──► AffinitySet
           └─ uncordon ──► AffinitySet, unless a pod is already placed elsewhere
 
-The same happens when a node is deleted, or gets the taint out-of-service. A pod that still runs on the node keeps its
-volume: only the affinity is unset, and the driver lets nobody have a volume that is published or staged on a node that
-is there and not dead.
-
-It reconciles state and keeps no history: after a kill at any instant the next start puts every volume in order.
-One rule serves every moment (`change_for`, which does no I/O):
+A pod that still runs on the node keeps its volume: the driver lets nobody have a volume that is in use on a node that
+is there and not dead. State is reconciled, no history is kept: one rule serves every moment.
 
     the volume's home      a pod that uses it was placed elsewhere      node affinity
     ─────────────────      ──────────────────────────────────────      ─────────────
@@ -23,10 +16,9 @@ One rule serves every moment (`change_for`, which does no I/O):
     takes pods             no, or another that stays is at home,        the home
                            or it was sent where there is no room
 
-The home is where the contents are, which only the driver knows: a volume without affinity has it in an annotation
-(tonnage.dev/volume-home), written in the same patch, so that the scheduler knows it too. The second row is the race of
-a node that is cordoned and soon uncordoned: the pod that was sent elsewhere would wait for ever, so the volume follows
-it. Where another pod of the claim stays at home, or the rebuild has no room, the kubelet turns the pod away instead.
+The home is where the contents are: a volume without affinity has it in an annotation (tonnage.dev/volume-home), written
+in the same patch. The second row is the race of a node that is soon uncordoned: the pod that was sent elsewhere would
+wait for ever, so the volume follows it.
 """
 
 from __future__ import annotations
@@ -117,8 +109,7 @@ def _admits(required: NodeSelector, node: Node) -> bool:
 def pod_elsewhere(pods: Iterable[Pod], claim_name: str, home: str, without_room: Container[str] = ()) -> str:
     """The name of a pod that uses this claim of its namespace and was sent to another node than `home`; else empty.
 
-    Empty as well when a pod that uses it is at home, and is not being deleted: the volume stays with that one. A pod on
-    a node `without_room` for the volume does not count: it cannot follow there.
+    Empty as well when a user at home stays. A pod on a node `without_room` for the volume does not count.
     """
     users = [
         pod
@@ -172,9 +163,8 @@ class RebuildController:
     def hooks(self) -> RebuildHooks:
         """What the driver asks. That a volume is wanted on another node is the signal to rebuild it, whatever its home.
 
-        Who is sent where is settled by the node affinity before anybody asks the driver; to refuse a pod that was sent
-        elsewhere in the moment between a cordon and an uncordon would leave it waiting for ever. The driver refuses by
-        itself what is still in use on a node that is there.
+        To refuse a pod that was sent elsewhere between a cordon and an uncordon would leave it waiting for ever. The
+        driver refuses by itself what is still in use on a node that is there.
         """
         return RebuildHooks(
             may_leave=lambda _node: True, is_gone=self.is_gone, on_rebuilt=self._moved, on_refused=self._no_room_on
@@ -270,8 +260,7 @@ class RebuildController:
     async def _placed_elsewhere(self, volume: PersistentVolume, home: str) -> tuple[str, float | None]:
         """The pod that was sent elsewhere with this volume, if any; or the seconds after which that can be told.
 
-        Asked only when it can be: the affinity is unset, the home takes pods again, and the claim says that the
-        scheduler has chosen another node, which it writes before it binds the pod. Our watch of claims may be behind
+        The scheduler writes the selected node into the claim before it binds the pod. Our watch of claims may be behind
         that of nodes: before a volume is sent home, its claim is read.
         """
         claim = None

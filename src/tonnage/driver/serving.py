@@ -5,10 +5,8 @@
 | `endpoint` | Identity, Controller of all nodes; with one node and no sockets for nodes, its Node service as well |
 | `node_endpoint_template`, `{node}` filled in | Identity, Controller of this node (a node deployment's), Node |
 
-Around every call: faults are injected, StatusErrors become answers, and what has begun is finished.
-
-A caller who hangs up or runs out of time does not stop a call half way: the work goes on by itself, holding its lock,
-and the caller's next try finds it done. What waits here for a slow fault has not begun, and is dropped.
+Around every call faults are injected, and StatusErrors become answers. A caller who hangs up does not stop a call half
+way: the work goes on, holding its lock, and the caller's next try finds it done.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What checks say to a driver: to its controller, on its nodes, and in the end, to undo what was made.
 
-Everything is noted in `made` before it is asked for, so that it can be undone after a failure, a timeout or Ctrl-C. A
-driver that is away (Unavailable, after the client's retries) is no finding: CsiError ends the examination.
+Everything is noted in `made` before it is asked for, so that it can be undone. A driver that is away is no finding:
+CsiError ends the examination.
 """
 
 from __future__ import annotations

@@ -2,17 +2,12 @@
 
     template `burst`, max 3   ──►   burst-1, burst-2, burst-3
 
-The names are all there are: a node beyond the limit has none, so that no mistake about what exists, and no second
-scaler, can make one too many. A node belongs to the pool by its label; one that merely has such a name is somebody
-else's and is left alone.
+The names are all there are, so that no second scaler can make one node too many. A node belongs to the pool by its
+label. Wherever a label or a topology of the template has the pool's own name as its value, a node has its own name
+there.
 
-Wherever a label of the template has the pool's own name as its value, a node has its own name there. So a template
-whose label `topology.tonnage.dev/node` says `burst` makes nodes with a topology of their own.
-
-A template may have a CSINode and capacities beside its Node, which are never written. On a node that exists
-its driver says them; for a node to come they are what the driver is expected to say, so that a pod whose claims need
-room there can be planned for. A template without them promises no room that is tracked by capacity. As in the labels
-of the Node, the pool's own name in a topology stands for the node's.
+A template may have a CSINode and capacities beside its Node, which are never written: they are what the driver of a
+node to come is expected to say, so that a pod whose claims need room there can be planned for.
 """
 
 from __future__ import annotations

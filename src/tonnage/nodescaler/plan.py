@@ -2,15 +2,12 @@
 
     objects ──► pods that cannot be placed ──► trial on the nodes that are ready ──► trial on nodes to come ──► Plan
 
-A plan follows from state alone. What was planned before is in the state too: a pod's nomination to a node of the pool
-that does not exist (yet) is the plan for that node, and holds until it no longer fits. So a scaler that is restarted
-goes on where it was, and one that looks twice plans the same.
+A plan follows from state alone: a pod's nomination to a node of the pool that does not exist (yet) is the plan for that
+node, and holds until it no longer fits. So a scaler that is restarted goes on where it was.
 
-Who may write a nomination is KEP-5278's rule: anybody where there is none, and after that only who wrote it (and the
-scheduler, always). A nomination by somebody else therefore stands whatever we think of it, and is respected: its pod
-holds its room, and a node it names is in use. So is a node that a waiting pod's claim has as its selected-node: the
-volume was made there, or is being made, and the pod is on its way, nominated or not. If a nomination names a node of
-the pool that does not exist, and the pod fits there, that node is wanted; otherwise nobody could ever help that pod.
+A nomination by somebody else stands (KEP-5278): its pod holds its room, and a node it names is in use. So is a node
+that a waiting pod's claim has as its selected-node. If a nomination names a node of the pool that does not exist, and
+the pod fits there, that node is wanted; otherwise nobody could ever help that pod.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@
       ▲                                                                                                        │
       └────────────── something changed, or something is due ◄─────────────────────────────────────────────────┘
 
-It plays the cluster autoscaler of KEP-5278's stories. Proposals are written before the node they name exists (story
-3); a node that anybody expects a pod on is in use and stays (story 1). Every round starts from what the server shows,
-so that it may be killed anywhere and started again; in memory it keeps only since when nodes are wanted or idle, and
-which events it recorded.
+It plays the cluster autoscaler of KEP-5278's stories: proposals are written before the node they name exists, and a
+node that anybody expects a pod on stays. Every round starts from what the server shows, so that it may be killed
+anywhere.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Placing pods for trial: what the scheduler would decide on a cluster as it might be.
 
-The rules are the scheduler's own, its engine with the default profile, with two differences. Nodes are filled one after
-the other and not evenly, because the question here is how few of them will do. And storage is counted by the byte
-(`Ledger`): a capacity object that one pod has claimed will have been refreshed by the time the next comes. Nothing
-outlives a trial; an engine is made for it from objects and thrown away after.
+The scheduler's own engine decides, with two differences. Nodes are filled one after the other, because the question is
+how few of them will do. And storage is counted by the byte (`Ledger`): a capacity object that one pod has claimed will
+have been refreshed by the time the next comes.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """What the node scaler writes: a pool's nodes (it plays the cloud and the kubelet alike), and nominations of pods.
 
-Every act is safe to repeat: names are given, not invented, and each write is based on the state that was looked at
-(its resourceVersion). A write that finds another state is not done, and says so; whoever asked looks again.
-
-A nomination is a server-side apply of `status.nominatedNodeName` and of nothing else, under a manager's name of our
-own, and never forced. The server then keeps KEP-5278's rule for us: where somebody else has set the field, the request
-is refused (Conflict); where it is ours we may change it; and to apply nothing takes back what is ours alone. Who set it
-stands in `metadata.managedFields`, so that nothing is lost when we are restarted.
+Every act can be repeated: names are given, and each write is based on the state that was looked at (its
+resourceVersion). A nomination is a server-side apply of `status.nominatedNodeName`, under a manager's name of our own,
+never forced: the server keeps KEP-5278's rule for us, refuses it where somebody else has set the field (Conflict), and
+remembers in `metadata.managedFields` what is ours.
 """
 
 from __future__ import annotations

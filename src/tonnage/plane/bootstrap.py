@@ -1,16 +1,9 @@
 """What is done once the API server serves: manifests, the objects every cluster has, who the programs are.
 
-    bootstrap = Bootstrap.connect(settings, command_lines, clock=clock, rng=rng)
-    await bootstrap.apply(manifests)
-    await bootstrap.prepare(commands)               # the programs can be started after this
-    await bootstrap.wait_for_nodes(names)
-
-All of it talks to the API server, and is loaded while that starts (`cluster`). A cluster that is taken up again is the
-one it was: what people asked of its nodes (a cordon, a taint, a fault) still holds, and is nothing to wait for.
-
-A fresh cluster has the driver's CSIDriver and the class `pools`; with `--classes N` `pools-2`, … as well, in one
-capacity group, as they draw from the same pools. They are made only where they are missing: what a person has changed,
-or brought with -f, stays. The CSIDriver's `tonnage.dev/pool-policy` follows `--pool-policy`, unless it is `unknown`.
+A cluster that is taken up again is the one it was: what people asked of its nodes (a cordon, a taint, a fault) still
+holds, and is nothing to wait for. A fresh one has the driver's CSIDriver and the class `pools`, with `--classes N` also
+`pools-2`, …, in one capacity group. They are made only where they are missing: what a person has changed stays. The
+CSIDriver's `tonnage.dev/pool-policy` follows `--pool-policy`, unless it is `unknown`.
 """
 
 from __future__ import annotations

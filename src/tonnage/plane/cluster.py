@@ -4,10 +4,9 @@
         print(plane.url, plane.settings.kubeconfig)        # nodes are Ready, capacity is published
         await plane.run()                                  # until cancelled, or broken
 
-Start: the forkserver, and at once the API server; the objects that the others need, among them who they are
-(`bootstrap`, loaded meanwhile); then everything else at once. Stop: the other way round, so that no program talks to a
-server that is gone. In between, a program that ends, or no longer answers, is started again. The folder is locked while
-a cluster runs on it, and everything in it is taken up again by the next.
+Start: the forkserver, and at once the API server; what the others need (`bootstrap`, loaded meanwhile); then everything
+else at once. Stop: the other way round, so that no program talks to a server that is gone. The folder is locked while a
+cluster runs on it.
 """
 
 from __future__ import annotations

@@ -6,15 +6,9 @@
     {"printed": "scheduler", "line": "ready"}
     {"ended": "scheduler", "code": -9}
 
-Loading the programs takes a second of processor time each; a fork takes milliseconds. A cluster of six programs is
-therefore ready in the time of one, and a program that was killed is back at once.
-
-When whoever asked goes away (its end of the pipe closes), all children are stopped, so that nothing outlives its
-cluster; should the forkserver itself be killed, the kernel tells its children (on Linux). The forkserver has one thread
-and no event loop, and never speaks gRPC or HTTP: there is nothing in it that a fork could break.
-
-What a child runs is handed in by the command line (`cli/forkserver.py`): its `main`, and the modules that hold the
-programs.
+Loading a program takes a second of processor time; a fork takes milliseconds. When whoever asked goes away (its end of
+the pipe closes), all children are stopped; should the forkserver itself be killed, the kernel tells its children (on
+Linux). It has one thread and no event loop: there is nothing in it that a fork could break.
 """
 
 from __future__ import annotations
@@ -50,9 +44,8 @@ _ARG_START, _ARG_END = 47, 48
 def set_title(name: str, words: Sequence[str]) -> None:
     """Be shown as `words` by `ps -f`, and as `name` by `top` and `pgrep`.
 
-    The kernel shows the memory in which the arguments of the last exec lie, and a child writes its own over them; the
-    forkserver is started with an argument that only makes room (`ROOM_FLAG`). Only Linux tells where that memory is;
-    wherever something looks other than expected, nothing is done: a title is worth no risk.
+    A child writes over the arguments of the last exec, which the kernel shows; the forkserver is started with an
+    argument that only makes room (`ROOM_FLAG`). Wherever something looks other than expected, nothing is done.
     """
     if sys.platform != "linux":
         return
@@ -102,10 +95,8 @@ def command() -> list[str]:
 class Forkserver:
     """Children by name. Everything happens in `run`, in one thread.
 
-    A child sets `sys.argv` and calls `main`. The modules of each command are named in the order in which they are
-    wanted and loaded one by one while nobody asks for anything: the API server is on its way while the scheduler is
-    still being loaded. A command that is asked for before its turn is loaded here and then forked: a child that loaded
-    it by itself would have a copy of its own, and so would the next one.
+    The modules of each command are loaded one by one, in the order in which they are wanted, while nobody asks for
+    anything. A command that is asked for before its turn is loaded here and then forked, so that all children share it.
 
     The garbage collector is off here, and whatever was loaded is frozen before each fork: a collection, here or in a
     child, would write into every page that they share.

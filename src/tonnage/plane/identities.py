@@ -1,18 +1,11 @@
 """Who the programs of a cluster are: a ServiceAccount each, what its role file allows, and a token that is renewed.
 
-    identities = Identities(data_dir / "identities", client, clock=clock, rng=rng)
-    await identities.ensure({"scheduler": ["--config", …], …})     # at every start; writes only what is not there yet
-    identities.kubeconfig("scheduler")                             # a file for --kubeconfig, mode 0600
-    await identities.keep()                                        # until cancelled
-
 Roles and bindings are those of `tonnage.roles`, with `tonnage-up:` before their names: whoever installs the chart on
-this cluster has his own beside them. What a program's command line does not ask for is left out, and taken away again
-where it was there before.
+this cluster has his own beside them. What a program's command line does not ask for is left out, and taken away again.
 
-A token lasts three days and is renewed after six hours: a clock that is set forward by a day makes none expire. Whether
-it is time is looked at every minute by the wall clock, because a laptop that sleeps does not count: when it wakes after
-a week the tokens have expired, the programs are refused (401), the next look writes new ones, and clients that were
-refused read the file again. An account that somebody deleted is made again in the same way.
+A token lasts three days and is renewed after six hours, judged every minute by the wall clock: when a laptop wakes
+after a week the programs are refused (401), the next look writes new tokens, and refused clients read the file again.
+An account that somebody deleted is made again in the same way.
 """
 
 from __future__ import annotations
@@ -141,10 +134,8 @@ class Identities:
         return self._folder / f"{program}.kubeconfig"
 
     async def ensure(self, commands: Mapping[str, Sequence[str]]) -> None:
-        """Make accounts, roles, bindings, tokens and kubeconfigs of programs by their command lines; safe to repeat.
-
-        Raises TonnageError.
-        """
+        """Make accounts, roles, bindings, tokens and kubeconfigs of programs by their command lines. Raises
+        TonnageError."""
         self._commands = dict(commands)
         own_folder(self._folder)
         for program in commands:

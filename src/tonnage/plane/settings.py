@@ -1,8 +1,7 @@
 """What a cluster is asked to be, and how that is remembered beside its state.
 
 A cluster that is taken up again is the one it was: what is not said anew is read from DIR/cluster.json. Ports, gates
-and flags for single programs belong to a run, not to the cluster, and are not kept. The dashboard's token is made once,
-and kept in the cluster's folder for its owner alone.
+and flags for single programs belong to a run, and are not kept.
 """
 
 from __future__ import annotations
@@ -163,10 +162,7 @@ class PlaneSettings:
 
 
 def nodes_of(data_dir: Path) -> list[str]:
-    """The nodes of the cluster that was last started on this folder; none are known before the first start.
-
-    Raises TonnageError when what the folder keeps cannot be read.
-    """
+    """The nodes of the cluster that was last started on this folder, none before that. Raises TonnageError."""
     if not (data_dir / _SETTINGS_FILE).exists():
         return []
     settings = PlaneSettings(data_dir)

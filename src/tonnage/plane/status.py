@@ -1,9 +1,7 @@
-"""How a cluster of `tonnage up` is doing, seen from outside: programs, where they serve, nodes, pools, faults, and what
-lies in the driver's pools without a record.
+"""How a cluster of `tonnage up` is doing, seen from outside; nothing is written.
 
-Read from its folder (who holds the lock, pid files, endpoints, faults), from the programs' own endpoints, and from its
-API server. Nothing is written. A program that does not answer is part of the answer, and so is an API server that is
-being started again: then nodes and pools are not known, which is not the same as none.
+A program that does not answer is part of the answer, and so is an API server that is being started again: then nodes
+and pools are not known, which is not the same as none.
 """
 
 from __future__ import annotations

@@ -180,8 +180,8 @@ class Supervisor:
     async def wait_ready(self, *names: str, timeout_s: float) -> None:
         """Return when these have said that they are ready.
 
-        Raises ChildFailed, with the end of the log, when one is not in time, or gives up by itself: a program that is
-        asked wrongly will be asked just as wrongly the next time. So it does when the forkserver is gone.
+        Raises ChildFailed, with the end of the log, when one is not in time, or gives up by itself, or the forkserver
+        is gone.
         """
         for name in names:
             child = self._children[name]

@@ -1,9 +1,8 @@
 """What a source finds: the pools of a class, node by node; and the base of every source.
 
-A source is pure: from a StorageClass, the Nodes and the objects that its driver publishes it says which pools a volume
-of the class may be made in. It never guesses: a node it knows nothing about is left out, a class that it cannot read
-has a `problem` and no pools at all. A node that it knows, and that has no pool for the class, has no room: that is an
-empty tuple, and it is published as "0".
+A source never guesses: a node it knows nothing about is left out, a class that it cannot read has a `problem` and no
+pools at all. A node that it knows, and that has no pool for the class, has no room: that is an empty tuple, and it is
+published as "0".
 """
 
 from __future__ import annotations

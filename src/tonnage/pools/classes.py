@@ -1,10 +1,8 @@
 """Keeps the annotations of StorageClasses: which policy their driver has, and with which others they share disks.
 
-They are applied without force: what an admin wrote there stays, and is told. Where a copy of this program runs on each
-node, each says what it knows of its node: what one of them says stays as long as it does.
-
-Classes that share some of their disks, and not all, have the policy `unknown`, whatever their driver does: what is
-promised of one of them is placed by the policy among the pools of the other, and some of those are not where it goes.
+They are applied without force: what an admin wrote there stays, and is told. Classes that share some of their disks,
+and not all, have the policy `unknown`: what is promised of one of them is placed by the policy among the pools of the
+other, and some of those are not where it goes.
 """
 
 from __future__ import annotations

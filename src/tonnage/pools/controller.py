@@ -1,11 +1,7 @@
 """Keeps the annotations of capacity objects, and of their classes, as `wanted.py` says.
 
-    a capacity object    looked at when it changes, when its class, its node or what is told about its node changes, and
-                         when a time is due (a silent source is marked, then dropped; that it was looked at is renewed)
-    a class              looked at, all classes together and not more often than every few seconds, when any of that
-                         changes (`classes.py`)
-
-A write that the server does not need is not sent.
+A capacity object is looked at when it, its class, its node or what is told about its node changes, and when a time is
+due; the classes, all together and not more often than every few seconds, when any of that changes (`classes.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """`tonnage pools` put together: informers, the controller, and, for `--source command`, the program that is run.
 
-    async with PoolsProgram(client, source, settings, ...) as program:
-        await program.wait_synced()
-        await program.run()                                  # until cancelled
-
 A driver that is not installed has no kind to be read: it is waited for with a growing pause, and told once. Until it
 comes there is nothing to publish, and what an earlier run published is taken away.
 """

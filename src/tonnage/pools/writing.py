@@ -1,8 +1,5 @@
-"""How this program writes, counts and tells.
-
-It writes by server-side apply, all of its annotations of an object as one set, so that what is not in it any more goes.
-Problems are told when they come and when they are gone, not every time somebody looks.
-"""
+"""How this program writes, counts and tells: annotations by server-side apply, as one set, so that what is not in it
+any more goes; problems when they come and when they are gone, not every time somebody looks."""
 
 from __future__ import annotations
 

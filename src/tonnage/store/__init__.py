@@ -1,12 +1,7 @@
 """The store: revisions of opaque documents in one SQLite file, durable before they are acknowledged.
 
-`Store` is the whole interface (`store.py` has the picture), `StoreRecord` and `StoreEvent` are what it hands out,
-`Watch` is how one follows it, `errors.py` is what can go wrong. It knows nothing of Kubernetes but that a key starts
-with its resource.
-
-    store = await Store.open(Path("data/store"))
-    record = await store.create("nodes/node-1", lambda revision: b"...")
-    watch = store.watch("nodes/", after=record.revision)
+`Store` is the whole interface (`store.py` has the picture). It knows nothing of Kubernetes but that a key starts with
+its resource.
 """
 
 from tonnage.store.check import Report, back_up, check_folder

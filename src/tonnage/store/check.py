@@ -1,18 +1,11 @@
-"""Is a store's file whole? Read only, beside a running server or without one; nothing is changed or left behind.
+"""Is a store's file whole? Read only, beside a running server or without one; nothing is changed or left behind. And
+backups.
 
-Looked at, within one moment of the file: SQLite's own integrity check (pages, indexes, uniqueness), the order of the
-revisions, every row's checksum and place in the chain, the count of what compaction left, and whether every document is
-what its key says (`find_problem`).
-
-A backup is a consistent copy while the server runs. It is made by SQLite's backup interface in one step, so it is of
-one moment, and neither waits for the writer nor makes it wait. It is written under a name of its own, synced and
-checked, and only then gets its name: a file of that name is a whole backup, whatever was killed when.
-
-Restoring is putting the backup, alone, into an empty folder (`DIR/store/log.sqlite3`): files that SQLite kept beside
-the old one would be taken for the newest writes of this one. What the server wrote after the backup is gone once it is
-restored, but clients have heard of it. So the copy goes on at a revision that is far ahead and has no history before
-it: every watch gets 410 and lists again, every update that names a lost state is a conflict. Upstream: `etcdutl
-snapshot restore --bump-revision 1000000000 --mark-compacted`.
+A backup is a copy of one moment, made by SQLite's backup interface while the server runs. It is synced and checked
+before it gets its name: a file of that name is a whole backup, whatever was killed when. What the server wrote after it
+is gone once it is restored, but clients have heard of it. So the copy goes on at a revision that is far ahead and has
+no history before it: every watch gets 410 and lists again, every update that names a lost state is a conflict.
+Upstream: `etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted`.
 """
 
 from __future__ import annotations
@@ -117,9 +110,9 @@ def check(connection: sqlite3.Connection, path: Path, find_problem: FindProblem 
 def reading(folder: Path) -> Iterator[Reader]:
     """A connection that only reads, beside a server or without one, and leaves nothing behind. Raises StoreError.
 
-    SQLite wants two files of its own beside a database like ours. A running server has them. Without one, a file that
-    was closed in order is read as what cannot change; after a kill SQLite makes the one that is missing, which we take
-    away again. No server can start meanwhile: we hold the lock.
+    SQLite wants two files of its own beside the database. Without a server, a file that was closed in order is read as
+    what cannot change; after a kill SQLite makes the one that is missing, which we take away again. No server can start
+    meanwhile: we hold the lock.
     """
     path = folder / LOG_FILE
     if not path.is_file():
@@ -215,11 +208,9 @@ LEAP = 1_000_000_000
 
 
 def back_up(folder: Path, target: Path, find_problem: FindProblem | None = None) -> Report:
-    """Copy the store in `folder` to the new file `target` (mode 0600); what the check of the copy found.
-
-    Damaged rows are copied as they are, and reported. Raises StoreError when there is no store, when `target` is there
-    already, or when the copy cannot be made whole; then there is no file of that name.
-    """
+    """Copy the store in `folder` to the new file `target` (mode 0600); what the check of the copy found, damaged rows
+    included. Raises StoreError when there is no store, `target` exists, or the copy cannot be made whole; then there is
+    no such file."""
     if os.path.lexists(target):
         raise BackupExists(target)
     draft = target.with_name(f".{target.name}.{os.getpid()}.partial")

@@ -4,10 +4,8 @@
     every five minutes: what was the newest ────┴─► one compaction at a time ──► writer's thread, in steps
     five minutes ago is the oldest now
 
-Watches and lists of the past need history for as long as a client takes to come back; everything older only makes the
-file and the next start longer. Upstream: kube-apiserver has etcd compacted to where it was five minutes ago, every five
-minutes (--etcd-compaction-interval), so history reaches five to ten minutes back. The same here; the other two bounds
-are for those minutes in which somebody writes as fast as he can.
+Upstream has etcd compacted to where it was five minutes ago, every five minutes (--etcd-compaction-interval). The other
+two bounds are for those minutes in which somebody writes as fast as he can.
 """
 
 from __future__ import annotations
@@ -42,11 +40,9 @@ class Retention:
 
 
 class Compactor:
-    """Asks the writer for compactions, and knows how far history goes. Belongs to the loop.
-
-    `submit` hands a compaction to the writer, `newest` tells the newest durable revision, `failed` hears of a
-    compaction that stopped. `compacted` is where history begins: what is at or before it is gone.
-    """
+    """Asks the writer for compactions. Belongs to the loop. `compacted` is where history begins: what is at or before
+    it is gone. `submit` hands a compaction to the writer, `newest` is the newest durable revision, `failed` hears of a
+    compaction that stopped."""
 
     def __init__(
         self,

@@ -1,12 +1,8 @@
 """The SQLite file as a file: whose it is, how it is opened, and what its errors mean.
 
 A file is judged before anything is written to it: a database of another program, or one of a later Tonnage, is not
-changed. A new file gets its identity and its tables in one transaction, so a kill leaves either nothing or all of
-it. Errors of SQLite and of the system become a StoreError here, in one place. What the rows mean is told in `log.py`.
-
-A file of an earlier version is brought to the present schema in one transaction when it is opened for writing: a kill,
-a full disk or an error leaves the file as it was. Version 1 had no checksums; a row whose document cannot be what its
-key says (`find_problem`) gets a checksum that does not match, and is kept out like any damaged row.
+changed. A new file gets its tables, and one of an earlier version the present schema, in one transaction: a kill leaves
+either nothing or all of it. Errors of SQLite and of the system become a StoreError here.
 """
 
 from __future__ import annotations
@@ -124,9 +120,8 @@ WAL_LIMIT_BYTES = 16 << 20
 class OpenFiles:
     """The files of an open database, as their names led to them when they were last right.
 
-    SQLite goes on with files that have lost their names, and every commit to them is lost. So a commit is
-    acknowledged only while the names lead to the files that are open. Nobody but our own thread changes how long the
-    file is.
+    SQLite goes on with files that have lost their names, and every commit to them is lost. So a commit is acknowledged
+    only while the names lead to the files that are open.
     """
 
     def __init__(self, path: Path) -> None:
@@ -163,10 +158,9 @@ def open_writer(
 ) -> sqlite3.Connection:
     """The one connection that writes; creates the file (mode 0600) and its tables when they are not there.
 
-    `max_pages` limits the file to that many pages of 4 KiB; beyond it SQLite says that the disk is full. A file of an
-    earlier version is brought to the present one. `key_beside` is a file that was made after the store
-    was: if it is there, so must be the store. Raises StoreError when the file is not ours to open, StoreMissing when it
-    is not there and must be, and sqlite3.Error and OSError as they come.
+    `max_pages` limits the file to that many pages of 4 KiB. `key_beside` is a file that was made after the store was:
+    if it is there, so must be the store. Raises StoreError when the file is not ours to open, StoreMissing when it is
+    not there and must be, and sqlite3.Error and OSError as they come.
     """
     if key_beside is not None:
         require_own_file(key_beside)
@@ -311,12 +305,10 @@ def wal_of(database: Path) -> Path:
 def lost_commits(path: Path) -> int:
     """How many commits stand behind a place where the write-ahead log at `path` cannot be read; 0 when all is well.
 
-    After a kill the newest commits are in this file alone. SQLite reads it up to the first frame whose checksum does
-    not match and takes the rest for what a crash left half written, without a word. A crash leaves no commit behind
-    such a frame, but a disk that changed a byte does: then acknowledged writes are lost, and that has to be told.
-
-    The format is that of https://www.sqlite.org/fileformat2.html#walformat: a header of 32 bytes, then frames, each a
-    header of 24 bytes and a page. Frames of an earlier round have other salts and do not count.
+    SQLite reads it up to the first frame whose checksum does not match and takes the rest for what a crash left half
+    written. A crash leaves no commit behind such a frame, but a disk that changed a byte does: then acknowledged writes
+    are lost. The format: https://www.sqlite.org/fileformat2.html#walformat. Frames of an earlier round have other salts
+    and do not count.
     """
     try:
         content = path.read_bytes()

@@ -1,9 +1,7 @@
 """Everything the store refuses or reports, each with its facts as attributes.
 
-Three groups: what a caller of a verb can get (the key is there, is not there, has moved on), what a reader of history
-can get (that revision is gone, or has not happened), and what the folder and the disk can do to us. The API server
-turns the first two into Kubernetes' Status; the third is for the person who starts the server, so it names the path
-and a remedy.
+What a write or a reader of history can meet, the API server turns into Kubernetes' Status. What the folder and the disk
+can do is for the person who starts the server: it names the path and a remedy.
 """
 
 from __future__ import annotations
@@ -216,10 +214,8 @@ class StoreInUse(StoreError):
 
 
 class StoreRemoved(StoreError):
-    """A file of a store that is open was removed, replaced or cut by somebody else; nothing more is acknowledged.
-
-    `rescued` is a copy of all that was acknowledged, made from the file that is still open.
-    """
+    """A file of an open store was removed, replaced or cut by somebody else; nothing more is acknowledged. `rescued` is
+    a copy of all that was acknowledged, made from the file that is still open."""
 
     def __init__(self, path: Path, detail: str, rescued: Path | None = None) -> None:
         remedy = "put it back as it was, and writing goes on; or stop this server, restore a backup, and start again"
@@ -290,12 +286,9 @@ class StoreStalled(StoreError):
 
 
 class StoreIOError(StoreError):
-    """The disk failed in a way that leaves open what it kept.
-
-    After one of these on a write nothing is acknowledged on top of a file whose end is unknown. The file is opened and
-    read anew, by the store itself as soon as the disk takes writes again, or by a restart: every acknowledged write is
-    found, and the failed one may be there.
-    """
+    """The disk failed in a way that leaves open what it kept. Nothing is acknowledged on top of such a file until it
+    has been opened and read anew, by the store itself or by a restart: every acknowledged write is found, and the
+    failed one may be there."""
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(

@@ -1,15 +1,9 @@
-"""Opening a folder: the directory, the lock, the log, and the newest state out of it, in that order.
+"""Opening a folder: the directory, the lock, the log, and the newest state out of it, in that order. It blocks:
+`Store.open` runs it in a thread. Whatever fails, nothing stays open or locked.
 
-The folder holds `lock`, `log.sqlite3` with SQLite's own two files beside it, and `reserve` (`reserve.py`) where one is
-wanted, all readable by their owner alone.
-All of this blocks, so `Store.open` runs it in a thread. Whatever fails, nothing stays open or locked.
-
-One process per folder.
-
-The lock is the kernel's (`flock` on `folder/lock`), so it goes with the process that held it, however that process
-ended: a killed server never leaves a folder locked. The holder writes its pid into the file for the error message of
-the second comer; the pid itself decides nothing. Beside it stands the newest revision that was acknowledged: a log
-that has less at the next start was cut, or lost its write-ahead log, or is an older one.
+The lock is the kernel's (`flock` on `folder/lock`), so it goes with the process that held it, however that ended. The
+holder writes its pid into the file for the error message of the second comer, and the newest revision that was
+acknowledged: a log that has less at the next start was cut, or lost its write-ahead log, or is an older one.
 """
 
 from __future__ import annotations
@@ -33,10 +27,8 @@ from tonnage.store.state import State
 
 
 class FolderLock:
-    """Hold a folder until `release`. Raises StoreInUse when somebody, this process included, holds it already.
-
-    NotOurs when the lock is a link or another's: a link would have us overwrite what it points to.
-    """
+    """Hold a folder until `release`. Raises StoreInUse when somebody, this process included, holds it already, and
+    NotOurs when the lock is a link (we would overwrite what it points to) or another's."""
 
     def __init__(self, folder: Path) -> None:
         self._fd = open_lock(folder / "lock")
@@ -52,10 +44,8 @@ class FolderLock:
             raise
 
     def note(self, revision: int) -> None:
-        """Write who holds the folder, and the newest revision that is acknowledged. A full disk need not take it.
-
-        Not synced: it is for the next start after a kill, and after a power cut it is late, never ahead.
-        """
+        """Write who holds the folder, and the newest revision that is acknowledged; a full disk need not take it. Not
+        synced: after a power cut it is late, never ahead."""
         with suppress(OSError):
             os.pwrite(self._fd, f"{os.getpid():<20} {revision:>20}\n".encode(), 0)
 
@@ -105,11 +95,9 @@ def open_folder(
     reserve_bytes: int = 0,
     key_beside: Path | None = None,
 ) -> OpenFolder:
-    """Make the folder if it is not there, take it, load what it holds, and try the disk. Raises StoreError, NotOurs.
-
-    On a full disk nothing new is begun, but a store that is there is opened: its objects can be read and deleted.
-    `trouble` then says that there is no room.
-    """
+    """Make the folder if it is not there, take it, load what it holds, and try the disk. Raises StoreError, NotOurs. On
+    a full disk nothing new is begun, but a store that is there is opened, with `trouble`: its objects can be read and
+    deleted."""
     try:
         return _opened(folder, index, max_pages, find_problem, reserve_bytes, key_beside)
     except StoreFull as exc:

@@ -1,9 +1,7 @@
 """Whether the store can write, as far as it was tried: what probes of the server are told.
 
-`problem` is why the last attempt failed, None when it succeeded. Attempts are the writes themselves, and probes: while
-there is a problem the writer's thread tries again every `PROBE_EVERY_S`; while there is none and nobody writes, a
-question older than `PROOF_VALID_S` asks for one. So the answer never rests on a success of long ago, and recovers
-without anybody's write.
+Attempts are the writes themselves, and probes: while there is a problem the writer's thread tries again every
+`PROBE_EVERY_S`; while there is none and nobody writes, a question older than `PROOF_VALID_S` asks for one.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
-"""What the rows of a log come to: the newest state of every key, and what of it is damaged.
+"""What the rows of a log come to: the newest state of every key, and what of it is damaged. Pure.
 
-Every row is read once, in the order of the revisions, and held against its checksum. A row that does not match is kept
-out. So is its key, unless a sound row says that it came after the damaged one: what came before a damaged row is not
-the present, and is not served as if it were. A key kept out can be deleted (`Store.discard`), and then made anew.
-
-A row that is not there at all is noticed by its neighbour's `follows`, by the count of what compaction left, or by the
-seal (schema.sql). Whose row it was can no longer be said: an object may be shown as it was before, or not at all, which
-is why a gap is told as loudly as a damaged row. The newest revision that was acknowledged counts as a seal too
-(`folder.py`). What is lost unnoticed: rows after both, cut off the end as a whole. That is the file as it was at an
-earlier moment, like a restored backup.
-
-Pure but for the iterator it is given.
+A row that does not match its checksum is kept out. So is its key, unless a sound row says that it came after the
+damaged one: what came before a damaged row is not the present. A key kept out can be deleted (`Store.discard`), and
+then made anew. A row that is missing is noticed by its neighbour's `follows`, by the count of what compaction left, by
+the seal (schema.sql), or by the newest acknowledged revision (`folder.py`); whose it was can no longer be said, so a
+gap is told as loudly. What is lost unnoticed: rows after all of these, cut off the end as a whole, as in a restored
+backup.
 """
 
 from __future__ import annotations
@@ -29,9 +24,8 @@ _BYTES_AN_ENTRY = 1 << 20
 class HistoryBytes:
     """How many bytes of history the log keeps, and how far it must be compacted to keep no more than a budget.
 
-    A superseded document goes when compaction passes the revision that superseded it; a tombstone goes when compaction
-    passes itself. So bytes are booked under the revision that lets them go. Neighbouring revisions share an entry: the
-    figures are exact, the answer is rounded up to the end of an entry.
+    Bytes are booked under the revision that lets them go: a superseded document under the one that superseded it, a
+    tombstone under itself. Neighbouring revisions share an entry, so the answer is rounded up to the end of an entry.
     """
 
     def __init__(self) -> None:
@@ -78,10 +72,8 @@ ENTRIES_MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The row of the compaction table; `is_sound` tells whether its checksum matches.
-
-    `lost_commits` are those at the end of the write-ahead log that cannot be read any more.
-    """
+    """The row of the compaction table; `is_sound`: its checksum matches. `lost_commits` are those at the end of the
+    write-ahead log that cannot be read any more."""
 
     compacted: int
     rows: int
@@ -238,9 +230,7 @@ class Scan:
 
     def _owners(self, suspect: _Suspect, before: str | None) -> list[str]:
         """Whose row it may be; `before` is the key of the row it says it comes after, if that is another key's newest.
-
-        One of the two columns is wrong, then; with the right value in its place the checksum may match, and tell.
-        """
+        One of the two columns is wrong, then; with the right value in its place the checksum may match, and tell."""
         if before is None or before == suspect.key:
             return [suspect.key]
         revision, _, previous, follows, deleted, document, checksum = suspect.row

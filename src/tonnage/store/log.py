@@ -1,12 +1,9 @@
-"""The log and its SQL for the one thread that writes: append, discard, compact, probe.
-
-A method is one transaction. Nothing here knows of the event loop, of callers waiting, or of what a document says;
-`writer.py` runs `StoreLog` in the writer's thread. `log_reader.py` reads history beside it.
+"""The log and its SQL for the one thread that writes (`writer.py`). A method is one transaction.
 
 Compaction to revision C keeps, for each key, the newest row at or before C, unless that is a tombstone: any state and
-any stretch of history from C on stays whole. It walks up in steps, and each step is a complete compaction to a
-smaller revision, recorded in the same transaction: a kill between two steps leaves nothing to repair. What a damaged
-row says is not acted upon: it takes no other row with it, and stays until a sound row of its key is passed.
+any stretch of history from C on stays whole. It walks up in steps, each a complete compaction to a smaller revision: a
+kill between two steps leaves nothing to repair. What a damaged row says is not acted upon: it takes no other row with
+it, and stays until a sound row of its key is passed.
 """
 
 from __future__ import annotations
@@ -63,9 +60,7 @@ _SPARE_PAGES = 1024
 
 class StoreLog:
     """The rows, for the one thread that writes. Opening raises StoreError; `load` comes before the first write.
-
-    `acknowledged` is the newest revision that an earlier process said is durable: what is missing up to it is told.
-    """
+    `acknowledged` is the newest revision that an earlier process said is durable."""
 
     def __init__(
         self,
@@ -112,10 +107,8 @@ class StoreLog:
         return loaded
 
     def _mend_index(self, entries: int) -> None:
-        """Make the index anew if it is not that of the table, which has the checksums. Raises StoreCorrupt.
-
-        It is the optimistic lock, and a list of the past is read by it.
-        """
+        """Make the index anew if it is not that of the table, which has the checksums: it is the optimistic lock, and a
+        list of the past is read by it. Raises StoreCorrupt."""
         found, last = 0, (b"", -1)
         try:
             for key, previous, revision in self._connection.execute(_INDEX):
@@ -140,10 +133,8 @@ class StoreLog:
             yield row
 
     def append(self, rows: Sequence[Row]) -> dict[int, sqlite3.IntegrityError]:
-        """Make the rows durable with one commit, but for those the constraints refuse: their positions, and why.
-
-        Raises StoreError when nothing of it was kept, or, after a StoreIOError, when that cannot be known.
-        """
+        """Make the rows durable with one commit, but for those the constraints refuse: their positions, and why. Raises
+        StoreError when nothing of it was kept, or, after a StoreIOError, when that cannot be known."""
         if len(rows) <= _ROWS_A_STATEMENT:
             with in_our_words(self.path), suppress(sqlite3.IntegrityError):
                 self._insert(
@@ -173,8 +164,8 @@ class StoreLog:
         """Write the rows in place of what they supersede, on a full disk: history ends with them.
 
         What a row supersedes goes in the same commit, and a tombstone is never written, so that a deletion takes only
-        the few pages that know of the object, and an update the pages of what it replaces. All history must have been
-        compacted. Raises StoreError: StoreFull as well where the file would have to grow and must not.
+        the few pages that know of the object. All history must have been compacted. Raises StoreError: StoreFull as
+        well where the file would have to grow and must not.
         """
         if self.compacted < self.revision:
             raise StoreFull(self.path)
@@ -200,12 +191,9 @@ class StoreLog:
             return max(0, pages * page_bytes - self.path.stat().st_size)
 
     def discard(self, row: Row, damaged: Mapping[int, bytes]) -> None:
-        """Bury a key whose newest rows are damaged: those become tombstones, and `row` is the one on top.
-
-        `damaged` are those rows and the documents they get; `row` names the newest sound row of the key as its
-        previous. What is older than history goes; what is not keeps its number, so that the chain of rows stays whole.
-        Raises StoreError.
-        """
+        """Bury a key whose newest rows are damaged: those get the documents in `damaged` and become tombstones, and
+        `row`, which follows the newest sound row of the key, is on top. What is older than history goes; the rest keeps
+        its number, so that the chain of rows stays whole. Raises StoreError."""
         revision, key, intact, deleted, document = row
         with self._transaction():
             gone = self._connection.execute("DELETE FROM log WHERE key = ? AND revision <= ?", (key, self.compacted))
@@ -274,10 +262,8 @@ class StoreLog:
         return spare > _VACUUM_PAGES
 
     def fold(self) -> None:
-        """Bring what is in the write-ahead log into the file, and begin that log anew, if no reader is in the way.
-
-        A short one keeps its room on the disk: deletions may find no other.
-        """
+        """Bring the write-ahead log into the file, and begin it anew, if no reader is in the way. A short one keeps its
+        room on the disk: deletions may find no other."""
         with in_our_words(self.path):
             wal = wal_of(self.path)
             is_short = wal.exists() and wal.stat().st_size <= _KEPT_WAL_BYTES
@@ -299,10 +285,8 @@ class StoreLog:
             self._files.confirm()
 
     def rescue(self, removed: StoreRemoved) -> StoreRemoved:
-        """Save what is still open: in the file, or beside it if that is gone; the same error, with where it is.
-
-        Where it cannot be saved, as in a folder that is gone as well, the error stays as it is.
-        """
+        """Save what is still open, in the file, or beside it if that is gone; the same error, with where it is. Where
+        it cannot be saved, the error stays as it is."""
         target = self.path.with_name(f"{RESCUED}{self.revision}.sqlite3")
         try:
             if removed.path != self.path:
@@ -325,10 +309,8 @@ class StoreLog:
 
     def reopen(self) -> list[Row]:
         """Open the file anew after a failure, as a restart would; the rows found that nobody was told are durable.
-
-        Everything acknowledged must be there. What the file system still has of the last commits in memory only is
-        written once more, so that the sync of `fold` vouches for it. Raises StoreError when the file is not well yet.
-        """
+        Everything acknowledged must be there; what the file system has in memory only is written once more by `fold`.
+        Raises StoreError when the file is not well yet."""
         with in_our_words(self.path):
             with suppress(sqlite3.Error):
                 self._connection.close()

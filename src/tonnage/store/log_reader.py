@@ -1,8 +1,5 @@
-"""Reading the log beside the writer: any kept state, any kept stretch of history.
-
-Every answer is of one moment, and is refused if compaction has reached into it. Every row is held against its checksum
-before it is handed out; one that does not match is reported, and never served.
-"""
+"""Reading the log beside the writer: any kept state, any kept stretch of history. Every answer is of one moment, and is
+refused if compaction has reached into it; a row that does not match its checksum is reported, and never served."""
 
 from __future__ import annotations
 
@@ -48,10 +45,7 @@ class Stretch(NamedTuple):
 
 
 class LogReader:
-    """History, for one reading thread.
-
-    The connection is opened with the first question: a server that is never asked for history does not pay for it.
-    """
+    """History, for one reading thread. The connection is opened with the first question."""
 
     # A batch ends at the first of these; the second keeps a few large documents from becoming gigabytes.
     max_events = 1_000
@@ -65,10 +59,8 @@ class LogReader:
     def state_at(
         self, prefix: str, revision: int, *, after_key: str, limit: int, kept_out: Collection[str] = ()
     ) -> list[StoreRecord]:
-        """The records under `prefix` as they were at `revision`, by key, from after `after_key`; 0 is no limit.
-
-        Keys that are kept out are left out. Raises RowDamaged for a row that went bad since the log was loaded.
-        """
+        """The records under `prefix` as they were at `revision`, by key, from after `after_key`; 0 is no limit. Keys
+        that are kept out are left out. Raises RowDamaged."""
         low, high = key_range(prefix)
         low = max(low, after_key)
         asked = {"low": low, "high": high, "revision": revision}
@@ -89,9 +81,7 @@ class LogReader:
 
     def history(self, prefix: str, *, after: int, upto: int) -> Stretch:
         """The events under `prefix` with after < revision <= upto, oldest first, or as many of them as make a batch.
-
-        Raises RowDamaged for a row that went bad since the log was loaded.
-        """
+        Raises RowDamaged."""
         low, high = key_range(prefix)
         asked = {"after": after, "upto": upto, "low": low, "high": high}
         rows: list[Any] = []

@@ -1,18 +1,9 @@
-"""What the store hands out: a record is one state of one key, an event is the step from one state to the next.
+"""What the store hands out: a record is one state of one key, an event is the step from one state to the next. Both are
+frozen and shared by readers and watchers.
 
-Both are frozen and shared: a reader of `list`, the recent events and a hundred watchers may all hold the same object,
-so nobody may change one. The document is opaque here; `attributes` is whatever the store's owner wanted to know about
-it (labels, fields to select by), computed once by the function given to `Store.open`. Read next: `store.py`.
-
-A checksum a row: what the disk gives back is what was written, or it is known not to be.
-
-CRC-32 over every column of the row, its revision and its key included, so that a document under another key, a row
-under another number and a tombstone come back to life are noticed as well as a flipped byte. It finds every damage
-within 32 bits for certain and misses one in four billion of the rest. It is no signature: who can write the file can
-write the checksum too.
-
-CRC-32 and not a cryptographic hash, because it costs the writing thread 1 µs a row of 1 KB (blake2b: 3 µs) and that
-thread competes with the event loop for the interpreter.
+A row's checksum is CRC-32 over every column, its revision and its key included, so that a document under another key, a
+row under another number and a tombstone come back to life are noticed as well as a flipped byte. It is no signature. A
+cryptographic hash would cost the writing thread three times as much, and that thread competes with the event loop.
 """
 
 from __future__ import annotations
@@ -58,10 +49,8 @@ class EventType(enum.StrEnum):
 
 class StoreEvent(msgspec.Struct, frozen=True):
     """One write: `record` is the state after it; for DELETE the final state, with the revision of the deletion.
-
-    `previous` is the state before, None for PUT_NEW. `frames` starts empty and belongs to the readers of events: what
-    one watcher encoded, the next one can send as it is.
-    """
+    `previous` is None for PUT_NEW. `frames` belongs to the readers of events: what one watcher encoded, the next one
+    can send as it is."""
 
     type: EventType
     record: StoreRecord

@@ -1,18 +1,13 @@
-"""Room kept back for deletions: a file of nothing, given up when the disk is full.
+"""Room kept back for deletions, and what the store gives up on a full disk.
 
 A deletion is a write too, and on a full disk none succeeds, not even the one that would make room. So the folder holds
-a file `reserve` whose blocks are really allocated. When even a deletion finds no room the file is cut to nothing; what
-was deleted and compacted meanwhile is given back; then the reserve takes its room again, or as much of it as there is,
-before any other write does. While the store is closed the reserve keeps the room for the next start.
+a file `reserve` whose blocks are really allocated; it is cut to nothing when even a deletion finds no room, and takes
+its room again before any other write does. It must be larger than what the write-ahead log can hold that the file has
+no room for yet: `BATCH_BYTES` of one commit on top of the 4 MiB between two checkpoints.
 
-It must be larger than what the write-ahead log can hold that the file has no room for yet: `BATCH_BYTES` of one commit
-on top of the 4 MiB between two checkpoints.
-
-On a full disk: what the store can give up, and in which order.
-
-What is in the write-ahead log goes into the file, so that it can be cut; then all of history goes; then the free pages,
-one step at a time, since moving pages is writing too. Where one of these finds no room itself, the reserve is given up
-for it. Whoever is behind gets 410 and lists again, which is better than a write that is refused.
+On a full disk the write-ahead log goes into the file, then all of history goes, then the free pages, one step at a
+time, since moving pages is writing too. Whoever is behind gets 410 and lists again, which is better than a refused
+write.
 """
 
 from __future__ import annotations
@@ -38,11 +33,8 @@ _LEFT_BYTES = 256 << 10
 
 
 class Reserve:
-    """`wanted` bytes in `folder`, or a quarter of the room there is if that is less, but never less than it had once.
-
-    0 wants none. Making one raises NotOurs for a link or another's file. Nothing else fails: a reserve that cannot be
-    had is none.
-    """
+    """`wanted` bytes in `folder`, or a quarter of the room there is if that is less, but never less than it had once; 0
+    wants none. Raises NotOurs for a link or another's file. A reserve that cannot be had is none."""
 
     def __init__(self, folder: Path, wanted: int) -> None:
         self.path = folder / RESERVE_FILE
@@ -63,9 +55,7 @@ class Reserve:
 
     def has_room_for(self, document_bytes: int, unfolded_bytes: int = 0) -> bool:
         """Is there room for a commit of so much in the write-ahead log, and in the file once it is folded?
-
-        `unfolded_bytes` is what the file has yet to grow by. A store without a reserve asks the disk instead.
-        """
+        `unfolded_bytes` is what the file has yet to grow by. A store without a reserve asks the disk instead."""
         needed = MIN_FREE_BYTES + 2 * document_bytes + unfolded_bytes
         return not self._wanted or (self.is_whole and free_bytes(self.path.parent) >= needed)
 

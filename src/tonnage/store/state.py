@@ -1,11 +1,8 @@
-"""What readers see: the newest durable state of every key, in memory.
+"""What readers see: the newest durable state of every key, in memory, and which keys are damaged.
 
-One bucket a resource (the first segment of the key), each with its records and its keys in order, so that the list of
-a namespace costs its own rows and not its neighbours'. Tombstones keep only their revision: the next create of the
-key names it as its predecessor. Only the event loop's thread touches this, and only after the log has the write on
-disk.
-
-Keys whose newest state is damaged: not served, not written to, until they are discarded.
+One bucket a resource (the first segment of the key) keeps records and ordered keys, so that the list of a namespace
+costs its own rows. Tombstones keep only their revision: the next create of the key names it as its predecessor. Only
+the event loop's thread touches this, and only after the log has the write on disk.
 """
 
 from __future__ import annotations

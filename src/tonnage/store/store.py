@@ -138,16 +138,14 @@ class Store:
     ) -> Store:
         """Open the store in `folder`, made if it is not there; one process at a time. Raises StoreError.
 
-        `index(key, document)` gives a record its `attributes`. It must be a pure function: it runs on the loop for a
-        write, before the write is accepted, and in another thread for what is read from disk. What it raises is
-        passed on. `find_problem(key, revision, document)` judges rows of files that have no checksums yet. Compaction
-        by itself keeps the last `keep_revisions` revisions, up to `keep_bytes` of what they superseded, and what is
-        younger than `keep_s`, whichever is least. The window holds the newest events in memory, by number and by bytes;
-        watches that start further back read the disk. A watch whose consumer lags by more than `max_lag_events` or
-        `max_lag_bytes` is ended. `max_pages` limits the file (pages of 4 KiB); beyond it writes raise StoreFull.
-        `reserve_bytes` are kept back for deletions on a full disk. `key_beside` is a file that is made after the store:
-        where it is there and the store is not, StoreMissing is raised, and no empty store begins. A cancelled call
-        leaves the folder free.
+        `index(key, document)` gives a record its `attributes`: a pure function, run on the loop before a write is
+        accepted, and in another thread for what is read from disk; what it raises is passed on. `find_problem(key,
+        revision, document)` judges rows of files that have no checksums yet. Compaction keeps the last
+        `keep_revisions`, up to `keep_bytes` of what they superseded, and what is younger than `keep_s`, whichever is
+        least. Watches that start before the window read the disk; one that lags by more than `max_lag_events` or
+        `max_lag_bytes` is ended. Beyond `max_pages` of 4 KiB writes raise StoreFull. `reserve_bytes` are kept back for
+        deletions on a full disk. Where `key_beside` is there and the store is not, StoreMissing is raised. A cancelled
+        call leaves the folder free.
         """
         opening = asyncio.get_running_loop().run_in_executor(
             None, open_folder, folder, index, max_pages, find_problem, reserve_bytes, key_beside
@@ -191,11 +189,9 @@ class Store:
         return record
 
     def follow(self, prefix: str, follower: Follower) -> Records:
-        """Have `follower` called with every change of a resource from now on; what is there already is returned.
-
-        It is called on the loop when a change is durable, in the order of the revisions and before whoever asked for
-        the change has his answer, so that what it keeps is never behind what anybody knows. It must not fail.
-        """
+        """Have `follower` called with every change of a resource from now on; what is there already is returned. It is
+        called on the loop when a change is durable, in the order of the revisions and before whoever asked for the
+        change has his answer. It must not fail."""
         self._followers.setdefault(resource_of(prefix), []).append(follower)
         return self.list(prefix)
 
@@ -216,9 +212,7 @@ class Store:
 
     async def update(self, key: str, render: Render, *, expected: int, makes_room: bool = False) -> StoreRecord:
         """Replace the document of a key that is at revision `expected`. Raises KeyMissing or StaleRevision.
-
-        `makes_room` says that this leads to a deletion, and may use what a full disk has left for those.
-        """
+        `makes_room` says that this leads to a deletion, and may use what a full disk has left for those."""
         return await self._write("update", key, render, expected, makes_room=makes_room)
 
     async def delete(self, key: str, render: Render, *, expected: int) -> StoreRecord:
@@ -226,18 +220,13 @@ class Store:
         return await self._write("delete", key, render, expected)
 
     async def discard(self, key: str, render: Render) -> StoreRecord:
-        """Delete a key that is kept out because it is damaged. Raises KeyMissing when it is not.
-
-        `render(revision)` gives a final state that stands in for the one that cannot be read; it is called for each
-        damaged row as well.
-        """
+        """Delete a key that is kept out because it is damaged. Raises KeyMissing when it is not. `render(revision)`
+        gives the final state that stands in for the one that cannot be read, and one for each damaged row."""
         return await self._write("discard", key, render, 0)
 
     async def find_trouble(self) -> StoreError | None:
-        """Why writes fail now, None when they work: as proven by a write of the last seconds, or by one made for this.
-
-        Waits half a second for that at the most.
-        """
+        """Why writes fail now, None when they work: as proven by a write of the last seconds, or by one made for this,
+        for which it waits half a second at the most."""
         now = self._loop.time()
         if not self._writer.is_alive:
             return self.health.problem or StoreIOError(self.path, "the writing thread ended")
@@ -255,9 +244,7 @@ class Store:
 
     async def list_at(self, prefix: str, revision: int, *, after_key: str = "", limit: int = 0) -> Records:
         """The records under `prefix` as they were at `revision`, by key, from after `after_key`; limit 0 is no limit.
-
-        Raises RevisionCompacted and RevisionInFuture. To know whether there is more, ask for one more.
-        """
+        Raises RevisionCompacted and RevisionInFuture."""
         if revision > self.revision:
             raise RevisionInFuture(revision, self.revision)
         if revision == self.revision:
@@ -277,21 +264,17 @@ class Store:
         return Watch(self._feed, prefix, after=after)
 
     async def compact(self, revision: int) -> None:
-        """Give up history at or before `revision`; the state at it is kept. Already gone is no error.
-
-        Raises RevisionInFuture. Writes go on meanwhile; a cancelled call is carried out all the same.
-        """
+        """Give up history at or before `revision`; the state at it is kept. Already gone is no error. Raises
+        RevisionInFuture. A cancelled call is carried out all the same."""
         self._refuse_if_closed()
         if revision > self.revision:
             raise RevisionInFuture(revision, self.revision)
         await self._compactor.compact(revision)
 
     async def close(self) -> None:
-        """Finish the writes under way, end the watches, free the folder. Closing again waits for the same end.
-
-        What comes later is refused with StoreClosed, but for `get`, `list` and `count`, which answer from memory.
-        Raises StoreError when the file could not be closed in order; the folder is free even so.
-        """
+        """Finish the writes under way, end the watches, free the folder; `get`, `list` and `count` still answer from
+        memory. Closing again waits for the same end. Raises StoreError when the file could not be closed in order; the
+        folder is free even so."""
         if self._closing is None:
             self._compactor.close()
             self._closing = asyncio.create_task(self._close())

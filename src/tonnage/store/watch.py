@@ -31,10 +31,8 @@ _BATCH_BYTES = 2 << 20
 
 
 class Window:
-    """The newest events: all those with a revision above `floor`.
-
-    Bounded by number and by the bytes of their documents; a document counts once for each event that made it.
-    """
+    """The newest events: all those with a revision above `floor`, bounded by number and by the bytes of their
+    documents."""
 
     def __init__(self, floor: int, *, max_events: int, max_bytes: int) -> None:
         self.floor = floor

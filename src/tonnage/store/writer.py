@@ -1,22 +1,18 @@
 """The writer's thread: group commit.
 
-Everything queued while one commit was syncing goes into the next transaction, so the cost of a sync is shared by as
-many callers as are waiting. The thread reports once a batch, after COMMIT, through `loop.call_soon_threadsafe`; only
-then does anything become visible or acknowledged, on the loop, in the order of the revisions (`store.py`).
+Everything queued while one commit was syncing goes into the next transaction. The thread reports once a batch, after
+COMMIT; only then does anything become visible or acknowledged, on the loop, in the order of the revisions (`store.py`):
 
     queued ──► in a transaction ──► COMMIT returned ──► settled on the loop (visible, acknowledged)
                       └── failed ───────────────────► settled on the loop (refused, invisible)
 
-Compaction shares the connection and therefore the thread. It goes in steps, one after each batch, so that a write
-waits for one step at the most.
+Compaction shares the thread, one step after each batch. The thread needs the interpreter lock a few times a batch: a
+busy server does well with `sys.setswitchinterval(0.0001)`.
 
-The thread needs the interpreter lock a few times a batch. A loop that is never idle hands it over after the
-interpreter's switch interval, 5 ms unless set: a busy server does well with `sys.setswitchinterval(0.0001)`.
-
-A full disk first costs history (all of it is compacted), then every write but those that need no room and those that
-make it: these have the reserve (`reserve.py`). After any other failure of the file nobody knows where the file ends, so
-the writer refuses all that follows until the file has been opened and read anew: it tries that once a second, and what
-it then finds that nobody was told of is handed over as well (`on_health`).
+A full disk first costs history, then every write but those that need no room and those that make it: these have the
+reserve (`reserve.py`). After any other failure nobody knows where the file ends, so the writer refuses all that follows
+until the file has been opened and read anew, which it tries once a second; what it then finds that nobody was told of
+is handed over as well (`on_health`).
 """
 
 from __future__ import annotations
@@ -86,14 +82,12 @@ _STOP: Final = _Stop()
 
 
 class StoreWriter:
-    """Owns the log from `start` to `stop`. `submit`, `compact` and `probe` are called on the loop, and so are the
-    callbacks.
+    """Owns the log until `stop`. All methods and callbacks but `on_durable` belong to the loop.
 
-    `on_settled(writes, outcomes)` comes once for each batch, in the order of submission. `on_compacted(compaction,
-    revision, error)` comes after each step, `revision` being how far history is compacted now; the compaction is over
-    when its target is reached or there is an error. `on_health(error, rows)` comes after each probe; `rows` are those
-    that a failed commit left behind after all. `on_durable(revision)` comes in the writer's thread, before what it
-    tells is acknowledged. `is_full` says that there was no room when the log was opened.
+    `on_settled(writes, outcomes)` comes once for each batch, in order. `on_compacted(compaction, revision, error)`
+    comes after each step: a compaction is over when its target is reached or there is an error. `on_health(error,
+    rows)` comes after each probe, with rows that a failed commit left behind after all. `on_durable(revision)` comes in
+    the writer's thread, before what it tells is acknowledged. `is_full`: there was no room when the log was opened.
     """
 
     def __init__(

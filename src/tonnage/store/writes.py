@@ -1,12 +1,11 @@
-"""What goes to the writer's thread and comes back from it: writes, compactions, and how each ended.
-
-A fence: writes that hold only while another key says so, judged in the same order as all writes.
+"""What goes to the writer's thread and comes back from it: writes, compactions, and how each ended. And the fence:
+writes that hold only while another key says so, judged in the same order as all writes.
 
     with fenced(Fence("leases.coordination.k8s.io/kube-system/kube-scheduler", holds)):
         await store.update(...)        # FenceBroken if, right before it would get its revision, `holds` says no
 
-A write of the fence's key that is on its way is waited for first. So of a change of that key and a fenced write, one
-comes first for everybody: whoever sees the change is not surprised by a fenced write after it.
+A write of the fence's key that is on its way is waited for first: whoever sees a change of that key is not surprised by
+a fenced write after it.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ from tonnage.store.reserve import BATCH_BYTES
 
 
 class Write:
-    """A write on its way to the log. `before` is the live state it replaces, `previous` the row it follows.
-
-    `makes_room` is that of a deletion and of what leads to one: it may use the reserve. `discards` are the damaged rows
-    that a deletion buries, and the documents they get instead.
-    """
+    """A write on its way to the log. `before` is the live state it replaces, `previous` the row it follows. What
+    `makes_room`, a deletion and what leads to one, may use the reserve. `discards` are the damaged rows that a deletion
+    buries, and the documents they get instead."""
 
     __slots__ = ("before", "deleted", "discards", "done", "followers", "makes_room", "previous", "record")
 

@@ -1,9 +1,5 @@
-"""The stories of four enhancements.
-
-KEP-5925: several pools, old figures, and a drained node. KEP-4049: the same claim, once for the node with the most
-room, once for the one with the least. KEP-5278: the decision is there to be seen before the pod is bound, and others
-may propose one. KEP-4876: attach limits follow what is really there, by and by and at once when it hurts.
-"""
+"""The stories of four enhancements: KEP-5925 (pools), KEP-4049 (scoring), KEP-5278 (nominations), KEP-4876 (attach
+limits)."""
 
 from __future__ import annotations
 

@@ -5,9 +5,8 @@
         node = await runner.bound("db")
         runner.check("it went to node-2", node == "node-2", node)
 
-Everything that is applied is shown; before a pod is applied, what is known of the cluster is asked why each node would
-be refused (the same code as `tonnage explain`), so that the page can say so beside what really happened. Every wait has
-an end; a wait that ends without its condition is a claim that did not hold, and ends the story, not the suite.
+Before a pod is applied, the cluster is asked why each node would be refused (the same code as `tonnage explain`). A
+wait that ends without its condition is a claim that did not hold, and ends the story, not the suite.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the fields of a request are read, and records as CSI shows them. What is missing or cannot be done is refused.
 
-A list goes by the order in which things were made, and a token is the number of the last one shown. So a page goes on
-where the one before it ended, whatever was deleted meanwhile, and what was made meanwhile comes at the end.
+A list goes by the order in which things were made, and a token is the number of the last one shown: a page goes on
+where the one before it ended, whatever was deleted or made meanwhile.
 """
 
 from __future__ import annotations
@@ -70,10 +70,7 @@ def required_capability(asked: csi.VolumeCapability, is_set: bool) -> Capability
 
 
 def common_access_type(asked: Iterable[csi.VolumeCapability]) -> AccessType:
-    """How a volume of these capabilities is made.
-
-    Raises StatusError with INVALID_ARGUMENT for none, or both at once.
-    """
+    """How a volume of these capabilities is made. Raises StatusError for none, or both at once."""
     types = {read_capability(capability).access_type for capability in asked}
     if len(types) > 1:
         raise invalid_argument("volume_capabilities: a volume is either mounted or used as blocks, not both")
@@ -123,10 +120,8 @@ _MAX_TOKEN = 64
 
 
 def page(records: Iterable[R], max_entries: int, starting_token: str) -> tuple[Sequence[R], str]:
-    """The records of one page, and the token for the next.
-
-    Raises StatusError with ABORTED for a token that is none of ours.
-    """
+    """The records of one page, and the token for the next. Raises StatusError, ABORTED for a token that is none of
+    ours."""
     if max_entries < 0:
         raise invalid_argument(f"max_entries={max_entries} is negative")
     is_ours = starting_token.isascii() and starting_token.isdecimal() and len(starting_token) <= _MAX_TOKEN

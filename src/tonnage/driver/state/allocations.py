@@ -1,9 +1,6 @@
-"""What is allocated: every record in memory, the bytes of each pool and the attach slots of each node.
+"""What is allocated: every record in memory, the bytes of each pool and the attach slots of each node. No I/O.
 
-    free of a pool = its size - volumes and snapshots in it - unknown contents - what calls under way have reserved
-
-A call reserves what it is about to use before it waits for anything, so that two calls at once can never be given the
-same bytes or the same attach slot. Nothing here does I/O; a record is put once it is on disk.
+free of a pool = its size - volumes and snapshots in it - unknown contents - what calls under way have reserved
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The volumes themselves: a folder, or a sparse file that is as long as the volume is large.
+"""The volumes themselves: a folder, or a sparse file that is as long as the volume is large. Everything here blocks.
 
-Everything here blocks. Copies keep holes, links, times and modes, so that a volume of 100Gi with nothing in it costs
-nothing to copy either; sockets, pipes and devices stay behind. Nothing is ever replaced: what is in the place of new
-contents is somebody's. What is removed is what a volume is made of; a link is not followed, and a mount not entered.
+Copies keep holes, links, times and modes; sockets, pipes and devices stay behind. Nothing is ever replaced: what is in
+the place of new contents is somebody's. When contents are removed, a link is not followed, and a mount not entered.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""The state folder: records written whole or not at all, contents beside them, and one rule for what a death leaves.
+"""The state folder: records (`records.py`), contents beside them, and one rule for what a death leaves.
 
     STATE/.lock                               held by the driver that runs
-    STATE/.volumes/vol-….json                 one record a volume
-    STATE/.snapshots/snap-….json              one record a snapshot
-    STATE/.intents/….json                     what a call is about to do: see `intents`
     STATE/.quarantine/                        where `tonnage csi-driver-quarantine` moves unknown contents
     STATE/<node>/pool-<n>/vol-…               contents: a folder (mount) or a sparse file (block)
 
-The rule: nothing that may be data is ever removed. What a call leaves when it dies is told by its intent, which was on
-disk before it began. Contents that neither a record nor an intent names are unknown: a record that was lost or moved
-away, a backup without its records, a stranger's files. They stay, and count as used.
+The rule: nothing that may be data is ever removed. What a call leaves when it dies is told by its intent. Contents that
+neither a record nor an intent names are unknown: they stay, and count as used.
 """
 
 from __future__ import annotations
@@ -118,8 +114,8 @@ class StateFolder:
     def add(self, record: VolumeRecord | SnapshotRecord, source: Path | None = None) -> None:
         """Make contents, empty or a copy of others, and the record of them.
 
-        Raises ForeignContents when something is in their place, FileNotFoundError without a source; then nothing is
-        left of it.
+        Raises ForeignContents when something is in their place, FileNotFoundError without a source; nothing is left
+        then.
         """
         path = self._new_place(record)
         intent = intent_of("make" if source is None else "copy", record)

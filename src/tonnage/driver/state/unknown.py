@@ -1,8 +1,7 @@
 """Contents that no record names: kept, counted as used, told, and moved away only when somebody asks for it.
 
-They come from a record that was lost or moved away, from a backup that was restored without its records, from a pool
-that somebody used for something else. Any of it may be data, so that the driver never touches it.
-`tonnage csi-driver-quarantine` moves it to STATE/.quarantine, by the same path, where it counts no more.
+They come from a record that was lost, a backup restored without its records, a pool used for something else. Any of it
+may be data. `tonnage csi-driver-quarantine` moves it to STATE/.quarantine, where it counts no more.
 """
 
 from __future__ import annotations

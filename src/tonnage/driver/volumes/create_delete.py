@@ -1,8 +1,7 @@
 """Volumes made, deleted and grown, and snapshots made and deleted.
 
-An id comes from a name, so that asking twice finds the first one's work. What a death leaves of a call, and what is
-never touched, is told in `state.folder`. A snapshot is a copy in its volume's pool, with room of its own; it outlives
-its volume, and a volume made from it may live on any node.
+An id comes from a name, so that asking twice finds the first one's work. A snapshot is a copy in its volume's pool; it
+outlives its volume, and a volume made from it may live on any node.
 """
 
 from __future__ import annotations
@@ -97,9 +96,8 @@ class Volumes:
     async def _on_wanted_node(self, known: VolumeRecord, wanted: VolumeRequest) -> VolumeRecord:
         """The volume that was made for this name before. Raises StatusError with ALREADY_EXISTS if it is another.
 
-        One that only lies elsewhere is brought where it is wanted: its provisioner died before it had the answer, the
-        node went, and the claim was sent to another. Nobody knows of it, so to refuse would leave the claim waiting for
-        ever. One that is used, or may not leave its node, is refused.
+        One that only lies elsewhere is brought where it is wanted: its provisioner died before it had the answer, and
+        nobody knows of it. One that is used, or may not leave its node, is refused.
         """
         core, differs = self._core, _difference(known, wanted)
         is_elsewhere = known.node not in wanted.nodes or not admits(wanted.requirement, known.node)

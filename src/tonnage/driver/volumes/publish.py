@@ -5,9 +5,8 @@ KEP-5925's signal to rebuild it there, if its own node may be left:
 
     room on the new node is held  ->  contents copied  ->  the record names the new place  ->  the old copy goes
 
-A death before the record is written leaves the volume where it was, and after it where it should be. The state folder
-is shared by all nodes, so that the contents of a node that is gone can still be read: that is what a replica elsewhere
-would be to a real driver.
+The state folder is shared by all nodes, so that the contents of a node that is gone can still be read: that is what a
+replica elsewhere would be to a real driver.
 """
 
 from __future__ import annotations
@@ -65,9 +64,8 @@ class Rebuilder:
     async def ensure_on(self, record: VolumeRecord, to_node: str) -> VolumeRecord:
         """The volume, living on that node. What is left of its use on nodes that are gone goes with the old place.
 
-        Raises StatusError: FAILED_PRECONDITION when no pool has room, DATA_LOSS when there is nothing left to copy.
-        Not RESOURCE_EXHAUSTED: of ControllerPublish and NodeStage that says that the node has no attach slot left, and
-        its kubelet would fail the pod for it (KEP-4876). This one waits: it is asked again, and goes on with room.
+        Raises StatusError: FAILED_PRECONDITION when no pool has room (RESOURCE_EXHAUSTED would mean attach slots, and
+        fail the pod: KEP-4876), DATA_LOSS when there is nothing left to copy.
         """
         if record.node == to_node:
             return record
@@ -167,13 +165,12 @@ _SINGLE_WRITER = csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER
 
 
 class Stagings:
-    """What the pods of a node see of the volumes. There are no mounts, so that nobody has to be root.
+    """What the pods of a node see of the volumes: links, so that nobody has to be root.
 
-        staging_target_path/volume  ->  contents        target_path  ->  contents
+            staging_target_path/volume  ->  contents        target_path  ->  contents
 
-    A link is made before it stands in the record and removed before it goes from there, so that a repeated call always
-    finds what it has to put right. Whatever else is at such a path is never replaced nor removed: the call fails and
-    says what is in its way. Read-only is remembered, and left to the pod to keep. Where nothing was attached
+    A link is made before it stands in the record and removed before it goes from there, so that a repeated call finds
+    what it has to put right. Whatever else is at such a path stays, and the call fails. Where nothing was attached
     (`attachRequired: false`), staging takes the slot and is the signal to rebuild.
     """
 
@@ -259,10 +256,8 @@ def _is_ours(path: Path, volume_id: str) -> bool:
 
 
 def _unlink(path: Path, volume_id: str, *, is_expected: bool) -> None:
-    """Remove a link to this volume, and nothing else.
-
-    Raises StatusError with FAILED_PRECONDITION when a link `is_expected`, and something else is there.
-    """
+    """Remove a link to this volume, and nothing else. Raises StatusError when a link `is_expected` and something else
+    is there."""
     if _is_ours(path, volume_id):
         path.unlink()
     elif is_expected and os.path.lexists(path) and not _is_empty_folder(path):

@@ -3,10 +3,8 @@
     [{"name": "fast", "free": "100Gi"}, {"name": "slow", "free": 214748364800}]        for every class of the driver
     {"classes": {"fast": [{"free": "100Gi"}]}, "policy": "most-free"}                  for some, and how it chooses
 
-`name` tells pools apart: two classes with a pool of one name draw from the same disks. Without one a pool is its place
-in the list. What is not of this form is refused as a whole.
-
-A program that hangs is killed, with all that it started. Its environment is this program's; nothing is read by a shell.
+Two classes with a pool of one `name` draw from the same disks; without one a pool is its place in the list. What is not
+of this form is refused as a whole. A program that hangs is killed, with all that it started.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
 """OpenEBS LVM LocalPV: volume groups of a node, from `LVMNode` objects (local.openebs.io/v1alpha1).
 
-The driver's node agent writes an LVMNode a node, named as the node and owned by it, and writes it again only when
-something in it changed. A class says which groups it draws from by `volgroup` or `vgpattern`, both regular expressions
-of Go (the first between ^ and $); the keys of parameters in any case. With neither, every group is meant.
+The driver's node agent writes an LVMNode a node, owned by it, when something in it changed. A class says which groups
+it draws from by `volgroup` or `vgpattern`, both regular expressions of Go (the first between ^ and $); with neither,
+every group is meant.
 
-    thick    a group with room is chosen by the node agent at the time, the one with the *least* room that is enough:
-             best-fit. (GetCapacity tells the largest, and the driver's own scheduler, which chooses nodes, looks at the
-             largest too.)
+    thick    the node agent chooses the group with the *least* room that is enough: best-fit. (GetCapacity and the
+             driver's own scheduler look at the largest.)
     thin     `thinProvision: "yes"`. What counts is the free room of the thin pool NAME_thinpool, or of the group where
-             there is none yet, because the driver makes it. Among several groups the one with the least free room *of
-             the group* is taken, whether or not its thin pool has any: nobody can say how that comes out.
+             there is none yet. Among several groups the one with the least free room *of the group* is taken, whether
+             or not its thin pool has any: nobody can say how that comes out.
 
 Left out, because lvcreate fails there: groups of which a disk is missing, that are read-only, that have as many volumes
-as they may have, and two different groups of one name. `shared` says that pods of a node may share a volume, and
-nothing about room.
+as they may have, and two different groups of one name.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """OpenEBS ZFS LocalPV: pools of a node, from `ZFSNode` objects (zfs.openebs.io/v1).
 
 A ZFSNode is named by the node's id (its label openebs.io/nodeid, else its name) and owned by the Node. A class names
-one pool by `poolname`, which may be a dataset below it (`tank/k8s`): ZFSNode tells of whole pools alone, so that is
-what is read, and a quota on the dataset is not seen. Or it has a `poolpattern`, a regular expression of Go that is
-matched with the names of pools (since August 2026). Exactly one of the two.
+one pool by `poolname`, which may be a dataset below it (`tank/k8s`; a quota on it is not seen), or several by
+`poolpattern`, a regular expression of Go.
 
-Which pool of several is taken follows the class's `scheduler`: with `SpaceWeighted` the one with the most room. With
-others, and by default, it is the one with the least in it, or the fewest volumes: among pools of different sizes nobody
-can say from their free room which that is. The choice is made from the same ZFSNode that is read here, so that volumes
-made in the same moment go to the same pool, and a second try finds another.
+Which of several is taken follows the class's `scheduler`: with `SpaceWeighted` the one with the most room. Otherwise it
+is the one with the least in it, or the fewest volumes, which nobody can tell from their free room.
 """
 
 from __future__ import annotations

@@ -3,13 +3,10 @@
     capacity.topolvm.io/ssd: "107374182400"          free bytes of the device class ssd
     capacity.topolvm.io/00default: "107374182400"    of the one that is the default, under whatever name it is above
 
-The numbers are what TopoLVM would make volumes of: less the spare room of a volume group (`spare-gb`), and of a thin
-pool its size times the overprovision ratio less what volumes of it were promised. A class names its device class by the
-parameter `topolvm.io/device-class`; without it the default is meant. One device class is one group or thin pool, so
-that there is one pool a node and nothing to choose. Installations from before 2022 say topolvm.cybozu.com instead.
-
-Which device classes lie on one volume group (a thick one and a thin pool in it) is known to lvmd alone. That a named
-one is the default is seen by its number, which is then the same on all nodes.
+The numbers are what TopoLVM would make volumes of. A class names its device class by the parameter
+`topolvm.io/device-class`; without it the default is meant. One device class is one group or thin pool: there is nothing
+to choose. Installations from before 2022 say topolvm.cybozu.com instead. That a named device class is the default is
+seen by its number, which is then the same on all nodes.
 """
 
 from __future__ import annotations
