@@ -43,8 +43,6 @@ _RUNTIME_CLASSES = BY_PLURAL["node.k8s.io", "runtimeclasses"]
 _STORAGE_CLASSES = BY_PLURAL["storage.k8s.io", "storageclasses"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
 _SYSTEM_PRIORITY_CLASS_NAMES = frozenset(each["metadata"]["name"] for each in SYSTEM_PRIORITY_CLASSES)
-
-
 _READ_FOR = {
     _PODS: (_PRIORITY_CLASSES, _LIMIT_RANGES),
     _CLAIMS: (_STORAGE_CLASSES, _LIMIT_RANGES),

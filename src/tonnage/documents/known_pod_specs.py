@@ -20,7 +20,6 @@ from tonnage.objects import names
 from tonnage.objects.document import Doc, encode
 
 T = TypeVar("T")
-
 MAX_TEXT_BYTES: Final = 8 * 1024
 """Longer specs are rare, and worked out each time."""
 MAX_SPECS: Final = 256

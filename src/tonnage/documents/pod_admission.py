@@ -28,10 +28,8 @@ from tonnage.objects.resources import BY_PLURAL
 
 _PODS = BY_PLURAL["", "pods"]
 _PRIORITY_CLASSES = BY_PLURAL["scheduling.k8s.io", "priorityclasses"]
-
 _EVICTION_DELAY_S = 300  # upstream's --default-not-ready-toleration-seconds and --default-unreachable-…
 _EVICTING_TAINTS = (NOT_READY, UNREACHABLE)
-
 TOPOLOGY_LABELS = (ZONE, REGION)
 """The labels of a node that its pods inherit."""
 
@@ -139,7 +137,6 @@ def _forbidden(pod: Doc, reason: str) -> Forbidden:
 
 
 _POD_ROW: Final = BY_PLURAL["", "pods"]
-
 DEFAULT_ACCOUNT: Final = "default"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 MOUNTABLE_ANNOTATION: Final = "kubernetes.io/enforce-mountable-secrets"

@@ -18,7 +18,6 @@ from tonnage.objects.document import Doc
 from tonnage.quantity import Quantity
 
 Amounts = dict[str, Quantity]
-
 _QOS_RESOURCES = ("cpu", "memory")
 
 

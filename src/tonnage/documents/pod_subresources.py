@@ -120,10 +120,8 @@ def set_condition(pod: Doc, condition: Doc, *, now: str) -> None:
 
 
 _PODS = BY_PLURAL["", "pods"]
-
 MAX_DISRUPTED_PODS = 2000
 """More evictions than this, unconfirmed by the budget's controller, and no further one is allowed."""
-
 _UNGUARDED_PHASES = ("Succeeded", "Failed", "Pending")
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _RETRY_AFTER_S = 10

@@ -251,8 +251,6 @@ _HEAD = {
     "kind": "What this object is.",
     "metadata": "Name, labels, owners and what the server keeps about every object.",
 }
-
-
 _WORDS = frozenset({"map", "set", "merge", "retainKeys", "replace", "atomic", "granular", "default"})
 _NUMBER = re.compile(r"@[1-9][0-9]*(\.[1-9][0-9]*)*[?-]?")
 

@@ -6,7 +6,6 @@ from tonnage.objects.document import Doc
 
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
-
 SYSTEM_PRIORITY_CLASSES: tuple[Doc, ...] = (
     {
         "metadata": {"name": "system-cluster-critical"},

@@ -15,20 +15,15 @@ from tonnage.objects.selectors import LabelSelector
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 """Labels of a Job's pods, written by the server."""
-
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 """Label and annotation of a pod of an Indexed Job."""
-
 INDEX_FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 INDEX_IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
 """Annotations of a pod, where its Job has a limit for each index: how often its index has failed before."""
-
 JOB_TRACKING = "batch.kubernetes.io/job-tracking"
 """The finalizer of a Job's pods: they stay until they are counted."""
-
 CRONJOB_SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 """Annotation of a Job that a CronJob made: the time it was for."""
-
 OUR_CONTROLLER = "kubernetes.io/job-controller"
 """What `managedBy` says of a Job that the job controller looks after."""
 

@@ -31,10 +31,8 @@ from tonnage.quantity import Quantity
 T = TypeVar("T", bound=Object)
 R = TypeVar("R", bound=Record)
 V = TypeVar("V")
-
 _UNFIT = (msgspec.DecodeError, TonnageError, ValueError, OverflowError, RecursionError)
 """What a decoder raises for data that it cannot take: of another shape, no UTF-8, too deep for the stack."""
-
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """Annotation of the bookmark that ends the list at the start of a watch."""
 

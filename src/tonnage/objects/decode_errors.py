@@ -21,7 +21,6 @@ from tonnage.quantity import InvalidQuantity, Quantity
 
 Fits = Callable[[Any, Any], bool]
 """Whether a JSON value can be read as a type."""
-
 _SHOWN = 60
 
 

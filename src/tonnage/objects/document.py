@@ -15,10 +15,8 @@ import msgspec
 from tonnage.objects.texts.json_text import shallow
 
 Doc = dict[str, Any]
-
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 """A document to compact JSON."""
-
 _decode: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
 
 

@@ -17,7 +17,6 @@ from tonnage.errors import Cause, Invalid
 
 OMIT: Any = object()
 """A bad value that is not repeated in the message (upstream leaves out secrets and whole objects so)."""
-
 _TITLES = {
     "FieldValueRequired": "Required value",
     "FieldValueInvalid": "Invalid value",
@@ -55,7 +54,6 @@ class FieldError:
 
 
 Errors = list[FieldError]
-
 MAX_ERRORS_TOLD = 250
 """How many broken rules one answer names; the rest are counted. A body of 3 MB can break a hundred thousand."""
 MAX_VALUE_BYTES = 64 * 1024

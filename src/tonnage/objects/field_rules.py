@@ -140,7 +140,6 @@ def unchanged_fields(new: Doc, old: Doc, *paths: str) -> Errors:
 
 
 NEGATIVE = "must be greater than or equal to 0"
-
 _MAX_INT32 = 2**31 - 1
 
 

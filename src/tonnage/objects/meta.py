@@ -59,7 +59,6 @@ def _is_decimal(text: str) -> bool:
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """An instant with its zone; written in whole seconds."""
-
 Key = str
 """`namespace/name`, or `name` alone for what has no namespace: what queues, caches and logs call an object."""
 

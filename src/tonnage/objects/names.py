@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 NameRule = Callable[[str], list[str]]
 """What is wrong with a name, as sentences; empty when it is legal."""
-
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = _LABEL + r"(\." + _LABEL + ")*"
 _DNS1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
@@ -24,7 +23,6 @@ _C_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _PERCENT = "[0-9]+%"
 _HTTP_HEADER = "[-A-Za-z0-9]+"
-
 _is_label = re.compile(_LABEL).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
 _is_dns1035_label = re.compile(_DNS1035_LABEL).fullmatch
@@ -34,7 +32,6 @@ _is_c_identifier = re.compile(_C_IDENTIFIER).fullmatch
 _is_config_key = re.compile(_CONFIG_KEY).fullmatch
 _is_percent = re.compile(_PERCENT).fullmatch
 _is_http_header = re.compile(_HTTP_HEADER).fullmatch
-
 _LABEL_TOLD = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
     "and must start and end with an alphanumeric character"

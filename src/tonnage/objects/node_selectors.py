@@ -112,13 +112,11 @@ def _field_holds(requirement: Requirement, node_name: str) -> bool:
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
-
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """Keys of the taints that say how a node is; the last one is set by a person, who vouches that the node is down."""
-
 HARD_EFFECTS = frozenset((NO_SCHEDULE, NO_EXECUTE))
 """The effects that keep a new pod off a node."""
 

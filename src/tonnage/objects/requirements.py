@@ -28,7 +28,6 @@ from tonnage.objects.texts.decode_budget import whole_number
 
 _MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 _is_integer = re.compile(r"[+-]?[0-9]+").fullmatch
-
 _FEW_VALUES: Final = 8
 """Up to so many a walk is as fast as a set, and smaller."""
 EMPTY_SET = "for 'in', 'notin' operators, values set can't be empty"

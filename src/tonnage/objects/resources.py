@@ -84,7 +84,6 @@ class Resource:
 _ALL = ("all",)
 RBAC = "rbac.authorization.k8s.io"
 """The group of roles and bindings."""
-
 RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "ConfigMap", "configmaps", True, ("cm",)),
     Resource("", "v1", "Event", "events", True, ("ev",)),
@@ -147,7 +146,6 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", False, subresources=("status",)),
     Resource("storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", False, ("vac",)),
 )
-
 BY_PLURAL: dict[tuple[str, str], Resource] = {(row.group, row.plural): row for row in RESOURCES}
 BY_KIND: dict[tuple[str, str], Resource] = {(row.api_version, row.kind): row for row in RESOURCES}
 BY_PATH: dict[tuple[str, str, str], Resource] = {(row.group, row.version, row.plural): row for row in RESOURCES}
@@ -182,7 +180,6 @@ EVICTIONS = Resource("policy", "v1", "Eviction", "evictions", True)
 TOKEN_REQUESTS = Resource(_AUTHENTICATION, "v1", "TokenRequest", "tokenrequests", True)
 """What serviceaccounts/{name}/token takes and gives."""
 SCALES = Resource("autoscaling", "v1", "Scale", "scales", True)
-
 _EVERY_VERB = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _VERBS = {
     **{(row.group, row.plural): ("create",) for row in NOT_STORED},

@@ -48,7 +48,6 @@ _CLASSES: dict[str, tuple[type[Object], ...]] = {
         storage_v1.VolumeAttributesClass,
     ),
 }
-
 RESOURCE_BY_CLASS: dict[type[Object], Resource] = {
     cls: BY_KIND[api_version, cls.__name__] for api_version, classes in _CLASSES.items() for cls in classes
 }

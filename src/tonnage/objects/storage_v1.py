@@ -21,46 +21,27 @@ from tonnage.quantity import Quantity
 
 AVAILABLE_CAPACITIES = "tonnage.dev/available-capacities"
 """Annotation of a CSIStorageCapacity, "100Gi,100Gi": its pools, where the server drops `availableCapacities`."""
-
-
 POOLS_SOURCE = "tonnage.dev/pools-source"
 """Annotation of a capacity object: the pools in `AVAILABLE_CAPACITIES` are kept by `tonnage pools`, from this source.
 Then `capacity`, which the driver's provisioner keeps, is written by another and may be older or newer than they are."""
-
-
 POOLS_PROGRAM = "tonnage-pools"
 """The field manager that keeps them."""
-
-
 POOLS_OBSERVED_AT = "tonnage.dev/pools-observed-at"
 """Annotation beside it: when the pools were told by their source, by the server's clock."""
-
-
 POOLS_STALE_SINCE = "tonnage.dev/pools-stale-since"
 """Annotation beside it: the source has been silent since then, and the pools are going to be taken away."""
-
-
 POOLS_CHECKED_AT = "tonnage.dev/pools-checked-at"
 """Annotation beside it: when `tonnage pools` last saw that the source says the same still. It is renewed every few
 minutes; while it is older than a volume, nobody knows whether the pools show that volume."""
-
-
 INCLUDED_CLAIMS = "tonnage.dev/included-claims"
 """Annotation of a capacity object: uids of the claims whose volumes, made lately, its figures are known to include."""
-
-
 INCLUDED_UNTIL = "tonnage.dev/included-until"
 """Annotation beside it, where those claims are more than are named: the figures include every volume whose
 PersistentVolume was created before this time of the server's clock."""
-
-
 CAPACITY_GROUP = "tonnage.dev/capacity-group"
 """Annotation of a StorageClass: classes of one driver with the same value draw from the same pools."""
-
-
 POOL_POLICY = "tonnage.dev/pool-policy"
 """Annotation of a CSIDriver, or of a StorageClass, which goes before it: which pool the driver takes for a volume."""
-
 POOL_POLICIES = ("most-free", "best-fit", "first-fit", "random", "unknown")
 """What it may say. The last two are the same to a scheduler: any pool with room."""
 

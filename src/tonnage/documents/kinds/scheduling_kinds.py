@@ -162,7 +162,6 @@ def validate_conditions(conditions: list[Doc], path: str) -> Errors:
 
 
 _BUDGET_STATUS: Rules = {"conditions": validate_conditions, **dict.fromkeys(_BUDGET_COUNTS, nonnegative)}
-
 _REQUESTS: Rules = {"name": needed(), "exactly": part({"deviceClassName": needed()})}
 
 

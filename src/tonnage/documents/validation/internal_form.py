@@ -24,7 +24,6 @@ MAX_DIFF_LINES = 4_000
 """Of both sides together: a diff takes time by the square of its lines. Beyond, the first that differ are shown."""
 _CONTEXT_LINES = 3
 _HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)", re.MULTILINE)
-
 _FIELD = re.compile(r"(\w+)(?::(\w+)|\?(\w*)|\.(\w+)|\[(\w+)\])?(?:=(\w+))?")
 _ZERO = {"bool": False, "int": 0}
 

@@ -18,7 +18,6 @@ from tonnage.quantity import InvalidQuantity, Quantity
 
 NOT_POSITIVE = "must be greater than zero"
 NOT_INTEGER = "must be an integer"
-
 _HUGE_PAGES = "hugepages-"
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _COUNTED = frozenset(

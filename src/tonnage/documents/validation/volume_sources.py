@@ -89,7 +89,6 @@ def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Errors:
 
 CSI_DRIVER_NAME = needed(both(at_most_bytes(63), named(names.csi_driver_name)))
 """Mirrors ValidateCSIDriverName: there, at most 63 bytes, a subdomain in any case."""
-
 _SECRET = part({"name": needed(named(names.dns_subdomain)), "namespace": needed(named(names.dns_label))})
 _CSI: Rules = {
     "driver": CSI_DRIVER_NAME,

@@ -68,8 +68,6 @@ VOLUME_HOME = "tonnage.dev/volume-home"
 affinity, and it means something only while that is unset."""
 BETA_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 """Annotation of a claim or a volume: its class, from before that was a field; where both are there, this one wins."""
-
-
 _NO_SIZE = Quantity.of(0)
 
 
@@ -277,19 +275,15 @@ RESIZE_STATUSES: Final = (
     NODE_IN_PROGRESS,
     NODE_INFEASIBLE,
 )
-
 FS_PENDING: Final = "FileSystemResizePending"
 RESIZING: Final = "Resizing"
 CONTROLLER_ERROR: Final = "ControllerResizeError"
 NODE_ERROR: Final = "NodeResizeError"
 RESIZE_CONDITIONS: Final = (FS_PENDING, RESIZING, CONTROLLER_ERROR, NODE_ERROR)
-
-
 PROVISIONING_FAILED: Final = "ProvisioningFailed"
 """The reason of the events."""
 PROVISIONING_REFUSED: Final = "tonnage.dev/provisioning-refused"
 """Annotation of a claim: the last word of our provisioner, if it was a refusal for good."""
-
 _FOR_GOOD: Final = frozenset(
     {
         "InvalidArgument",

@@ -40,7 +40,6 @@ _MINUTE, _HOUR, _DAY = _Field(0, 59), _Field(0, 23), _Field(1, 31)
 _MONTH = _Field(1, 12, ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"))
 _WEEKDAY = _Field(0, 6, ("sun", "mon", "tue", "wed", "thu", "fri", "sat"))
 _FIELDS: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
-
 _NAMED: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",

@@ -16,7 +16,6 @@ _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*(?:[:@][A-Za-z0-9_./-]+)*")
 _WORDS = frozenset({"y", "n", "yes", "no", "true", "false", "on", "off", "null", "none", "nan", "inf"})
 """What some reader takes for a truth value, nothing or a number."""
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-
 _MAX_KEY_CHARS = 1000
 """YAML looks so far for the colon (1024); longer keys have to be announced."""
 

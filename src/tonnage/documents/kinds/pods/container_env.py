@@ -120,7 +120,6 @@ def _validate_variable(variable: Doc, path: str) -> Errors:
 
 validate_env = each(_validate_variable)
 """Names and sources of variables. Mirrors ValidateEnv."""
-
 _NAME_PREFIX = part({"name": needed(named(lambda name: names.name_prefix(name, names.dns_subdomain)))})
 _ENV_FROM: Rules = {
     "prefix": if_set(named(names.env_var_name)),

@@ -33,8 +33,6 @@ _MUTABLE_STATEFUL_SET = (
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 )
-
-
 _LATER_DEFAULTS: Doc = {
     "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
     "revisionHistoryLimit": 10,
