@@ -1,55 +1,33 @@
 """Which class belongs to which resource, both ways.
 
-The classes are named as their kinds, so a row here is a class under its apiVersion; everything else about the resource
-(plural, scope, path, subresources) stands in `resources`. A kind of `resources` that has no class is served by the API
-server and read by no program.
+A class is named as its kind and stands in the module of its apiVersion; everything else about the resource stands in
+`resources`. A kind of `resources` that has no class is served by the API server and read by no program.
 """
 
 from __future__ import annotations
+
+from types import ModuleType
 
 from tonnage.errors import TonnageError, closest
 from tonnage.objects import apps_v1, batch_v1, core_v1, events_v1, small_groups, storage_v1
 from tonnage.objects.meta import Object
 from tonnage.objects.resources import BY_KIND, Resource
 
-_CLASSES: dict[str, tuple[type[Object], ...]] = {
-    "v1": (
-        core_v1.ConfigMap,
-        core_v1.Event,
-        core_v1.Namespace,
-        core_v1.Node,
-        core_v1.PersistentVolume,
-        core_v1.PersistentVolumeClaim,
-        core_v1.Pod,
-        core_v1.ReplicationController,
-        core_v1.ResourceQuota,
-        core_v1.Secret,
-        core_v1.Service,
-        core_v1.ServiceAccount,
-    ),
-    "apps/v1": (
-        apps_v1.ControllerRevision,
-        apps_v1.DaemonSet,
-        apps_v1.Deployment,
-        apps_v1.ReplicaSet,
-        apps_v1.StatefulSet,
-    ),
-    "batch/v1": (batch_v1.CronJob, batch_v1.Job),
-    "coordination.k8s.io/v1": (small_groups.Lease,),
-    "events.k8s.io/v1": (events_v1.Event,),
-    "policy/v1": (small_groups.PodDisruptionBudget,),
-    "scheduling.k8s.io/v1": (small_groups.PriorityClass,),
-    "storage.k8s.io/v1": (
-        storage_v1.CSIDriver,
-        storage_v1.CSINode,
-        storage_v1.CSIStorageCapacity,
-        storage_v1.StorageClass,
-        storage_v1.VolumeAttachment,
-        storage_v1.VolumeAttributesClass,
-    ),
+_MODULES: dict[str, ModuleType] = {
+    "v1": core_v1,
+    "apps/v1": apps_v1,
+    "batch/v1": batch_v1,
+    "coordination.k8s.io/v1": small_groups,
+    "events.k8s.io/v1": events_v1,
+    "policy/v1": small_groups,
+    "scheduling.k8s.io/v1": small_groups,
+    "storage.k8s.io/v1": storage_v1,
 }
 RESOURCE_BY_CLASS: dict[type[Object], Resource] = {
-    cls: BY_KIND[api_version, cls.__name__] for api_version, classes in _CLASSES.items() for cls in classes
+    cls: BY_KIND[api_version, name]
+    for api_version, module in _MODULES.items()
+    for name, cls in sorted(vars(module).items())
+    if (api_version, name) in BY_KIND
 }
 RESOURCE_BY_HEAD: dict[type[Object], Resource] = {}
 """Classes that hold metadata alone, made when they are asked for: see `client.metadata_only`."""

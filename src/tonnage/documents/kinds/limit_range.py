@@ -182,7 +182,7 @@ def _problems(kind: str, doc: Doc, limit_range: Doc) -> Iterator[str]:
             case "PersistentVolumeClaim", "PersistentVolumeClaim":
                 requests = amounts_of(doc["spec"], "requests")
                 yield from _below_min(item, requests, {})
-                yield from _above_max_request(item, requests)
+                yield from _above_max(item, "request", requests, {})
 
 
 def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
@@ -193,7 +193,7 @@ def _of_pod(spec: Doc, which: Literal["requests", "limits"]) -> Amounts:
 
 def _of_one(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
     yield from _below_min(item, requests, limits)
-    yield from _above_max(item, requests, limits)
+    yield from _above_max(item, "limit", limits, requests)
     yield from _above_ratio(item, requests, limits)
 
 
@@ -212,24 +212,15 @@ def _below_min(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
             yield f"{told}, but limit is {limits[name]}"
 
 
-def _above_max(item: Doc, requests: Amounts, limits: Amounts) -> Iterator[str]:
+def _above_max(item: Doc, side: str, amounts: Amounts, requests: Amounts) -> Iterator[str]:
+    """`amounts` are limits, or of claims, which have none, requests; `side` says which."""
     for name, most in _amounts(item, "max"):
         told = f"maximum {name} usage per {item['type']} is {most}"
-        if name not in limits:
-            yield f"{told}.  No limit is specified"
-        elif limits[name] > most:
-            yield f"{told}, but limit is {limits[name]}"
+        if name not in amounts:
+            yield f"{told}.  No {side} is specified"
+        elif amounts[name] > most:
+            yield f"{told}, but {side} is {amounts[name]}"
         elif name in requests and requests[name] > most:
-            yield f"{told}, but request is {requests[name]}"
-
-
-def _above_max_request(item: Doc, requests: Amounts) -> Iterator[str]:
-    """Of claims, which have no limits."""
-    for name, most in _amounts(item, "max"):
-        told = f"maximum {name} usage per {item['type']} is {most}"
-        if name not in requests:
-            yield f"{told}.  No request is specified"
-        elif requests[name] > most:
             yield f"{told}, but request is {requests[name]}"
 
 

@@ -1,8 +1,7 @@
-"""What makes a selector legal: label selectors, node selectors, topology terms.
+"""What makes a selector legal: label selectors, node selectors, topology terms; and which node labels are given up.
 
-Only the form is judged here; what a selector selects is the affair of `objects.selectors`. A selector stored before its
-values were checked stays writable: the rules take `allow_invalid_values`, and whoever judges an update passes what the
-stored object shows. At the end, the sentences that warn of node labels Kubernetes has given up.
+A selector stored before its values were checked stays writable: the rules take `allow_invalid_values`, and whoever
+judges an update passes what the stored object shows.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ from tonnage.documents.validation.metadata import validate_labels
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
-from tonnage.objects.field_rules import validate_label_name
+from tonnage.objects.field_rules import each, named, validate_label_name
 
 _VALUES_REQUIRED = "must be specified when `operator` is 'In' or 'NotIn'"
 _VALUES_FORBIDDEN = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+_ONE_VALUE_REQUIRED = "must be specified single value when `operator` is 'Lt' or 'Gt'"
 _NO_OPERATOR = "not a valid selector operator"
 
 
@@ -24,20 +24,24 @@ def validate_label_selector(selector: Doc | None, path: str, *, allow_invalid_va
         return []
     errors = validate_labels(selector.get("matchLabels", {}), f"{path}.matchLabels")
     for idx, requirement in enumerate(selector.get("matchExpressions", [])):
-        at = f"{path}.matchExpressions[{idx}]"
-        operator, values = requirement.get("operator", ""), requirement.get("values", [])
-        if operator in ("In", "NotIn"):
-            if not values:
-                errors.append(required(f"{at}.values", _VALUES_REQUIRED))
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                errors.append(forbidden(f"{at}.values", _VALUES_FORBIDDEN))
-        else:
-            errors.append(invalid(f"{at}.operator", operator, _NO_OPERATOR))
-        errors += validate_label_name(requirement.get("key", ""), f"{at}.key")
-        if not allow_invalid_values:
-            errors += _validate_values(values, f"{at}.values")
+        errors += _validate_requirement(requirement, f"{path}.matchExpressions[{idx}]", allow_invalid_values)
     return errors
+
+
+def _validate_requirement(requirement: Doc, path: str, allow_invalid_values: bool, *, of_node: bool = False) -> Errors:
+    """One requirement on labels; those of a node selector may also compare numbers."""
+    operator, values = requirement.get("operator", ""), requirement.get("values", [])
+    errors: Errors = []
+    if operator in ("In", "NotIn"):
+        errors += [] if values else [required(f"{path}.values", _VALUES_REQUIRED)]
+    elif operator in ("Exists", "DoesNotExist"):
+        errors += [forbidden(f"{path}.values", _VALUES_FORBIDDEN)] if values else []
+    elif of_node and operator in ("Gt", "Lt"):
+        errors += [required(f"{path}.values", _ONE_VALUE_REQUIRED)] if len(values) != 1 else []
+    else:
+        errors.append(invalid(f"{path}.operator", operator, _NO_OPERATOR))
+    errors += validate_label_name(requirement.get("key", ""), f"{path}.key")
+    return errors if allow_invalid_values else errors + each(named(names.label_value))(values, f"{path}.values")
 
 
 def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
@@ -47,9 +51,8 @@ def validate_node_selector(node_selector: Doc, path: str, *, allow_invalid_value
         return [required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")]
     errors: Errors = []
     for idx, term in enumerate(terms):
-        errors += validate_node_selector_term(
-            term, f"{path}.nodeSelectorTerms[{idx}]", allow_invalid_values=allow_invalid_values
-        )
+        at = f"{path}.nodeSelectorTerms[{idx}]"
+        errors += validate_node_selector_term(term, at, allow_invalid_values=allow_invalid_values)
     return errors
 
 
@@ -57,36 +60,12 @@ def validate_node_selector_term(term: Doc, path: str, *, allow_invalid_values: b
     """Mirrors ValidateNodeSelectorTerm: requirements on labels, and on the one field a node can be chosen by."""
     errors: Errors = []
     for idx, requirement in enumerate(term.get("matchExpressions", [])):
-        errors += _validate_node_requirement(
-            requirement, f"{path}.matchExpressions[{idx}]", allow_invalid_values=allow_invalid_values
-        )
-    for idx, requirement in enumerate(term.get("matchFields", [])):
-        errors += _validate_node_field_requirement(requirement, f"{path}.matchFields[{idx}]")
-    return errors
+        at = f"{path}.matchExpressions[{idx}]"
+        errors += _validate_requirement(requirement, at, allow_invalid_values, of_node=True)
+    return errors + each(_validate_node_field)(term.get("matchFields", []), f"{path}.matchFields")
 
 
-def _validate_node_requirement(requirement: Doc, path: str, *, allow_invalid_values: bool) -> Errors:
-    errors: Errors = []
-    operator, values = requirement.get("operator", ""), requirement.get("values", [])
-    if operator in ("In", "NotIn"):
-        if not values:
-            errors.append(required(f"{path}.values", _VALUES_REQUIRED))
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            errors.append(forbidden(f"{path}.values", _VALUES_FORBIDDEN))
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            told = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            errors.append(required(f"{path}.values", told))
-    else:
-        errors.append(invalid(f"{path}.operator", operator, _NO_OPERATOR))
-    errors += validate_label_name(requirement.get("key", ""), f"{path}.key")
-    if not allow_invalid_values:
-        errors += _validate_values(values, f"{path}.values")
-    return errors
-
-
-def _validate_node_field_requirement(requirement: Doc, path: str) -> Errors:
+def _validate_node_field(requirement: Doc, path: str) -> Errors:
     errors: Errors = []
     operator, values = requirement.get("operator", ""), requirement.get("values", [])
     if operator not in ("In", "NotIn"):
@@ -97,9 +76,7 @@ def _validate_node_field_requirement(requirement: Doc, path: str) -> Errors:
     key = requirement.get("key", "")
     if key != "metadata.name":
         return [*errors, invalid(f"{path}.key", key, "not a valid field selector key")]
-    for idx, value in enumerate(values):
-        errors += [invalid(f"{path}.values[{idx}]", value, sentence) for sentence in names.dns_subdomain(value)]
-    return errors
+    return errors + each(named(names.dns_subdomain))(values, f"{path}.values")
 
 
 def validate_topology_selector_term(term: Doc, path: str) -> Errors:
@@ -132,16 +109,6 @@ def has_invalid_values(node_selector_terms: list[Doc]) -> bool:
         for value in requirement.get("values", [])
     )
 
-
-def _validate_values(values: list[str], path: str) -> Errors:
-    return [
-        invalid(f"{path}[{idx}]", value, sentence)
-        for idx, value in enumerate(values)
-        for sentence in names.label_value(value)
-    ]
-
-
-# -- warnings ---------------------------------------------------------------------------------------------------------
 
 DEPRECATED_NODE_LABELS = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
