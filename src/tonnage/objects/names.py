@@ -1,10 +1,7 @@
 """What a legal name is, for every kind of name Kubernetes has.
 
-Each rule takes the text and returns the sentences that say what is wrong with it, none when it is legal. The sentences
-are upstream's, word for word, for people search for them. Lengths are counted in bytes of UTF-8, as upstream does,
-though it says "characters" in the older sentences and "bytes" in the newer ones; which says which is kept.
-
-`metadata` and the kinds turn these sentences into field errors.
+Each rule takes the text and returns upstream's sentences about what is wrong with it. Lengths are counted in bytes of
+UTF-8, as upstream does, though its older sentences say "characters".
 """
 
 from __future__ import annotations
@@ -14,67 +11,85 @@ from collections.abc import Callable
 
 NameRule = Callable[[str], list[str]]
 """What is wrong with a name, as sentences; empty when it is legal."""
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = _LABEL + r"(\." + _LABEL + ")*"
-_DNS1035_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE = f"({_KEY})?"
-_C_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
-_CONFIG_KEY = "[-._a-zA-Z0-9]+"
-_PERCENT = "[0-9]+%"
-_HTTP_HEADER = "[-A-Za-z0-9]+"
-_is_label = re.compile(_LABEL).fullmatch
-_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
-_is_dns1035_label = re.compile(_DNS1035_LABEL).fullmatch
-_is_key = re.compile(_KEY).fullmatch
-_is_value = re.compile(_VALUE).fullmatch
-_is_c_identifier = re.compile(_C_IDENTIFIER).fullmatch
-_is_config_key = re.compile(_CONFIG_KEY).fullmatch
-_is_percent = re.compile(_PERCENT).fullmatch
-_is_http_header = re.compile(_HTTP_HEADER).fullmatch
-_LABEL_TOLD = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
-    "and must start and end with an alphanumeric character"
+
+
+class _Spelling:
+    """A pattern that names have to match, and the sentence about those that do not."""
+
+    def __init__(self, pattern: str, told: str, *examples: str) -> None:
+        shown = " or ".join(f"'{example}', " for example in examples)
+        self.matches = re.compile(pattern).fullmatch
+        self.told = f"{told} (e.g. {shown}regex used for validation is '{pattern}')"
+
+    def wrong(self, value: str) -> list[str]:
+        return [] if self.matches(value) else [self.told]
+
+
+_LABEL_PATTERN = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_KEY_PATTERN = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_AT_ITS_ENDS = "and must start and end with an alphanumeric character"
+_LABEL = _Spelling(
+    _LABEL_PATTERN,
+    f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_AT_ITS_ENDS}",
+    *("my-name", "123-abc"),
 )
-_SUBDOMAIN_TOLD = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-    "and must start and end with an alphanumeric character"
+_SUBDOMAIN = _Spelling(
+    _LABEL_PATTERN + r"(\." + _LABEL_PATTERN + ")*",
+    f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_AT_ITS_ENDS}",
+    "example.com",
 )
-_DNS1035_LABEL_TOLD = (
+_DNS1035_LABEL = _Spelling(
+    "[a-z]([-a-z0-9]*[a-z0-9])?",
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
-    "start with an alphabetic character, and end with an alphanumeric character"
+    "start with an alphabetic character, and end with an alphanumeric character",
+    *("my-name", "abc-123"),
 )
-_KEY_TOLD = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+_KEY = _Spelling(
+    _KEY_PATTERN,
+    f"must consist of alphanumeric characters, '-', '_' or '.', {_AT_ITS_ENDS}",
+    *("MyName", "my.name", "123-abc"),
 )
-_VALUE_TOLD = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-    "and must start and end with an alphanumeric character"
+_VALUE = _Spelling(
+    f"({_KEY_PATTERN})?",
+    f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_AT_ITS_ENDS}",
+    *("MyValue", "my_value", "12345"),
+)
+_C_IDENTIFIER = _Spelling(
+    "[A-Za-z_][A-Za-z0-9_]*",
+    "a valid C identifier must start with alphabetic character or '_', "
+    "followed by a string of alphanumeric characters or '_'",
+    *("my_name", "MY_NAME", "MyName"),
+)
+_CONFIG_KEY = _Spelling(
+    "[-._a-zA-Z0-9]+",
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    *("key.name", "KEY_NAME", "key-name"),
+)
+_HTTP_HEADER = _Spelling(
+    "[-A-Za-z0-9]+", "a valid HTTP header must consist of alphanumeric characters or '-'", "X-Header-Name"
+)
+_PERCENT = _Spelling(
+    "[0-9]+%", "a valid percent string must be a numeric string followed by an ending '%'", "1%", "93%"
 )
 
 
 def dns_label(value: str) -> list[str]:
     """A name of a namespace, a container, a port of a Service: one label of RFC 1123, at most 63 bytes."""
     wrong = _at_most(value, 63, "characters")
-    if not _is_label(value):
+    if not _LABEL.matches(value):
         # What is a legal subdomain and no legal label has dots in it, and that is the more helpful thing to say.
-        wrong.append(
-            "must not contain dots" if _is_subdomain(value) else _pattern(_LABEL_TOLD, _LABEL, "my-name", "123-abc")
-        )
+        wrong.append("must not contain dots" if _SUBDOMAIN.matches(value) else _LABEL.told)
     return wrong
 
 
 def dns_subdomain(value: str) -> list[str]:
     """The name of most objects: labels joined by dots, at most 253 bytes."""
-    return _subdomain(value, "characters")
+    return _at_most(value, 253, "characters") + _SUBDOMAIN.wrong(value)
 
 
 def dns1035_label(value: str) -> list[str]:
     """The name of a Service: a label that starts with a letter, at most 63 bytes."""
-    wrong = _at_most(value, 63, "characters")
-    if not _is_dns1035_label(value):
-        wrong.append(_pattern(_DNS1035_LABEL_TOLD, _DNS1035_LABEL, "my-name", "abc-123"))
-    return wrong
+    return _at_most(value, 63, "characters") + _DNS1035_LABEL.wrong(value)
 
 
 def label_key(value: str) -> list[str]:
@@ -83,18 +98,14 @@ def label_key(value: str) -> list[str]:
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         told = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        return [f"a valid label key {_key_pattern()} {told}"]
+        return [f"a valid label key {_KEY.told} {told}"]
     if slash and not prefix:
         wrong.append("prefix part must be non-empty")
     elif slash:
-        wrong += [f"prefix part {told}" for told in _subdomain(prefix, "bytes")]
+        wrong += [f"prefix part {told}" for told in _at_most(prefix, 253, "bytes") + _SUBDOMAIN.wrong(prefix)]
     if not name:
         wrong.append("name part must be non-empty")
-    else:
-        wrong += [f"name part {told}" for told in _at_most(name, 63, "bytes")]
-    if not _is_key(name):
-        wrong.append(f"name part {_key_pattern()}")
-    return wrong
+    return wrong + [f"name part {told}" for told in _at_most(name, 63, "bytes") + _KEY.wrong(name)]
 
 
 qualified_name = label_key
@@ -103,14 +114,11 @@ qualified_name = label_key
 
 def label_value(value: str) -> list[str]:
     """A label's value: empty, or up to 63 bytes that start and end with a letter or digit."""
-    wrong = _at_most(value, 63, "bytes")
-    if not _is_value(value):
-        wrong.append(_pattern(_VALUE_TOLD, _VALUE, "MyValue", "my_value", "12345"))
-    return wrong
+    return _at_most(value, 63, "bytes") + _VALUE.wrong(value)
 
 
 def csi_driver_name(value: str) -> list[str]:
-    """The spelling of a CSI driver's name; case does not matter. Presence and length are `volumes`' affair."""
+    """The spelling of a CSI driver's name; case does not matter."""
     return dns_subdomain(value.lower())
 
 
@@ -136,24 +144,15 @@ def port_name(value: str) -> list[str]:
 
 
 def c_identifier(value: str) -> list[str]:
-    told = (
-        "a valid C identifier must start with alphabetic character or '_', "
-        "followed by a string of alphanumeric characters or '_'"
-    )
-    return [] if _is_c_identifier(value) else [_pattern(told, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName")]
+    return _C_IDENTIFIER.wrong(value)
 
 
 def config_key(value: str) -> list[str]:
     """A key of a ConfigMap's or Secret's data: it becomes a file's name, so it must not climb out of its folder."""
-    wrong = _at_most(value, 253, "characters")
-    if not _is_config_key(value):
-        told = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-        wrong.append(_pattern(told, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
+    wrong = _at_most(value, 253, "characters") + _CONFIG_KEY.wrong(value)
     if value in (".", ".."):
-        wrong.append(f"must not be '{value}'")
-    elif value.startswith(".."):
-        wrong.append("must not start with '..'")
-    return wrong
+        return [*wrong, f"must not be '{value}'"]
+    return [*wrong, "must not start with '..'"] if value.startswith("..") else wrong
 
 
 def env_var_name(value: str) -> list[str]:
@@ -166,13 +165,11 @@ def env_var_name(value: str) -> list[str]:
 
 
 def http_header_name(value: str) -> list[str]:
-    told = "a valid HTTP header must consist of alphanumeric characters or '-'"
-    return [] if _is_http_header(value) else [_pattern(told, _HTTP_HEADER, "X-Header-Name")]
+    return _HTTP_HEADER.wrong(value)
 
 
 def percent(value: str) -> list[str]:
-    told = "a valid percent string must be a numeric string followed by an ending '%'"
-    return [] if _is_percent(value) else [_pattern(told, _PERCENT, "1%", "93%")]
+    return _PERCENT.wrong(value)
 
 
 def in_range(value: int, low: int, high: int) -> list[str]:
@@ -192,21 +189,5 @@ def name_prefix(value: str, rule: NameRule) -> list[str]:
     return rule(masked)
 
 
-def _key_pattern() -> str:
-    return _pattern(_KEY_TOLD, _KEY, "MyName", "my.name", "123-abc")
-
-
-def _subdomain(value: str, unit: str) -> list[str]:
-    wrong = _at_most(value, 253, unit)
-    if not _is_subdomain(value):
-        wrong.append(_pattern(_SUBDOMAIN_TOLD, _SUBDOMAIN, "example.com"))
-    return wrong
-
-
 def _at_most(value: str, limit: int, unit: str) -> list[str]:
     return [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
-
-
-def _pattern(told: str, pattern: str, *examples: str) -> str:
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{told} (e.g. {shown}regex used for validation is '{pattern}')"
