@@ -1,12 +1,9 @@
 """What a stock kube-apiserver's admission plugins add, as far as storage and scheduling feel it.
 
-Unlike a strategy these rules look at other objects: limits of the namespace (LimitRanger), the account a pod runs as
-(ServiceAccount), priority classes (Priority), runtime classes (RuntimeClass), the default StorageClass
-(DefaultStorageClass), the node a pod is already on (PodTopologyLabels), the namespace itself (NamespaceLifecycle). A
-`Lister` hands those in; what is done with them are pure functions.
-
-As upstream, a new object is first changed (`mutate_create`) and everything is judged apart from that (`validate_…`):
-what a person writes in a file is changed in the same way, and is not judged by what else the files hold.
+Unlike a strategy these rules look at other objects, which a `Lister` hands in: LimitRanger, ServiceAccount, Priority,
+RuntimeClass, DefaultStorageClass, PodTopologyLabels, NamespaceLifecycle. A new object is first changed
+(`mutate_create`) and judged apart from that (`validate_…`): what a person writes in a file is changed in the same way,
+and is not judged by what else the files hold.
 """
 
 from __future__ import annotations

@@ -2,11 +2,8 @@
 
 `admit` walks a document once along its schema, in place. Afterwards every value has the type its field asks for, every
 quantity and time is in canonical text, and there is no null, no unknown field, no empty optional map or list, and no
-zero that a Go server would not write (`hostNetwork: false`, an empty `nodeName`, but not `replicas: 0`). What
-was unknown is returned, for `fieldValidation` to refuse, warn about or ignore. A value of a wrong type is a
-`Malformed`, whose sentence is the one Go's decoder would write, because that is what people search for.
-
-The walk is compiled: each type becomes one closure, made once, so a pod costs tens of microseconds.
+zero that a Go server would not write (`hostNetwork: false`, but not `replicas: 0`). What was unknown is returned. A
+value of a wrong type is a `Malformed`, in the words of Go's decoder. Each type becomes one closure, made once.
 """
 
 from __future__ import annotations

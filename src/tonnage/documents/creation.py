@@ -1,17 +1,9 @@
 """The one way a new object is made, for the API server and for everything that reads manifests.
 
-    admitted document
-      ──► system fields wiped ──► defaults ──► managedFields ──► uid, creationTimestamp ──► mutating admission
-      ──► fields of closed gates dropped ──► strategy.prepare_create ──► generation ──► validation ──► what is stored
-
-The order is upstream's (rest.BeforeCreate and what runs before it). Pure: clock, names and the objects that admission
-looks at are handed in. A document that is read from a file may describe a cluster in the middle of its life, and not
-what somebody asks a server to create; `CreationOptions` names the ways in which it is then treated otherwise.
-
-An object may be as large as etcd lets one request be (`refuse_too_large`). That is judged when defaults have been
-filled in, because they multiply: an empty container of two bytes becomes one of two hundred. An object that was made as
-large as it may be still has to be worked with: a node says that a pod failed, a controller takes its finalizer off. So
-what others than its maker write, `status` and `managedFields`, has room beyond the limit.
+The order is upstream's: system fields wiped, defaults, managedFields, uid and creationTimestamp, mutating admission,
+fields of closed gates dropped, prepare_create, generation, validation. Clock, names and the objects that admission
+looks at are handed in. `CreationOptions` names the ways in which a document from a file is treated otherwise. The size
+of an object is judged when defaults have been filled in, because they multiply.
 """
 
 from __future__ import annotations

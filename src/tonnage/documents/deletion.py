@@ -1,11 +1,8 @@
 """What a deletion does to an object: whether it is removed at once, or is marked and waits.
 
-    live ──DELETE──► marked: deletionTimestamp, a grace period, finalizers ──all of them over──► gone
-                       └── DELETE again: the grace period can only become shorter
-
-Graceful kinds (pods) are marked first in any case, so that a watcher sees the last state before the end. Other kinds
-are marked only when finalizers hold them. Pure: documents in, a `Deletion` out; the registry carries it out. Mirrors
-rest.BeforeDelete and the finalizer rules of upstream's generic store.
+A marked object waits for its grace period, which a second DELETE can only shorten, and for its finalizers. Graceful
+kinds (pods) are marked first in any case; others only when finalizers hold them. Mirrors rest.BeforeDelete and the
+finalizer rules of upstream's generic store.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""JSON values as Go prints them, for the few error messages of upstream that show a value raw.
+"""Values and errors in Go's words, for the messages of upstream that people search for.
 
-`map[image:nginx name:web]` looks odd in a Python program, but it is what people search for. Most messages quote values
-as JSON instead; that is `fielderrors.go_value`.
-
-What is wrong with a text that is no JSON, in the words of Go's decoder.
-
-Reading JSON is msgspec's work. Only when it has failed does this read the text again, slowly, up to the first character
-that cannot stand where it stands: the sentences are what users of Kubernetes find when they search for them.
+`map[image:nginx name:web]` is a value as %v prints it. `syntax_error` says what is wrong with a text that is no JSON:
+when msgspec has failed, it reads the text again, slowly, up to the first character that cannot stand where it stands.
 """
 
 from __future__ import annotations

@@ -1,14 +1,7 @@
 """Pods come by the thousand from one template: what was worked out for one spec holds for the next that says the same.
 
-    text = text_of_spec(pod["spec"])
-    if legal.get(text):           # judged before, and nothing was wrong with it
-
-A spec is known by its text, but for what pods of one StatefulSet differ in: the names of their claims and a hostname.
-About a claim's name there is one rule, that there is one; about a hostname one, that it is a DNS label. So a name that
-keeps its rule is taken for any other that does, and one that does not stays in the text as it is.
-
-Everything kept here is a pure function of that text, so nothing ever has to be forgotten but for room. What depends on
-more than the spec must not be kept: who asks looks for that first (`depends_on_its_pod`).
+A spec is known by its text, but for what pods of one StatefulSet differ in: a claim's name counts only as being there,
+a hostname only as being a DNS label. What depends on more than the spec must not be kept (`depends_on_its_pod`).
 """
 
 from __future__ import annotations

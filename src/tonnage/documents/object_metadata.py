@@ -1,9 +1,4 @@
-"""The part of metadata that is the server's: what it gives, what it carries over, and who owns which field.
-
-A client may send all of it; `wipe_system_fields` and `prepare_update` take out what is not its to say and put in what
-it left out, so that the rules after them see whole metadata. `track_managed_fields` keeps managedFields true.
-`NameGenerator` makes uids and names (upstream: uuid.NewUUID and names.SimpleNameGenerator).
-"""
+"""The part of metadata that is the server's: what it gives, what it carries over, and who owns which field."""
 
 from __future__ import annotations
 

@@ -1,17 +1,8 @@
 """What the admission plugins of a stock server do to a pod, as pure functions.
 
-Upstream runs them between decoding and the strategy: DefaultTolerationSeconds on every create and update, Priority
-and PodTopologyLabels on create. The last two look at other objects, so the caller hands those in.
-
-The identity a new pod runs as. Upstream: the admission plugin ServiceAccount.
-
-A pod that names no account runs as `default`; the account must be there. What the account says goes into the pod: its
-imagePullSecrets, and the volume with a token. An account that is marked so lets its pods refer only to secrets that it
-lists itself.
-
-Two things are less than upstream's, for the reasons in docs/decisions/022-identities.md: a server without controllers
-has nobody who makes the account `default`, so a pod may run as one that is not there; and the volume with the token is
-added for those who ask for it.
+DefaultTolerationSeconds runs on every create and update; Priority, PodTopologyLabels and ServiceAccount on create, with
+the objects they look at handed in. Two things are less than upstream's (docs/decisions/022-identities.md): a pod may
+run as an account `default` that is not there, and the volume with a token is added for those who ask for it.
 """
 
 from __future__ import annotations

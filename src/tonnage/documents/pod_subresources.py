@@ -1,21 +1,9 @@
-"""Eviction: deleting a pod politely, asking its disruption budget first.
+"""Binding, the one write that gives a pod its node, and eviction, deleting a pod politely.
 
-`judge_eviction` is the rule of POST pods/eviction as a pure function. It answers with an `EvictionDecision`, which says
-what to write in which order, or raises upstream's refusal:
-
-    1. the budget, its status decremented          (when there is one to charge, and this is no dry run)
-    2. the pod, marked by `mark_disrupted`          (when this is no dry run)
-    3. delete the pod with the decision's options
-
-A pod that has ended, has not started or is already going charges no budget. An unready pod charges none either where
-its budget can spare it; then, as it may become ready meanwhile, its resourceVersion is nailed down.
-
-Binding: the one write that gives a pod its node.
-
-`bind` is the rule of POST pods/binding as a pure function: the pod as it is stored and the Binding go in, the pod as
-it shall be stored comes out, or one of upstream's refusals is raised. The node is not looked up; where its zone and
-region are known, `pod_admission.carry_topology` puts them on the Binding first. Generation stays: binding does not
-change what the pod asks for.
+`bind` and `judge_eviction` are the rules of POST pods/binding and pods/eviction as pure functions, with upstream's
+refusals. An `EvictionDecision` is carried out in this order: the budget, its status decremented; the pod, marked by
+`mark_disrupted`; the delete, with the decision's options. A pod that has ended, has not started or is already going
+charges no budget, nor does an unready one that its budget can spare.
 """
 
 from __future__ import annotations

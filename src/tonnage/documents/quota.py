@@ -1,20 +1,9 @@
 """ResourceQuotas: what becomes of them when an object comes or changes, what an object uses, whom a quota is about.
 
-The API server charges a quota before it stores an object; the controller counts anew from what there is. Both ask here,
-so that they cannot disagree. `charge` answers for one quota: what is added to its `status.used`, or a Forbidden with
-upstream's words. It judges by the quota's status, which the controller keeps: a quota that nobody has counted yet
-refuses everything it is about. Mirrors CheckRequest.
-
-    pods          pods, count/pods, cpu, memory, ephemeral-storage, each also as requests.… and limits.…, huge pages,
-                  requests.<extended resource>
-    claims        persistentvolumeclaims, requests.storage, both also as <class>.storageclass.storage.k8s.io/…
-    services      services, services.nodeports, services.loadbalancers
-    every kind    count/<plural>.<group>, and of four kinds the plural alone
-
-A pod that has ended, or should have by now, uses nothing but its place in count/pods. Mirrors pkg/quota/v1/evaluator.
-
-A quota is about an object if all its scopes and its scope selector hold. Pods have scopes of their own
-(podMatchesScopeFunc), claims have one (pvcMatchesScopeFunc); a quota with any is about no other kind.
+The API server charges a quota before it stores an object (`charge`, which mirrors CheckRequest); the controller counts
+anew from what there is (`recounted`). A pod that has ended, or should have by now, uses nothing but its place in
+count/pods. A quota is about an object if all its scopes and its scope selector hold; one with any is about pods or
+claims alone.
 """
 
 from __future__ import annotations

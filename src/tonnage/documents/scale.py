@@ -1,9 +1,7 @@
 """The `scale` subresource: an object seen as one number, for kubectl scale and autoscalers.
 
-Pure on both sides: `scale_of` makes the Scale (autoscaling/v1) of a Deployment, ReplicaSet, StatefulSet or
-ReplicationController, `apply_scale` gives the workload with the number a Scale asks for. The verb then treats that as
-an update of the workload, so its own rules, generation and watchers see nothing unusual. Of a custom resource the
-definition says where in a document its numbers are. The sentences are upstream's.
+`apply_scale` gives the workload with the number a Scale asks for, which the verb treats as an update of the workload.
+Of a custom resource the definition says where in a document its numbers are.
 """
 
 from __future__ import annotations

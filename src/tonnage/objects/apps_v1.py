@@ -1,8 +1,4 @@
-"""apps/v1: the workloads that make pods.
-
-Pods and claims are made by copying a template, probes and all, so templates stay whole documents here; what a program
-wants to read of one it reads with `codec.convert`. `selector` is always set on a valid object; absent selects nothing.
-"""
+"""apps/v1: the workloads that make pods. Templates stay whole documents: pods are made by copying them."""
 
 from __future__ import annotations
 

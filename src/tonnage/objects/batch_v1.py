@@ -1,7 +1,4 @@
-"""batch/v1: pods that run until they are done, once or by a schedule.
-
-Templates stay documents: controllers hand them on, and read little of them.
-"""
+"""batch/v1: pods that run until they are done, once or by a schedule. Templates stay documents."""
 
 from __future__ import annotations
 

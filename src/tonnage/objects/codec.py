@@ -1,12 +1,8 @@
 """Between bytes and typed objects.
 
-`decode` reads one object, `decode_list` a page of a list, `decode_event` a line of a watch, `decode_doc` a document of
-any known kind; `encode` and `to_doc` write what a program made itself. Reading is one pass of one compiled decoder a
-class, with no step in Python but for quantities and micro times. Only when that fails is the document read again:
-first without its nulls, which a Go server sends for some empty fields and which mean absence, then for the words that
-say what is wrong (`decode_errors`).
-
-The rules of what absence means stand in `meta`, the classes of kinds in `scheme`.
+Reading is one pass of one compiled decoder a class. Only when that fails is the document read again: first without its
+nulls, which a Go server sends for some empty fields and which mean absence, then for the words that say what is wrong
+(`decode_errors`). What absence means stands in `meta`, the classes of kinds in `scheme`.
 """
 
 from __future__ import annotations

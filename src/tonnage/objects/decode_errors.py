@@ -1,8 +1,7 @@
 """Why a document could not be read: which object, which field, which value, and what to write instead.
 
-The decoder stops at the first mistake and knows neither the object's name nor the keys of maps. So that reading stays
-fast, nothing is tracked on the way; once it has failed, `unreadable` goes through the document again, slowly, and finds
-the innermost part that does not fit.
+Reading tracks nothing; once it has failed, `unreadable` goes through the document again and finds the innermost part
+that does not fit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """An object as the API server holds it: the whole JSON document, as plain dicts and lists.
 
-The typed classes of this package model only what the programs read; the API server must lose nothing, so its rules
-(defaults, validation, patches, server-side apply) work on documents. Two habits keep them simple: `null` never occurs
-in an admitted document (`admit` drops it, as a Go server would), nor do empty maps and lists of optional fields.
+`null` never occurs in an admitted document (`admit` drops it, as a Go server would), nor do empty maps and lists of
+optional fields.
 """
 
 from __future__ import annotations

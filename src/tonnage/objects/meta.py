@@ -1,23 +1,9 @@
 """What all objects have in common: how a typed class is made, metadata, owners, conditions, times, and Status.
 
 Every class in this package is a `Record`: frozen, keyword-only, snake_case here and camelCase on the wire, holding only
-the fields a program reads. The rules of reading are the same for all of them:
-
-- A field that is absent takes its default: what Kubernetes means by absence. Collections are then empty tuples and
-  mappings, and parts empty records, so that nobody tests for None. Where absent differs from empty the type says
-  `| None`, and the docstring says what the difference is.
-- `null` is absence (`codec` sees to that), and fields nobody models are skipped.
-- A whole object is written only by whoever makes it. Encoding an object that was read loses what is not modelled here;
-  changing one is what patches are for.
-
-`Object` is the base of the kinds; `scheme` knows which resource each belongs to, `codec` reads and writes them.
-
-resourceVersion as a number.
-
-To a client a resourceVersion is text; since Kubernetes 1.35 (KEP-5504) it may rely on those of one resource being
-decimal numbers that grow with every write. `revision_of` is that number for whoever compares two states of an object
-and can live with one that cannot be compared: it counts as the oldest. `parse_revision` is for a server, which tells
-its clients.
+the fields a program reads. A field that is absent takes its default, which is what Kubernetes means by absence; where
+absent differs from empty the type says `| None`. `null` is absence, and fields nobody models are skipped. So a whole
+object is written only by whoever makes it; changing one is what patches are for.
 """
 
 from __future__ import annotations

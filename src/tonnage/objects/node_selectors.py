@@ -1,21 +1,9 @@
-"""Which nodes are meant: node selectors, what a pod requires and prefers of its node, and allowed topologies.
+"""Which nodes are meant: node selectors, what a pod requires and prefers of its node, allowed topologies, taints.
 
-A `NodeSelector` holds if any of its terms holds, a term if all of its requirements do. The edges, as upstream draws
-them (component-helpers, nodeaffinity):
-
-- An absent selector asks for nothing. One without terms, or with empty terms only, matches no node.
-- A term that makes no sense (an unknown operator, Gt with something that is no integer) matches no node; the others
-  still may.
-- `match_fields` knows `metadata.name` alone, with In or NotIn and one value.
-
-`RequiredNodeAffinity` puts together the two ways in which a pod names its nodes. Everything here judges one node; it
-is the slow, plain twin of what the scheduler does with columns.
-
-Taints keep pods off a node; tolerations let them on again.
-
-`NoSchedule` keeps new pods away, `PreferNoSchedule` makes the node less liked, `NoExecute` also turns out the pods that
-are there. Mirrors upstream's Toleration.ToleratesTaint. Its `Lt` and `Gt` operators are alpha in 1.36 and off
-(TaintTolerationComparisonOperators), and a toleration that uses them tolerates nothing, there as here.
+A `NodeSelector` holds if any of its terms holds, a term if all of its requirements do. As upstream has it, an absent
+selector asks for nothing and one without terms matches no node; a term that makes no sense matches no node;
+`match_fields` knows `metadata.name` alone. Taints keep pods off a node, tolerations let them on again: mirrors
+Toleration.ToleratesTaint, with `Lt` and `Gt` off.
 """
 
 from __future__ import annotations

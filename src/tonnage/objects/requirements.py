@@ -1,15 +1,7 @@
 """What labels must be: one requirement, the atom of label selectors and of node selectors, and many at once.
 
-Upstream has a requirement twice, as LabelSelectorRequirement and NodeSelectorRequirement, and judges both by one rule;
-here there is one class. `selectors` and `node_selectors` say how requirements combine.
-
-Fifty kilobytes of `a!=x,a!=y,…` are ten thousand requirements, and a watch asks them of every object that changes.
-`LabelMatcher` puts many together by what they demand, and costs by the labels of the object or by the keys that are
-asked about, whichever are fewer:
-
-    In, Exists, Gt, Lt      the label must be there: an object with fewer labels than such keys does not match
-    In                      `key=value` must be among the pairs that all In of a key have in common
-    NotIn, DoesNotExist     no label of the object may be among these pairs and keys
+A watch may ask ten thousand requirements of every object that changes. `LabelMatcher` puts them together by what they
+demand, and costs by the labels of the object or by the keys that are asked about, whichever are fewer.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""Every resource the API serves, in one table: kind, path, names, scope, subresources.
+"""Every resource the API serves, in one table: kind, path, names, scope, subresources, and what may be done with each.
 
-Discovery, routing, kubectl's short names and the client's URLs all read these rows, so a kind is added by adding a row
-here, a schema file entry, and (when it has rules of its own) a strategy.
-
-`stored_as` is for the one kind that two APIs serve: an Event of events.k8s.io is a core Event in another shape.
-
-What may be done with each resource and each of its subresources: the table beside `resources`.
-
-Routing, discovery, OpenAPI and the handlers of an API server all read it.
+Discovery, routing, kubectl's short names and the client's URLs read these rows: a kind is added by a row here, a schema
+file entry and a strategy. `stored_as` is for the one kind that two APIs serve: an Event of events.k8s.io is a core
+Event in another shape.
 """
 
 from __future__ import annotations

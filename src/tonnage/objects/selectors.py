@@ -1,21 +1,9 @@
-"""Which objects are meant: selectors by label and by field.
-
-A `LabelSelector` is the one that objects carry (`matchLabels`, `matchExpressions`); the text that kubectl and
-`?labelSelector=` speak is read into the same class (`label_grammar`), so that there is one rule of matching. A
-`FieldSelector` is the simpler text of `?fieldSelector=`.
+"""Which objects are meant: selectors by label (`LabelSelector`) and by field (`FieldSelector`).
 
 Absent and empty differ: an empty selector matches everything, an absent one nothing (`selects`). Judgement, grammar and
-the sentences of a refusal are upstream's, for clients show them. Selectors of nodes stand in `node_selectors`.
-
-The text form of label selectors: `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>1`.
-
-    selector    = [ requirement { "," requirement } ]
-    requirement = [ "!" ] key | key ( "=" | "==" | "!=" | ">" | "<" ) [ value ] | key ( "in" | "notin" ) "(" values ")"
-    values      = [ value ] { "," [ value ] }
-
-Blanks separate and mean nothing else; there is no quoting, and a left-out value is the empty one. `in` and `notin` are
-operators only where an operator may stand, so that labels may have these names. Mirrors upstream's labels.Parse,
-mistake by mistake: clients show its sentences. `selectors` is the way in.
+the sentences of a refusal are upstream's, mistake by mistake. The text form of label selectors is `a=b,c!=d,e in
+(x,y),f notin (z),g,!h,i>1`: blanks separate, there is no quoting, a left-out value is the empty one, and `in` and
+`notin` are operators only where an operator may stand. Selectors of nodes stand in `node_selectors`.
 """
 
 from __future__ import annotations

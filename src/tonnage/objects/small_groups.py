@@ -1,4 +1,4 @@
-"""policy/v1: how many pods of a group may be missing at once."""
+"""policy/v1, coordination.k8s.io/v1 and scheduling.k8s.io/v1: disruption budgets, leases and priority classes."""
 
 from __future__ import annotations
 

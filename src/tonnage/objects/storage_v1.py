@@ -1,8 +1,6 @@
 """storage.k8s.io/v1: how volumes are made, what drivers can do, how much room there is, and what is attached where.
 
-The fields of the enhancements stand beside upstream's: `available_capacities` and `volume_rebuilding` (KEP-5925),
-`node_allocatable_update_period_seconds`, `error_code` and a count that may change (KEP-4876),
-`prevent_pod_scheduling_if_missing` (KEP-5030).
+The fields of the enhancements (KEP-5925, KEP-4876, KEP-5030) stand beside upstream's.
 """
 
 from __future__ import annotations

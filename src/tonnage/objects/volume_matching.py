@@ -1,13 +1,9 @@
 """Which volume answers a claim: the rules of the PV binder, without any I/O.
 
-A volume is bound to a claim when its `claimRef` names it: set by a person, by the scheduler (which chose it for a pod),
-or by the provisioner (which made it for this claim alone; then the uid is there too). Such a volume is the match, if it
-is large enough and of the right kind. Otherwise the smallest unbound one that suits is, unless the claim's class waits
-for its first consumer: then the scheduler chooses, and nobody else.
-
-`controllers/volumes` says what follows from it. Mirrors FindMatchingVolume,
-its index by access modes, and checkVolumeSatisfyClaim. Node affinity plays no part here: an immediate claim is bound
-before anybody knows its node.
+A volume whose `claimRef` names the claim is the match, if it is large enough and of the right kind; otherwise the
+smallest unbound one that suits, unless the claim's class waits for its first consumer: then the scheduler chooses.
+Mirrors FindMatchingVolume, its index by access modes, and checkVolumeSatisfyClaim. Node affinity plays no part: an
+immediate claim is bound before anybody knows its node.
 """
 
 from __future__ import annotations

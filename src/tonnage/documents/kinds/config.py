@@ -1,8 +1,7 @@
 """ConfigMap, Secret and ServiceAccount.
 
-ConfigMaps and Secrets have keys that can be file names, at most one mebibyte, and a flag that freezes them. Sizes are
-bytes as stored: of text its UTF-8, of a Secret's `data` and of `binaryData` what the base64 decodes to. The shape of
-well-known Secret types is checked; whether a key fits its certificate is not.
+Sizes are bytes as stored: of text its UTF-8, of base64 what it decodes to. The shape of well-known Secret types is
+checked; whether a key fits its certificate is not.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """CustomResourceDefinition: defaults, what may be written, what may change, what is warned about.
 
-What a definition says about its objects is `documents/custom`'s. A definition is deleted in two steps: it is marked and
-stays, with a finalizer, until its objects are gone (`apiserver/custom_lifecycle.py`). Conversion by webhook is refused:
-nothing here calls one.
-
-Two things of upstream's show in the paths of errors. What all versions have in common (their schema, subresources,
-columns; that of a single version always) is judged once, as `spec.validation`, `spec.subresources` and so on, and not
-under `spec.versions[0]`: so the fields are called in upstream's internal version, and people have learnt to read it.
-And a rule that an old definition already broke is not held against its update.
+A definition is deleted in two steps: it is marked and stays, with a finalizer, until its objects are gone. Conversion
+by webhook is refused: nothing here calls one. Two things of upstream's show: what all versions have in common is judged
+once, under the path of upstream's internal version (`spec.validation`, `spec.subresources`), and a rule that an old
+definition already broke is not held against its update.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Event, for both of its APIs: lenient for the core API, strict for events.k8s.io.
 
-Events are stored in the core shape; the newer API renames half of the fields and calls the old ones deprecated.
-`to_events_v1` and `from_events_v1` are lossless, and each undoes the other. `to_stored` and `from_stored` convert the
-documents of any resource: those of every other resource are stored as they are.
-
-The strategy sees the core shape, whichever API a document came through. An event with an `eventTime` is of the new kind
-and has to say who reported what; through events.k8s.io nothing else is accepted, and of an existing event only its
-series may change. Mirrors ValidateEventCreate and ValidateEventUpdate.
+Events are stored in the core shape; the newer API renames half of the fields (`to_events_v1` and `from_events_v1` are
+lossless). The strategy sees the core shape, whichever API a document came through. An event with an `eventTime` has to
+say who reported what; through events.k8s.io nothing else is accepted, and only its series may change.
 """
 
 from __future__ import annotations

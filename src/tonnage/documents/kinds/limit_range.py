@@ -1,9 +1,4 @@
-"""LimitRange, and what it does to pods and claims of its namespace (upstream: the admission plugin LimitRanger).
-
-`give_defaults` writes requests and limits into containers that state none, when a pod is created; `broken_limits` says
-which of a namespace's limits an object does not keep to. Both are pure, one LimitRange at a time, in the order of their
-names. What a LimitRange gives to containers is completed from what they may ask for. Mirrors ValidateLimitRange.
-"""
+"""LimitRange, and what it does to pods and claims of its namespace. Mirrors ValidateLimitRange and LimitRanger."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Namespace: its own finalizers, and the two phases of its life.
-
-A namespace is deleted in two steps: it turns Terminating at once, and goes when its spec's finalizers are empty.
-Whoever has emptied it takes them away through the finalize subresource (`finalize`).
-"""
+"""Namespace: it turns Terminating when it is deleted, and goes when its spec's finalizers are empty (`finalize`)."""
 
 from __future__ import annotations
 

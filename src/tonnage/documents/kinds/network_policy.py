@@ -1,7 +1,4 @@
-"""NetworkPolicy. Mirrors ValidateNetworkPolicy and ValidateNetworkPolicyUpdate.
-
-Ranges of addresses that an object already had are not judged again, wherever in it they stand now.
-"""
+"""NetworkPolicy. Ranges of addresses that an object already had are not judged again. Mirrors ValidateNetworkPolicy."""
 
 from __future__ import annotations
 

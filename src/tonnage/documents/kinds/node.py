@@ -1,10 +1,8 @@
 """Node, as far as scheduling and storage depend on it.
 
-A node may be created with its status, and is then written through two endpoints, spec here, status there. It offers
-what it has, unless it says otherwise. Taints are unique by key and effect; amounts are not negative and, for counted
-resources, whole; pod ranges, provider and external id are set once. Mirrors ValidateNode and ValidateNodeUpdate, with
-its paths: taints are reported below `metadata`, where they stood as an annotation ten years ago. Two annotations of
-that time, taints and pods to avoid, are not looked into; nobody reads them any more.
+A node may be created with its status, and is then written through two endpoints. Mirrors ValidateNode and
+ValidateNodeUpdate, with its paths: taints are reported below `metadata`, where they stood as an annotation ten years
+ago.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Roles and bindings: which rules make sense, and whom a binding may name. Mirrors pkg/apis/rbac/validation.
-
-Who may write which of them is `documents/access/escalation.py`'s affair.
-"""
+"""Roles and bindings: which rules make sense, and whom a binding may name. Mirrors pkg/apis/rbac/validation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""RuntimeClass, and what it writes into the pods that name it (upstream: the admission plugin RuntimeClass).
-
-Its overhead becomes the pod's, its node selector and tolerations are merged with the pod's own. A pod that contradicts
-its class, names one that does not exist, or states an overhead on its own is refused. Mirrors ValidateRuntimeClass.
-"""
+"""RuntimeClass, and what it writes into the pods that name it. Mirrors ValidateRuntimeClass and its admission."""
 
 from __future__ import annotations
 

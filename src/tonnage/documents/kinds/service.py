@@ -1,9 +1,7 @@
-"""Service. Nothing is allocated: addresses and node ports are what a client gave.
+"""Service. Nothing is allocated: addresses and node ports are what a client gave, and never demanded.
 
-A stock server would draw a cluster IP from its range; here nothing listens on one, and an address that leads nowhere is
-worse than none. Headless services, which is what StatefulSets need, are complete. Mirrors validateService, but for the
-fields a stock server fills by allocating: `healthCheckNodePort` and node ports are never demanded, and addresses are
-judged for their form, not for lying in some range.
+Here nothing listens on a cluster IP, and an address that leads nowhere is worse than none. Headless services, which is
+what StatefulSets need, are complete. Mirrors validateService.
 """
 
 from __future__ import annotations

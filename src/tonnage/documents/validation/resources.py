@@ -1,8 +1,7 @@
 """What makes an amount of a resource legal: names, quantities, lists, and what a container asks for.
 
-Three families of names: native ones (`cpu`, or anything of kubernetes.io), extended ones (`vendor.example/gpu`, whole
-numbers, never overcommitted) and huge pages (`hugepages-2Mi`, whole pages). Quantities arrive as text that parses; a
-text that does not was refused when the document was read.
+Three families of names: native ones (`cpu`), extended ones (`vendor.example/gpu`, whole numbers, never overcommitted)
+and huge pages (`hugepages-2Mi`, whole pages).
 """
 
 from __future__ import annotations

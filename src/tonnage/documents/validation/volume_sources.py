@@ -1,7 +1,6 @@
 """What a PersistentVolume is made of: exactly one source, and what each of them must say.
 
-csi, hostPath, local and nfs are judged in full. Of the sources whose plugins left Kubernetes long ago only the fields
-that must be there are asked for; their finer rules (iSCSI names, Azure URIs) protect nobody any more.
+Of the sources whose plugins left Kubernetes long ago only the fields that must be there are asked for.
 """
 
 from __future__ import annotations

@@ -1,20 +1,9 @@
 """PersistentVolume and PersistentVolumeClaim: storage that exists, and storage that is wanted.
 
 A claim is bound when both name each other and the binder has said so by annotation; until then its `volume_name` is
-only a request. The scheduler and the provisioner talk to each other through the selected-node annotation.
-
-How far the expansion of a claim's volume is: the words of `status.allocatedResourceStatuses` and of its conditions.
-
-The controller side (external-resizer's work) and the node both write them, each its own part.
-
-Why a volume was not made, read from what a provisioner says: for good, or only for now.
-
-    for good   the claim, its class or its source is wrong, or the driver cannot do it: no room in the world helps
-    for now    the driver is away, slow or busy, something is not ready yet, or there is no room
-
-A provisioner says it in the claim's `ProvisioningFailed` events, a driver's words as `rpc error: code = …`; ours also
-in an annotation of the claim, for the node and the attributes that were asked for. Codes are read as CSI and gRPC mean
-them; a code that is none of theirs, and words that nobody knows, are taken for "for now".
+only a request. The scheduler and the provisioner talk to each other through the selected-node annotation. At the end:
+how far an expansion is, and whether a provisioner's refusal (`ProvisioningFailed` events, or an annotation of ours) is
+for good or only for now; words that nobody knows are taken for "for now".
 """
 
 from __future__ import annotations

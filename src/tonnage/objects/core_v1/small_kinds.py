@@ -1,9 +1,4 @@
-"""The kinds that hold or name settings: Namespace, ConfigMap, Secret, ServiceAccount, ResourceQuota.
-
-The core kinds that select pods: Service and ReplicationController.
-
-Event in its older shape; `events_v1` has the newer one, and the server keeps both as one object.
-"""
+"""The kinds that hold or name settings, those that select pods, and Event in its older shape."""
 
 from __future__ import annotations
 

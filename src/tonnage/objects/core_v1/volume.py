@@ -1,8 +1,7 @@
-"""The volumes of a pod: claims first, then what plugins must know of the older kinds.
+"""References between objects, and the volumes of a pod.
 
-Of the in-tree disks only what identifies one and whether it is mounted read-only is read: that decides about conflicts
-on a node (VolumeRestrictions) and under which CSI driver a migrated one counts (NodeVolumeLimits). PersistentVolumes
-have the same sources; `persistent_volume` uses these classes too.
+Of the in-tree disks only what identifies one and whether it is read-only is read: that decides about conflicts on a
+node (VolumeRestrictions) and under which CSI driver a migrated one counts (NodeVolumeLimits).
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """What a text may decode to, whatever its format: so many values, so much text, so deep.
 
-A few bytes can stand for a lot: a YAML alias for all that its anchor holds, two bytes of protobuf for an object, a
-`copy` of a JSON patch for half the document. So every reader of what others wrote is given a `Budget` and charges it
-before it makes anything: JSON (`json_text`), YAML (`yaml_text`), protobuf, and the patches that copy.
-
-    values   every map, list, text, number, truth value and null is one; a key belongs to its value
-    text     UTF-8 bytes of all texts and keys
-    depth    maps and lists around one another; a text alone has depth 0
-
-A request has `REQUEST`. A file is its owner's, may be a dump of a whole cluster and is bounded by its own size
-(`file_limits`): there the budget is what aliases may add.
+A few bytes can stand for a lot: a YAML alias, two bytes of protobuf, a `copy` of a JSON patch. So every reader of what
+others wrote is given a `Budget` and charges it before it makes anything. Every map, list, text, number, truth value and
+null is a value; text is UTF-8 bytes of all texts and keys; depth is maps and lists around one another. A request has
+`REQUEST`; a file is bounded by its own size (`file_limits`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-r"""Regular expressions as Go reads them (RE2): what schemas and drivers written in Go match with, judged as they judge.
+"""Regular expressions as Go reads them (RE2): what schemas and drivers written in Go match with.
 
-    compile_go(r"^data-[[:digit:]]+$").search("data-12")          # True
-
-Python's own expressions differ where it hurts: they take back references and look-around that Go refuses, do not know
-`[[:alpha:]]` and `\z`, and a pattern such as `(a+)+$` may take them longer than a program lives. RE2 reads a text once,
-whatever the pattern.
+Python's own take back references and look-around that Go refuses, do not know `[[:alpha:]]`, and a pattern such as
+`(a+)+$` may take them longer than a program lives. RE2 reads a text once, whatever the pattern.
 """
 
 from __future__ import annotations

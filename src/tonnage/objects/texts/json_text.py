@@ -1,17 +1,8 @@
 """JSON that others wrote, read within a budget.
 
-msgspec reads JSON in one go and cannot stop halfway, so the text is measured first. For nearly every text a few counts
-settle it, at the speed of a memory scan: there are no more values than commas and opening brackets, and no more levels
-than brackets with something in them. Only where those bounds are too high is the text measured exactly, without its
-strings.
-
-Numbers that no Go server could hold are refused here as well: an integer beyond 64 bits, a fraction beyond a double.
-
-JSON that nests more deeply than Python can follow: found, and read without what lies too deep.
-
-Kubernetes' own server takes ten thousand levels, in `managedFields` for one, where nobody but the server looks; and
-earlier versions of ours took as many as Python's stack allowed, and could then not touch the object again. A program
-that reads such an object leaves out what lies below the limit. Nothing here needs a stack.
+msgspec cannot stop halfway, so the text is measured first: for nearly every text a few counts settle it, and only where
+those bounds are too high is it measured exactly. Numbers that no Go server could hold are refused. What nests more
+deeply than Python can follow is left out (`shallow`): a server may send ten thousand levels.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""JSON data as YAML in block form: what clients get who ask for it.
+"""JSON data as YAML in block form: sorted keys, texts plain where nobody could take them for something else.
 
-PyYAML's own writer takes a second for a hundred kilobytes, and its C form keeps the whole interpreter for as long as a
-document takes. This one knows only what JSON has, in proportion to its size: maps with sorted keys, lists, texts plain
-where nobody could take them for something else and in double quotes where not.
+PyYAML's own writer takes a second for a hundred kilobytes, and its C form keeps the whole interpreter for as long.
 """
 
 from __future__ import annotations

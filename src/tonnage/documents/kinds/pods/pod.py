@@ -1,9 +1,7 @@
 """Pod, and PodTemplate, which follows the rules of a workload's template.
 
-A pod starts Pending, with its service class computed and its label keys merged into its selectors; after that its
-spec hardly changes. What depends on other objects, its priority and the labels of its node, is admission's, between
-`default` and `prepare_create` (`documents/admission.py`). Binding and eviction have modules of their own
-(`documents/pod_subresources.py`, `documents/pod_subresources.py`).
+What depends on other objects is admission's (`documents/admission.py`); binding and eviction stand in
+`documents/pod_subresources.py`.
 """
 
 from __future__ import annotations

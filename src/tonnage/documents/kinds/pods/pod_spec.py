@@ -1,9 +1,7 @@
-"""What makes a new pod, or a pod template, legal.
+"""What makes a new pod, or a pod template, legal. Changes are judged in `pod_update`.
 
-`validate_pod_create` judges a Pod, `validate_pod_template` the template of a workload; both lean on
-`validate_pod_spec`, which goes through the spec in upstream's order and hands the larger parts to `pod_volumes`,
-`containers`, `pod_placement` and `pod_security`. How a pod is named and found on the network (host ports, DNS, host
-names and aliases) stands at the end. Changes are judged in `pod_update`. Defaults have been filled in by then.
+`validate_pod_spec` goes through the spec in upstream's order and hands the larger parts to `pod_volumes`, `containers`,
+`pod_placement` and `pod_security`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What may change on a pod that exists: almost nothing of its spec, most of its status.
 
-A pod is a decision already made; to change it, one makes another. `validate_pod_update` takes the few fields that may
-change out of the comparison and refuses any other difference, showing it. `validate_pod_status_update` is for the
-kubelet and the scheduler. Mirrors ValidatePodUpdate and ValidatePodStatusUpdate.
+`validate_pod_update` puts the few fields that may change back and refuses any other difference, showing it. Mirrors
+ValidatePodUpdate and ValidatePodStatusUpdate.
 """
 
 from __future__ import annotations

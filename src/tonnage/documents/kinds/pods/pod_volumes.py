@@ -1,8 +1,7 @@
 """The volumes of a pod: a legal name each, exactly one source, and what each source needs.
 
-`validate_volumes` also answers which volumes are legal, because containers may mount only those. The sources most pods
-use come first; the storage systems that were once built into Kubernetes are mostly a table of required fields. Mirrors
-ValidateVolumes and validateVolumeSource, misspelled paths included.
+`validate_volumes` also answers which volumes are legal: containers may mount only those. Mirrors ValidateVolumes and
+validateVolumeSource, misspelled paths included.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Sentences for the `Warning` header of an accepted pod or template: legal, but not what was meant.
 
-Those about placement and storage, and the few about containers that people meet most. Mirrors GetWarningsForPod; left
-out are overlapping file paths within one volume, annotations that lost their meaning, and odd spellings of addresses.
+Mirrors GetWarningsForPod, as far as placement, storage and what people meet most go.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""PersistentVolume, and a volume described inline in a VolumeAttachment.
+"""PersistentVolume, and a volume described inline in a VolumeAttachment. Mirrors ValidatePersistentVolumeSpec.
 
 A volume's source and mode are settled at creation; capacity, class, claim reference and mount options may change. Its
-node affinity may be set once and then, unless the gate makes it mutable, only have its beta labels replaced by the ones
-that took over. Its status tells when its phase last changed. Mirrors upstream's ValidatePersistentVolumeSpec and its
-neighbours.
+node affinity may be set once and then, unless the gate makes it mutable, only have its beta labels replaced.
 """
 
 from __future__ import annotations

@@ -1,14 +1,4 @@
-"""PersistentVolumeClaim; `validate_claim_spec` also judges the template of a generic ephemeral volume.
-
-A claim's spec is a request: it does not change after creation, but for what follows from being served. The volume's
-name and the class may be filled in once; a bound claim may ask for more space, go back to a size the volume has not
-reached yet, and move to another attributes class. Whether its StorageClass lets it grow is `resize_refusal`, which
-upstream asks after validation, as an admission. Mirrors ValidatePersistentVolumeClaimSpec and its neighbours.
-
-A data source has two names, kept alike here: `dataSource` knows only claims and snapshots, and drops anything else
-without a word, as it always did; `dataSourceRef` takes any kind, but another namespace only in clusters that allow it.
-This one, like a stock Kubernetes, does not (CrossNamespaceVolumeDataSource is off).
-"""
+"""PersistentVolumeClaim; `validate_claim_spec` also judges the template of an ephemeral volume and of a StatefulSet."""
 
 from __future__ import annotations
 

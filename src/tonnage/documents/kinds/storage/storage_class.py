@@ -1,7 +1,4 @@
-"""StorageClass: nothing that decides about existing volumes may change, only who may grow, mount and where.
-
-VolumeAttributesClass: nothing may change but its metadata; other attributes are another class.
-"""
+"""StorageClass and VolumeAttributesClass: nothing that decides about existing volumes may change."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Job: how many pods, how often, when it counts as done or failed. Mirrors pkg/apis/batch/validation.
-
-Its selector and its pods' labels are the server's, unless its author insists. `validate_job_spec` judges the spec of a
-CronJob's template too; `job_policies` has what a failure or a success means, `job_status` the status.
-"""
+"""Job: how many pods, how often, when it counts as done or failed. Mirrors pkg/apis/batch/validation."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""What a Job's status may say, and become: it counts up, and what is done stays done.
+"""What a Job's policies and status may say, and become: a status counts up, and what is done stays done.
 
-Other controllers than ours may look after a Job (`managedBy`), so the server holds all of them to this. A rule is asked
-about what changes; what was wrong before may stay. Mirrors validateJobStatus and getStatusValidationOptions.
-
-When a Job's pod that failed counts, and when a Job counts as done before all is done. Mirrors batch/validation.
+Other controllers than ours may look after a Job (`managedBy`), so the server holds all of them to this. A rule about
+the status is asked about what changes; what was wrong before may stay. Mirrors validateJobStatus and its relatives.
 """
 
 from __future__ import annotations

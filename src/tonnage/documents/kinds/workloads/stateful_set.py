@@ -1,8 +1,4 @@
-"""StatefulSet: replicas with names, and claims of their own.
-
-Its claim templates are whole claims, with kind, apiVersion and a pending status, because that is how upstream's types
-have it.
-"""
+"""StatefulSet: replicas with names, and claim templates that are whole claims, as in upstream's types."""
 
 from __future__ import annotations
 

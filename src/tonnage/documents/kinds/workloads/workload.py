@@ -1,8 +1,6 @@
 """What the workloads share: their strategy, a selector that selects their own template, and counts in their status.
 
-A workload counts a generation with every change of what it wants, and keeps its status behind `/status`. Its selector
-never changes, and the pods of its template always restart. What a new object's status looks like follows upstream's
-types: a number that upstream always writes is there from the start. Mirrors upstream's apps validation.
+A number that upstream always writes is in the status from the start. Mirrors upstream's apps validation.
 """
 
 from __future__ import annotations
