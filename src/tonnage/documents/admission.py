@@ -61,10 +61,8 @@ class Lister(Protocol):
 
 
 class Admission:
-    """The admission plugins of one server, or of one set of manifests.
-
-    `is_whole` says that what the lister does not have does not exist; manifests may leave out what they name.
-    `generate_name` makes up the names of volumes that pods are given.
+    """The admission plugins of one server. `is_whole`: what the lister does not have does not exist (manifests may
+    leave out what they name). `generate_name` names the volumes that pods are given.
     """
 
     def __init__(
@@ -75,10 +73,7 @@ class Admission:
         self._generate_name = generate_name
 
     def mutate_create(self, resource: Resource, doc: Doc, *, keep_priority: bool = False) -> None:
-        """Fill in what depends on other objects, in place. Raises Forbidden for a class that cannot be obeyed.
-
-        With `keep_priority` a pod's spec.priority stands as it is, and its PriorityClass is not looked up.
-        """
+        """Fill in what depends on other objects, in place; `keep_priority`: spec.priority stands. Raises Forbidden."""
         match resource.qualified:  # a custom kind may be called Pod too
             case "pods":
                 for limit_range in self._limit_ranges(doc):
@@ -113,11 +108,7 @@ class Admission:
             )
 
     def validate_create(self, resource: Resource, doc: Doc) -> None:
-        """Judge a new object that the kind's own rules have passed. Raises Forbidden.
-
-        Refused: a second global default among priority classes, a pod or claim beyond the limits of its namespace, a
-        pod whose overhead is not its runtime's.
-        """
+        """Judge a new object that the kind's own rules have passed. Raises Forbidden."""
         match resource.qualified:  # a custom kind may be called Pod too
             case "priorityclasses.scheduling.k8s.io":
                 refuse_second_default(doc, self._lister.list(_PRIORITY_CLASSES), is_update=False)
@@ -153,7 +144,6 @@ class Admission:
                 raise api_errors.forbidden(resource, doc["metadata"].get("name", ""), why)
 
     def _runtime_class(self, pod: Doc) -> Doc | None:
-        """The class a pod names. Raises Forbidden when there is no such class."""
         if "runtimeClassName" not in pod["spec"]:
             return None
         found = self._lister.get(_RUNTIME_CLASSES, pod["spec"]["runtimeClassName"])

@@ -144,10 +144,7 @@ _PLAIN = frozenset({"string", "bool", "int32", "int64"})
 
 
 def _drops_empty(field: Field) -> bool:
-    """Upstream leaves out empty maps and lists when it writes a document, and zeros that mean no more than absence.
-
-    Not `managedFields`, whose empty list is an order to forget all owners.
-    """
+    """Would upstream leave it out when empty or zero? Not `managedFields`: its empty list forgets all owners."""
     if isinstance(field.type, (ListOf, MapOf)):
         return not field.required and field.name != "managedFields"
     # Fields without a number in the protocol are our own, or the two that every document has.
@@ -297,10 +294,7 @@ def _anything(value: Any, path: Path, around: str, findings: Findings) -> Any:
 
 
 def _json_schema_or(*others: tuple[type, Type], otherwise: str) -> Check:
-    """A JSONSchemaProps, or a value of one of the other types.
-
-    Upstream reads these by hand, and never strictly: what is unknown inside goes without a word.
-    """
+    """A JSONSchemaProps, or a value of another type. Upstream never reads these strictly: unknown fields just go."""
 
     def check(value: Any, path: Path, around: str, findings: Findings) -> Any:
         inside = Findings()

@@ -34,8 +34,9 @@ class CreationOptions:
     """Where a creation differs from that of a server. By default it does not."""
 
     keep_status: bool = False
-    """`status` stays as it is given, absence included: a node offers what its status says, a pod may be running, ended
-    or nominated. So do the system fields of metadata: uid, generation, times of creation and deletion."""
+    """`status` and the system fields of metadata stay as given: a node offers what its status says, a pod may have
+    ended.
+    """
     keep_priority: bool = False
     """A number in `spec.priority` stands, where a server would insist on computing it."""
     keep_disabled_fields: bool = False
@@ -47,8 +48,6 @@ class CreationOptions:
 
 
 class Creator:
-    """Makes new objects of every kind under these gates."""
-
     def __init__(
         self,
         *,
@@ -71,14 +70,11 @@ class Creator:
         return self._strategies[resource.group, resource.plural]
 
     def default(self, resource: Resource, doc: Doc) -> None:
-        """Fill in what a server fills in whenever it decodes an object, be it new or stored long ago."""
         self.strategy(resource).default(doc)
 
     def create(self, resource: Resource, doc: Doc, *, manager: str = "") -> Errors:
-        """Turn an admitted document, in place, into the object that a server would store.
-
-        `manager` owns its fields from then on; without one metadata.managedFields are left alone. Raises Forbidden
-        (admission), RequestEntityTooLarge or Invalid. Returns what is missing, for `allow_missing`; nothing without it.
+        """Turn an admitted document, in place, into the object that a server would store; `manager` owns its fields.
+        Raises Forbidden (admission), RequestEntityTooLarge or Invalid. Returns what is missing, for `allow_missing`.
         """
         strategy, meta, now = self.strategy(resource), doc["metadata"], rfc3339(self._clock.now())
         if not self._options.keep_status:
@@ -125,9 +121,8 @@ def _is_missing(error: FieldError) -> bool:
 
 
 def refuse_too_large(resource: Resource, doc: Doc, old: Doc | None = None) -> None:
-    """Raises RequestEntityTooLarge for an object beyond the limit; one that was as large before may still shrink.
-
-    Of an object that is there already, status and managedFields may grow somewhat beyond the limit.
+    """Raise RequestEntityTooLarge for an object beyond the limit; of an old one, status and managedFields may grow
+    beyond it.
     """
     size_bytes = len(encode(doc))
     if size_bytes <= MAX_OBJECT_BYTES:

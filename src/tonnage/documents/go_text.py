@@ -96,7 +96,7 @@ _TRUNCATED = "unexpected end of JSON input"
 
 
 class _Problem(Exception):
-    """The sentence about the first character that is wrong."""
+    pass
 
 
 def syntax_error(text: bytes) -> str:
@@ -131,7 +131,6 @@ class _Scanner:
         self._skip(_BLANKS)
 
     def _skip(self, what: re.Pattern[str]) -> None:
-        """Pass over what matches, as long as it is: a large text is mostly this."""
         found = what.match(self._text, self._at)
         if found is not None:
             self._at = found.end()

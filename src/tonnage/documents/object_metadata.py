@@ -29,10 +29,8 @@ def wipe_system_fields(meta: Doc) -> None:
 
 
 def prepare_update(resource: Resource, new: Doc, old: Doc, *, may_overwrite: bool, is_put: bool) -> None:
-    """Take from the old object what a client may leave out or not write. Mirrors rest.BeforeUpdate.
-
-    Raises Conflict, UnknownReason for a resourceVersion that is no number, or Invalid for a PUT without one to a kind
-    that may not be overwritten unseen.
+    """Take from the old object what a client may leave out or not write. Mirrors rest.BeforeUpdate. Raises Conflict,
+    UnknownReason (a resourceVersion that is no number) or Invalid (none, where it is demanded).
     """
     meta, was = new.setdefault("metadata", {}), old["metadata"]
     name, version = was["name"], meta.get("resourceVersion", "")
@@ -117,8 +115,6 @@ def _without_managed_fields(doc: Doc) -> Doc:
 
 
 class NameGenerator:
-    """Uids and names for new objects, from the randomness it is given."""
-
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 

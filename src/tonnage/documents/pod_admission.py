@@ -37,11 +37,8 @@ def tolerate_node_trouble(pod: Doc) -> None:
 
 
 def resolve_priority(pod: Doc, classes: Iterable[Doc]) -> None:
-    """Turn the name of a PriorityClass into the number and the preemption policy, in place, at creation.
-
-    Without a name the global default class stands in (the lowest one, should there be several); without any, the
-    priority is 0. Raises Forbidden for a class that does not exist, and for a number or policy that contradicts the
-    class.
+    """Turn the name of a PriorityClass, or the global default, into number and preemption policy, in place. Raises
+    Forbidden for a class that does not exist, and for a number or policy that contradicts it.
     """
     spec = pod["spec"]
     wanted = spec.get("priorityClassName", "")
@@ -101,10 +98,7 @@ def inherit_topology(pod: Doc, node: Doc | None) -> None:
 
 
 def carry_topology(binding: Doc, node: Doc | None) -> None:
-    """Let a Binding bring the node's zone and region labels to the pod, in place; they win over the Binding's own.
-
-    Only a Binding that says its target is a Node is looked at, as upstream does.
-    """
+    """Let a Binding to a Node bring the node's zone and region labels to the pod, in place."""
     found = topology_labels(node)
     if binding.get("target", {}).get("kind") == "Node" and found:
         metadata = binding.setdefault("metadata", {})
@@ -112,7 +106,6 @@ def carry_topology(binding: Doc, node: Doc | None) -> None:
 
 
 def topology_labels(node: Doc | None) -> dict[str, str]:
-    """A node's zone and region labels, those it has."""
     labels = node["metadata"].get("labels", {}) if node is not None else {}
     return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
 

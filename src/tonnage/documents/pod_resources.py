@@ -48,20 +48,16 @@ def amounts_of(container: Doc, which: Literal["requests", "limits"]) -> Amounts:
 
 
 def is_sidecar(container: Doc) -> bool:
-    """An init container that keeps running beside the others."""
     return container.get("restartPolicy") == "Always"
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """May `spec.resources` speak of this resource?"""
     return name in ("cpu", "memory") or is_huge_pages(name)
 
 
 def qos_class(spec: Doc) -> str:
-    """`Guaranteed`, `Burstable` or `BestEffort`. Mirrors ComputePodQOS.
-
-    Guaranteed: every container limits both cpu and memory, and requests just that. BestEffort: nobody asks for
-    anything. Amounts of zero count as not stated. Amounts at pod level, where there are any, decide alone.
+    """`Guaranteed` (all limit cpu and memory, and request just that), `Burstable` or `BestEffort`. Mirrors
+    ComputePodQOS.
     """
     requests: Amounts = {}
     limits: Amounts = {}

@@ -45,11 +45,7 @@ def validate_binding(binding: Doc, pod_name: str) -> None:
 
 
 def bind(pod: Doc, binding: Doc, gates: Gates, *, now: str) -> Doc:
-    """The pod with its node; `pod` itself is not touched. `now` is RFC 3339. Raises Conflict.
-
-    Annotations and labels of the Binding go to the pod and win over its own. The nomination ends here when both
-    NominatedNodeNameForExpectation and ClearingNominatedNodeNameAfterBinding are on.
-    """
+    """The pod with its node; `pod` itself is not touched. Labels and annotations of the Binding win. Raises Conflict."""
     name = pod["metadata"]["name"]
     _check_preconditions(pod, binding.get("metadata", {}))
     if "deletionTimestamp" in pod["metadata"]:
@@ -72,7 +68,6 @@ def bind(pod: Doc, binding: Doc, gates: Gates, *, now: str) -> Doc:
 
 
 def _check_preconditions(pod: Doc, wanted: Doc) -> None:
-    """A Binding may say which pod it means, and which version of it."""
     metadata = pod["metadata"]
     for field, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         if wanted.get(field) and wanted[field] != metadata.get(field):
@@ -93,9 +88,8 @@ def _conflict(name: str, told: str) -> Conflict:
 
 
 def set_condition(pod: Doc, condition: Doc, *, now: str) -> None:
-    """Put `condition` in the place of the one of its type, or at the end. Mirrors UpdatePodCondition.
-
-    `now` (RFC 3339) becomes its lastTransitionTime, unless its status is what it was: then the old time stays.
+    """Put `condition` in the place of the one of its type; its time is `now` unless its status stays.
+    UpdatePodCondition.
     """
     conditions = pod.setdefault("status", {}).setdefault("conditions", [])
     for idx, was in enumerate(conditions):
@@ -116,8 +110,6 @@ _RETRY_AFTER_S = 10
 
 
 class ManyBudgets(UnknownReason):
-    """Two budgets claim the pod."""
-
     def __init__(self) -> None:
         super().__init__(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -134,10 +126,7 @@ class OnConflict(Enum):
 
 @dataclass(frozen=True)
 class EvictionDecision:
-    """What an eviction leads to."""
-
     options: Doc
-    """DeleteOptions for the delete."""
     budget: Doc | None = None
     """The budget with its new status, to be written first; None when there is nothing to charge."""
     budget_name: str = ""
@@ -147,10 +136,8 @@ class EvictionDecision:
 def judge_eviction(
     pod: Doc, budgets: Iterable[Doc], eviction: Doc, *, now: str, dry_run: Sequence[str] = ()
 ) -> EvictionDecision:
-    """Decide about one eviction. `budgets` are those of the pod's namespace; `now` is RFC 3339.
-
-    `dry_run` is the request's; the Eviction's own deleteOptions may say the same. Raises TooManyRequests (429),
-    Forbidden (403) or ManyBudgets (500).
+    """Decide about one eviction; `budgets` are those of the namespace. Raises TooManyRequests, Forbidden or
+    ManyBudgets.
     """
     options = _options(eviction, dry_run)
     if _is_unguarded(pod):
@@ -184,10 +171,8 @@ def validate_eviction(eviction: Doc, pod_name: str) -> None:
 
 
 def mark_disrupted(pod: Doc, options: Doc, *, now: str) -> Doc:
-    """The pod with the condition that says why it goes; `pod` itself is not touched.
-
-    Raises Conflict when the delete options mean another pod or another version of it. After this write the pod has a
-    new resourceVersion, so a version in the options must be replaced by that before the delete.
+    """The pod with the condition that says why it goes. Raises Conflict when the options mean another pod or version.
+    The write gives the pod a new resourceVersion: a version in the options must be replaced by it before the delete.
     """
     wanted = options.get("preconditions", {})
     uid, resource_version = wanted.get("uid") or None, wanted.get("resourceVersion") or None

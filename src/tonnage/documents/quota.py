@@ -64,10 +64,8 @@ def may_use_more(resource: Resource, new: Doc, old: Doc) -> bool:
 
 
 def charge(quota: Doc, resource: Resource, new: Doc, old: Doc | None, now: datetime) -> Amounts:
-    """What a quota is charged for an object that is created (`old` is None) or changed; empty when nothing.
-
-    Raises Forbidden when that is more than is left, when nobody has counted yet, or when a container does not say what
-    it wants.
+    """What a quota is charged for an object that is created (`old` is None) or changed. Raises Forbidden when that is
+    more than is left, when nobody has counted yet, or when a container does not say what it wants.
     """
     status = quota.get("status", {})
     hard, used = _amounts(status.get("hard", {})), _amounts(status.get("used", {}))
@@ -122,7 +120,6 @@ def recounted(quota: Doc, content: Mapping[Resource, Iterable[Doc]], now: dateti
 
 
 def is_same_status(one: Doc, other: Doc) -> bool:
-    """Do two statuses say the same amounts, however written?"""
     return all(_amounts(one.get(field, {})) == _amounts(other.get(field, {})) for field in ("hard", "used"))
 
 
@@ -177,7 +174,6 @@ def _is_for(resource: Resource, name: str) -> bool:
 
 
 def usage_of(resource: Resource, doc: Doc, now: datetime) -> Amounts:
-    """What an object uses, by the names a quota may have for it."""
     used: Amounts = {f"count/{resource.qualified}": _ONE}
     if resource.group:
         return used

@@ -33,7 +33,6 @@ def scale_of(doc: Doc, resource: Resource) -> Doc:
 
 
 def scale_document(doc: Doc, wanted: int, present: int, selector: str) -> Doc:
-    """A Scale of the object that `doc` is."""
     status: Doc = {"replicas": present}
     if selector:
         status["selector"] = selector
@@ -47,9 +46,7 @@ def scale_document(doc: Doc, wanted: int, present: int, selector: str) -> Doc:
 
 
 def apply_scale(doc: Doc, scale: Doc) -> Doc:
-    """The workload with the replicas a Scale asks for; an absent number is zero. `doc` itself is not touched.
-
-    A uid or resourceVersion in the Scale goes along, for the update verb to compare. Raises Invalid for a negative
+    """The workload with the replicas a Scale asks for; `doc` itself is not touched. Raises Invalid for a negative
     number.
     """
     errors = validate_scale(scale)
@@ -86,10 +83,7 @@ def _internal_error(told: str) -> InternalError:
 
 
 def apply_custom_scale(doc: Doc, scale: Doc, paths: Doc) -> Doc:
-    """The document with the replicas a Scale asks for; an absent number is zero. `doc` itself is not touched.
-
-    What is wrong with the number, the rules of the object say. Raises BadRequest when there is no place for it.
-    """
+    """The document with the replicas a Scale asks for. Raises BadRequest when there is no place for it."""
     replicas = scale.get("spec", {}).get("replicas", 0)
     scaled: Doc = copy(doc)
     *parents, last = _steps(paths["specReplicasPath"])
@@ -140,7 +134,6 @@ def _found(doc: Doc, path: str) -> Any:
 
 
 def _integer(doc: Doc, path: str) -> tuple[int | None, str]:
-    """The number at a path and what is wrong with it."""
     value = _found(doc, path)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value, ""

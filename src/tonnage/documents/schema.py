@@ -64,11 +64,8 @@ class SchemaError(TonnageError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A leaf of a document. `any` and `FieldsV1` are leaves too: nothing looks inside them.
-
-    `deduced` is what no schema describes: server-side apply enters its maps and takes everything else as a leaf. It
-    occurs in custom resources alone. `JSON` is any value at all; the three JSONSchemaPropsOr… are a schema, or what
-    their name says: parts of CustomResourceDefinitions, for which OpenAPI has no other word either.
+    """A leaf of a document: nothing looks inside `any`, `FieldsV1` and `JSON`. `deduced` is what no schema describes;
+    server-side apply enters its maps. The three JSONSchemaPropsOr… are a schema, or what their name says.
     """
 
     name: ScalarName
@@ -169,19 +166,14 @@ def schema_of(group: str, version: str, name: str) -> Struct:
 
 
 class ShapedResource(Resource):
-    """A resource that brings its shape along, because no file has it: a custom one.
-
-    The kind of such a resource is compiled higher up (`documents/custom`), so that only the seam is here.
-    """
+    """A resource that brings its shape along: a custom one, whose kind is compiled in `documents/custom`."""
 
     @property
     def struct(self) -> Struct:
-        """Given by the class that compiles it: there is no shape that would do for all."""
         raise NotImplementedError("a custom resource has a shape of its own")
 
 
 def schema_of_resource(resource: Resource) -> Struct:
-    """The struct of a resource's kind."""
     return resource.struct if isinstance(resource, ShapedResource) else _schema_of_row(resource)
 
 

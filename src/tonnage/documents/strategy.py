@@ -25,8 +25,6 @@ from tonnage.objects.resources import Resource
 
 
 class Generation(Enum):
-    """How `metadata.generation` behaves."""
-
     NONE = "never set"
     COUNTED = "1 at creation, one more with every change of spec"
     LATE = "absent at creation, counted from the first change of spec on"
@@ -46,8 +44,7 @@ class Strategy:
     gated: ClassVar[Mapping[str, str]] = {}
     """Fields of spec -> the gate without which they are dropped, unless the old object has them."""
     new_status: ClassVar[Doc | None] = None
-    """The status of an object that no controller has seen yet; None where a client may bring it along, or it is empty.
-    """
+    """The status of a new object; None where a client may bring it along, or it is empty."""
     name_rule: ClassVar[Callable[[str], list[str]]] = staticmethod(names.dns_subdomain)
     """What is wrong with a name, as sentences; empty when it is legal."""
     generation: ClassVar[Generation] = Generation.NONE

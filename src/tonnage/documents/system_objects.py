@@ -21,11 +21,8 @@ SYSTEM_PRIORITY_CLASSES: tuple[Doc, ...] = (
 
 
 def kubernetes_service(port: int) -> Doc:
-    """The Service `default/kubernetes`, by which programs in pods find the API server, listening on `port`.
-
-    Its address is the one a stock server takes for itself, the first of its range. Services here have no addresses of
-    their own (`documents/kinds/service.py`); this one has, because clients read it and nothing has to answer there:
-    nodes run no containers.
+    """The Service `default/kubernetes`, by which programs in pods find the API server, listening on `port`. Unlike
+    other Services here it has an address, because clients read it.
     """
     return {
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},

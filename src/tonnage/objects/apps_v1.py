@@ -10,8 +10,6 @@ from tonnage.objects.selectors import LabelSelector
 
 
 class ControllerRevision(Object):
-    """A template as it once was; `revision` grows with every change."""
-
     revision: int
     data: Any = None
 
@@ -48,8 +46,6 @@ class DaemonSetStatus(Record):
 
 
 class DaemonSet(Object):
-    """One pod on every node that will have it."""
-
     spec: DaemonSetSpec = DaemonSetSpec()
     status: DaemonSetStatus = DaemonSetStatus()
 
@@ -94,8 +90,6 @@ class DeploymentStatus(Record):
 
 
 class Deployment(Object):
-    """ReplicaSets, the newest growing as the older ones shrink."""
-
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
 
@@ -120,8 +114,6 @@ class ReplicaSetStatus(Record):
 
 
 class ReplicaSet(Object):
-    """A number of like pods."""
-
     spec: ReplicaSetSpec = ReplicaSetSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
 
@@ -177,7 +169,5 @@ class StatefulSetStatus(Record):
 
 
 class StatefulSet(Object):
-    """Pods with names and claims that stay theirs."""
-
     spec: StatefulSetSpec = StatefulSetSpec()
     status: StatefulSetStatus = StatefulSetStatus()

@@ -106,8 +106,6 @@ class JobStatus(Record):
 
 
 class Job(Object):
-    """Pods that run until enough of them have finished."""
-
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
@@ -119,11 +117,9 @@ class Job(Object):
         return max(0, min(self.spec.parallelism, self.spec.completions - self.status.succeeded))
 
     def condition(self, kind: str) -> JobCondition | None:
-        """The condition of this type, whatever its status."""
         return next((each for each in self.status.conditions if each.type == kind), None)
 
     def has(self, kind: str) -> bool:
-        """Does it hold?"""
         found = self.condition(kind)
         return found is not None and found.status == "True"
 
@@ -155,7 +151,5 @@ class CronJobStatus(Record):
 
 
 class CronJob(Object):
-    """Makes a Job at the times of a schedule."""
-
     spec: CronJobSpec = CronJobSpec()
     status: CronJobStatus = CronJobStatus()

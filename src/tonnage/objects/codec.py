@@ -60,8 +60,6 @@ class Bookmark:
 
 @dataclass(frozen=True, slots=True)
 class WatchFailure:
-    """A watch says why it ends."""
-
     status: Status
 
 
@@ -80,10 +78,7 @@ def convert(cls: type[R], doc: Any) -> R:
 
 
 def read_doc(kind: str, data: bytes) -> Doc:
-    """A document as it is, for what has no class or is wanted whole; `kind` is what an error calls it.
-
-    Raises Unreadable for what is no JSON, or no JSON object.
-    """
+    """A document as it is; `kind` is what an error calls it. Raises Unreadable for what is no JSON object."""
     doc = _json(kind, data)
     if not isinstance(doc, dict):
         raise Unreadable(kind, "", "", f"expected a JSON object, found a {type(doc).__name__}")
@@ -211,7 +206,6 @@ _quantity = lru_cache(maxsize=8192, typed=True)(Quantity.of)
 
 
 def _read(type_: type, value: Any) -> Any:
-    """The types that JSON does not have."""
     if type_ is Quantity:
         return _quantity(value)
     return MicroTime.of(value if isinstance(value, datetime) else parse_rfc3339(value))
@@ -222,10 +216,8 @@ def _write(value: Any) -> str:
 
 
 def _plain(value: Any, written: Any) -> Any:
-    """Dicts, lists and text only: times are written out here, since msgspec would keep their fractions of a second.
-
-    `written` is what `value` was made from. An empty part is absent (`meta`): msgspec leaves out only the very default,
-    not one that equals it, and servers refuse some empty parts, such as a volume's `nodeAffinity: {}`.
+    """Dicts, lists and text only: msgspec would keep a time's fractions of a second. `written` is what `value` was made
+    from. A part that is empty is left out: servers refuse some, such as a volume's `nodeAffinity: {}`.
     """
     if isinstance(value, list | tuple):
         return [_plain(item, part) for item, part in zip(value, written, strict=True)]

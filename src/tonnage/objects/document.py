@@ -15,15 +15,12 @@ from tonnage.objects.texts.json_text import shallow
 
 Doc = dict[str, Any]
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
-"""A document to compact JSON."""
 _decode: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
 
 
 def decode(text: bytes) -> Any:
-    """JSON to plain dicts and lists; numbers stay int or float. Raises msgspec.DecodeError.
-
-    Bytes that are not UTF-8 become U+FFFD, as Go's decoder has it: a name with one is then refused as a name. What lies
-    too deep to be followed is left out (`texts.json_text.shallow`). For what clients send there is `texts/json_text`.
+    """JSON to plain dicts and lists; bytes that are not UTF-8 become U+FFFD, what lies too deep is left out. Raises
+    msgspec.DecodeError. For what clients send there is `texts/json_text`.
     """
     try:
         return _decode(text)

@@ -59,7 +59,6 @@ MAX_ERRORS_TOLD = 250
 MAX_VALUE_BYTES = 64 * 1024
 """How much of one error is told: a value may be the whole object."""
 MAX_TOLD_BYTES = 256 * 1024
-"""How much of all errors is told."""
 
 
 def go_value(value: Any) -> str:
@@ -111,10 +110,7 @@ def too_many(field: str, actual: int, maximum: int) -> FieldError:
 
 
 def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Invalid:
-    """The 422 answer for one object: `CSINode.storage.k8s.io "n1" is invalid: …`, one cause a broken rule.
-
-    Beyond `MAX_ERRORS_TOLD` errors, or so much text, the rest is counted.
-    """
+    """The 422 answer for one object: `CSINode.storage.k8s.io "n1" is invalid: …`, one cause a broken rule."""
     bodies, causes = _told(errors)
     told = bodies[0] if len(bodies) == 1 else f"[{', '.join(bodies)}]"
     qualified = f"{kind}.{group}" if group else kind

@@ -165,7 +165,6 @@ def optional_choice(value: str | None, allowed: Sequence[str], path: str) -> Err
 
 
 def sentences(path: str, value: Any, wrong: Iterable[str]) -> Errors:
-    """One error for each sentence a name rule found."""
     return [invalid(path, value, told) for told in wrong]
 
 
@@ -178,7 +177,6 @@ def positive(value: int, path: str) -> Errors:
 
 
 def user_or_group(value: int | None, path: str) -> Errors:
-    """A numeric user or group id."""
     return [] if value is None else sentences(path, value, names.in_range(value, 0, _MAX_INT32))
 
 
@@ -214,7 +212,6 @@ def unreserved_path(value: str, path: str) -> Errors:
 
 
 def port_number_or_name(value: int | str, path: str) -> Errors:
-    """An IntOrString that names a port."""
     if isinstance(value, str):
         return sentences(path, value, names.port_name(value))
     return sentences(path, value, names.port_number(value))
@@ -296,7 +293,6 @@ def parse_ip(value: str) -> Address | None:
 
 
 def is_dual_stack(values: Sequence[str]) -> bool:
-    """Does the list hold both families?"""
     return {address.version for value in values if (address := parse_ip(value)) is not None} == {4, 6}
 
 

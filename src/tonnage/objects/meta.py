@@ -54,7 +54,6 @@ class MicroTime(datetime):
 
     @classmethod
     def of(cls, at: datetime) -> Self:
-        """The same instant as `at`, which must know its zone."""
         if at.tzinfo is None:
             raise ValueError(f"{at.isoformat()} has no time zone; hand in an aware datetime")
         return cls.combine(at.date(), at.timetz())
@@ -69,16 +68,10 @@ class RecordMeta(msgspec.StructMeta):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, metaclass=RecordMeta, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A piece of an object as the programs see it.
-
-    Defaults are left out when it is written. Records form trees and never cycles, so the garbage collector need not
-    look at them, which matters with 10,000 pods in memory.
-    """
+    """A piece of an object. Defaults are left out when it is written. Records never form cycles: no garbage collection."""
 
 
 class OwnerReference(Record):
-    """Who an object belongs to; it goes when its owner goes."""
-
     api_version: str
     kind: str
     name: str
@@ -88,8 +81,6 @@ class OwnerReference(Record):
 
 
 class ObjectMeta(Record):
-    """Identity, labels, owners and life of an object."""
-
     name: str = ""
     generate_name: str = ""
     namespace: str = ""

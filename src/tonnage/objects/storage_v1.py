@@ -20,22 +20,22 @@ from tonnage.quantity import Quantity
 AVAILABLE_CAPACITIES = "tonnage.dev/available-capacities"
 """Annotation of a CSIStorageCapacity, "100Gi,100Gi": its pools, where the server drops `availableCapacities`."""
 POOLS_SOURCE = "tonnage.dev/pools-source"
-"""Annotation of a capacity object: the pools in `AVAILABLE_CAPACITIES` are kept by `tonnage pools`, from this source.
-Then `capacity`, which the driver's provisioner keeps, is written by another and may be older or newer than they are."""
+"""Annotation of a capacity object: its pools are kept by `tonnage pools`, from this source; `capacity` has another
+writer.
+"""
 POOLS_PROGRAM = "tonnage-pools"
-"""The field manager that keeps them."""
 POOLS_OBSERVED_AT = "tonnage.dev/pools-observed-at"
 """Annotation beside it: when the pools were told by their source, by the server's clock."""
 POOLS_STALE_SINCE = "tonnage.dev/pools-stale-since"
 """Annotation beside it: the source has been silent since then, and the pools are going to be taken away."""
 POOLS_CHECKED_AT = "tonnage.dev/pools-checked-at"
-"""Annotation beside it: when `tonnage pools` last saw that the source says the same still. It is renewed every few
-minutes; while it is older than a volume, nobody knows whether the pools show that volume."""
+"""Annotation beside it: when `tonnage pools` last looked. While it is older than a volume, nobody knows whether the
+pools show it.
+"""
 INCLUDED_CLAIMS = "tonnage.dev/included-claims"
 """Annotation of a capacity object: uids of the claims whose volumes, made lately, its figures are known to include."""
 INCLUDED_UNTIL = "tonnage.dev/included-until"
-"""Annotation beside it, where those claims are more than are named: the figures include every volume whose
-PersistentVolume was created before this time of the server's clock."""
+"""Annotation beside it, where those claims are too many: the figures include every volume created before this time."""
 CAPACITY_GROUP = "tonnage.dev/capacity-group"
 """Annotation of a StorageClass: classes of one driver with the same value draw from the same pools."""
 POOL_POLICY = "tonnage.dev/pool-policy"
@@ -84,11 +84,7 @@ class TokenRequest(Record):
 
 
 class CSIDriverSpec(Record):
-    """What a driver asks of the cluster.
-
-    `node_allocatable_update_period_seconds` absent means that attach limits are not refreshed, `storage_capacity` false
-    that no capacity is checked.
-    """
+    """An absent update period: attach limits are not refreshed; `storage_capacity` false: no capacity is checked."""
 
     attach_required: bool = True
     pod_info_on_mount: bool = False
@@ -104,8 +100,6 @@ class CSIDriverSpec(Record):
 
 
 class CSIDriver(Object):
-    """A driver as the cluster knows it, by its name."""
-
     spec: CSIDriverSpec = CSIDriverSpec()
 
     @property
@@ -139,15 +133,12 @@ class CSINode(Object):
     spec: CSINodeSpec = CSINodeSpec()
 
     def driver(self, name: str) -> CSINodeDriver | None:
-        """The driver of that name, None while it is not installed on the node."""
         return next((driver for driver in self.spec.drivers if driver.name == name), None)
 
 
 class CSIStorageCapacity(Object):
-    """Room for one class on the nodes that `node_topology` selects.
-
-    `node_topology` absent reaches no node, empty all of them. `capacity` and `maximum_volume_size` absent are unknown,
-    not zero. `available_capacities` lists the free bytes of each pool; empty, the driver does not say.
+    """Room for one class on the nodes that `node_topology` selects (absent: none, empty: all). `capacity` and
+    `maximum_volume_size` absent are unknown, not zero; `available_capacities` empty: the driver does not say.
     """
 
     metadata: StampedMeta = StampedMeta()
@@ -159,15 +150,13 @@ class CSIStorageCapacity(Object):
 
     @property
     def has_kept_pools(self) -> bool:
-        """Whether its pools are kept by `tonnage pools`, so that it has two writers: they are what it is judged by, and
-        a change of the rest says nothing about them."""
+        """True if its pools are kept by `tonnage pools`: a change of the rest says nothing about them."""
         annotations = self.metadata.annotations
         return POOLS_SOURCE in annotations and AVAILABLE_CAPACITIES in annotations and not self.available_capacities
 
     @property
     def figures_version(self) -> str:
-        """What is another one after the figures that it is judged by were published anew: the resourceVersion, or, of
-        pools that are kept, what they are and as of when. Empty for an object that came from no server."""
+        """Differs once its figures are published anew: the resourceVersion, or what kept pools are and as of when."""
         version = self.metadata.resource_version
         if not version or not self.has_kept_pools:
             return version
@@ -176,8 +165,7 @@ class CSIStorageCapacity(Object):
 
     @property
     def figures_at(self) -> datetime | None:
-        """When those figures were told: the last write, or, of pools that are kept, when their source told them. That
-        may be by a node's clock, which may be ahead: not later than they were written."""
+        """When its figures were told: the last write, or when the source of kept pools told them, if that was earlier."""
         if not self.has_kept_pools:
             return self.metadata.updated_at
         written_at = self.metadata.written_at(POOLS_PROGRAM) or self.metadata.updated_at
@@ -185,18 +173,15 @@ class CSIStorageCapacity(Object):
         return min((each for each in times if each is not None), default=None)
 
     def is_unchecked_since(self, made_at: datetime | None) -> bool:
-        """Whether its pools are kept by a program that has not looked at their source since a volume was made: it may
-        be gone, and they the old ones. Of a volume that was made at a time that is not known, nobody can say."""
+        """True if the program that keeps its pools has not looked since a volume was made, or that time is not known."""
         checked_at = self.checked_at
         return checked_at is not None and (made_at is None or checked_at <= made_at)
 
     @property
     def checked_at(self) -> datetime | None:
         """When the program that keeps its pools last looked at their source, by the server's clock; None when nobody
-        says.
-
-        The program says it by its own clock, which may be wrong. It writes when it has looked: so the time of the write
-        counts. Of a silent source it writes without a look: then the last look was as long before as it says.
+        says. It writes when it has looked, so the time of the write counts; of a silent source the last look was
+        earlier.
         """
         told_at = self._annotated_time(POOLS_CHECKED_AT) if self.has_kept_pools else None
         written_at = self.metadata.written_at(POOLS_PROGRAM)
@@ -246,8 +231,6 @@ class VolumeAttachmentStatus(Record):
 
 
 class VolumeAttachment(Object):
-    """The request that a volume be attached to a node, and how far it has come."""
-
     spec: VolumeAttachmentSpec
     status: VolumeAttachmentStatus = VolumeAttachmentStatus()
 

@@ -56,7 +56,6 @@ class User:
 
 
 def service_account_user(namespace: str, name: str, uid: str = "") -> User:
-    """The user that a ServiceAccount is."""
     return User(f"{_PREFIX}{namespace}:{name}", uid, (*service_account_groups(namespace), AUTHENTICATED))
 
 

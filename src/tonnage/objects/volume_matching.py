@@ -25,11 +25,10 @@ def is_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) ->
 def find_matching_volume(
     claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume], *, is_delayed: bool
 ) -> PersistentVolume | None:
-    """The volume to bind a claim to, None while there is none.
+    """The volume to bind a claim to, None while there is none. Raises InvalidSelector.
 
-    One bound to the claim comes first, whatever its access modes offer beyond what is asked. (Upstream searches one set
-    of access modes after the other and may miss it; then the claim has two volumes for a while.) Of free ones the order
-    is: fewest access modes, smallest, first by name. Raises InvalidSelector.
+    One bound to the claim comes first. (Upstream may miss it; then the claim has two volumes for a while.) Of free ones
+    the order is: fewest access modes, smallest, first by name.
     """
     best: PersistentVolume | None = None
     best_rank: tuple[int, int, str] | None = None

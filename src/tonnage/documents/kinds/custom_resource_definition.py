@@ -64,7 +64,6 @@ class CustomResourceDefinitionStrategy(Strategy):
             record_stored_version(new)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        """Everything wrong with a change through the status subresource."""
         return _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
@@ -89,7 +88,6 @@ class CustomResourceDefinitionStrategy(Strategy):
 
 
 def default_definition(definition: Doc) -> None:
-    """Fill in, in place, what upstream fills in whenever it decodes a definition."""
     spec = definition.setdefault("spec", {})
     named = spec.setdefault("names", {})
     kind = named.get("kind", "")
@@ -110,7 +108,6 @@ def validate_definition(definition: Doc) -> Errors:
 
 
 def validate_definition_update(new: Doc, old: Doc) -> Errors:
-    """Everything wrong with a change of a definition."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     errors = _spec_errors(spec, before)
     if is_established(old):

@@ -142,12 +142,10 @@ _STRICT: Rules = {
 
 
 def to_stored(resource: Resource, doc: Doc) -> Doc:
-    """What a client of this resource sent, as it is stored."""
     return doc if resource.stored_as is None else from_events_v1(doc)
 
 
 def from_stored(resource: Resource, doc: Doc) -> Doc:
-    """A stored document under the field names of this resource."""
     if resource.stored_as is None:
         return doc
     converted = to_events_v1(doc)
@@ -158,10 +156,7 @@ def from_stored(resource: Resource, doc: Doc) -> Doc:
 
 
 def with_null_times(resource: Resource, event: Doc) -> Doc:
-    """An Event with null for the times it does not have, as upstream serves both kinds.
-
-    `kubectl get events --sort-by=.lastTimestamp` finds nothing at all where the field is missing.
-    """
+    """An Event with null for the times it lacks: `kubectl get events --sort-by=.lastTimestamp` finds nothing otherwise."""
     times = _CORE_TIMES if resource.stored_as is None else _NEW_TIMES
     return event | {field: None for field in times if field not in event}
 
@@ -172,12 +167,10 @@ def field_labels(resource: Resource, selectable: Iterable[str]) -> dict[str, str
 
 
 def to_events_v1(event: Doc) -> Doc:
-    """A stored Event as events.k8s.io/v1 shows it."""
     return _renamed(event, _RENAMED, "events.k8s.io/v1")
 
 
 def from_events_v1(event: Doc) -> Doc:
-    """An Event of events.k8s.io/v1 as it is stored."""
     return _renamed(event, _RENAMED_BACK, "v1")
 
 

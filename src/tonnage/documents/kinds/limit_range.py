@@ -25,9 +25,8 @@ _LISTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 _ONE = Quantity.from_int(1)
 MAX_DEFAULTED_AMOUNTS = 2_000
-"""How many amounts the defaults of one LimitRange may write into one pod: a hundred containers, ten of each sort.
-
-Containers times defaults: without a bound two objects of 1 MB make one of gigabytes."""
+"""How many amounts one LimitRange may write into one pod; unbounded, two objects of 1 MB would make one of gigabytes.
+"""
 _PODS = BY_PLURAL["", "pods"]
 ANNOTATION = "kubernetes.io/limit-ranger"
 
@@ -36,10 +35,7 @@ class LimitRangeStrategy(Strategy):
     create_on_update = True
 
     def default(self, doc: Doc) -> None:
-        """Fill in a LimitRange, in place. Mirrors SetDefaults_LimitRangeItem.
-
-        Of a container the limit defaults to the maximum, the request to the limit, else to the minimum.
-        """
+        """Of a container the limit defaults to the maximum, the request to the limit, else to the minimum."""
         for item in doc.get("spec", {}).get("limits", ()):
             for field in _LISTS:
                 round_amounts(item.get(field))
@@ -127,10 +123,7 @@ def _amounts_of(name: str, stated: dict[str, dict[str, Quantity]], at: str) -> I
 
 
 def give_defaults(pod: Doc, limit_range: Doc) -> None:
-    """Write the defaults of a LimitRange into containers, in place, and note in an annotation which.
-
-    Raises Forbidden when that would be more than `MAX_DEFAULTED_AMOUNTS`.
-    """
+    """Write the defaults of a LimitRange into containers, in place, and note it in an annotation. Raises Forbidden."""
     limits: dict[str, str] = {}
     requests: dict[str, str] = {}
     for item in limit_range.get("spec", {}).get("limits", ()):

@@ -63,10 +63,7 @@ class NamespaceStrategy(Strategy):
 
 
 def finalize(old: Doc, sent: Doc) -> Doc:
-    """The namespace with the finalizers that a write to the finalize subresource asks for. Raises Invalid.
-
-    Everything else stays, status included; `old` itself is not touched.
-    """
+    """The namespace with the finalizers that a write to the finalize subresource asks for. Raises Invalid."""
     wanted = sent.get("spec", {}).get("finalizers", [])
     changed: Doc = copy(old)
     changed.setdefault("spec", {}).pop("finalizers", None)

@@ -24,7 +24,7 @@ class NetworkPolicyStrategy(Strategy):
     generation = Generation.COUNTED
 
     def default(self, doc: Doc) -> None:
-        """Fill in a NetworkPolicy, in place. Mirrors SetDefaults_NetworkPolicy and SetDefaults_NetworkPolicyPort."""
+        """Mirrors SetDefaults_NetworkPolicy and SetDefaults_NetworkPolicyPort."""
         spec = doc.setdefault("spec", {})
         spec.setdefault("podSelector", {})
         if not spec.get("policyTypes"):
@@ -40,7 +40,7 @@ class NetworkPolicyStrategy(Strategy):
         return validate_network_policy(new, old)
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        """Ranges that are legal, and not written as they should be. Mirrors GetWarningsForCIDR, for what is legal."""
+        """Ranges that are legal, and not written as they should be. Mirrors GetWarningsForCIDR."""
         return [
             f"{path}: IPv6 CIDR value {go_value(text)} should be in RFC 5952 canonical format "
             f"({go_value(str(network))})"
@@ -50,7 +50,6 @@ class NetworkPolicyStrategy(Strategy):
 
 
 def validate_network_policy(doc: Doc, old: Doc | None = None) -> Errors:
-    """Everything wrong with a policy; `old` is what stood there before, if anything did."""
     spec = doc.get("spec", {})
     was: Doc = old.get("spec", {}) if old is not None else {}
     lenient = bool(validate_label_selector(was.get("podSelector"), ""))

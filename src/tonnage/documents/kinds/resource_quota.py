@@ -142,7 +142,6 @@ class _UnfitResources:
         self._left = MAX_ERRORS_TOLD + 1
 
     def count(self, scope: str) -> int:
-        """How many errors to add for this scope."""
         if scope not in SCOPES:
             return 0
         if scope not in self._counts:

@@ -100,8 +100,6 @@ _COUNT_OR_PERCENT = both(count_or_percent, at_most_all)
 
 
 class PodDisruptionBudgetStrategy(Strategy):
-    """How many pods of a set may be gone at once."""
-
     generation = Generation.COUNTED
     unconditional_update = False
     new_status: ClassVar[Doc] = dict.fromkeys(_BUDGET_COUNTS, 0)

@@ -53,7 +53,7 @@ class ServiceStrategy(Strategy):
     }
 
     def default(self, doc: Doc) -> None:
-        """Fill in a Service, in place. Mirrors SetDefaults_Service."""
+        """Mirrors SetDefaults_Service."""
         spec = doc.setdefault("spec", {})
         fill(spec, {"sessionAffinity": "None", "type": "ClusterIP"})
         if spec["sessionAffinity"] == "None":
@@ -154,11 +154,7 @@ def is_externally_accessible(spec: Doc) -> bool:
 
 
 def settle_addresses(spec: Doc, was: Doc | None = None) -> None:
-    """Bring the single and the plural address fields into line, in place; an update inherits what it leaves out.
-
-    What a stock server would allocate stays absent, and with it nothing else is: families and policy are filled in as
-    if it had.
-    """
+    """Bring the single and the plural address fields into line, in place; an update inherits what it leaves out."""
     if spec["type"] == "ExternalName":
         if was is not None and was["type"] != "ExternalName":
             for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
@@ -181,7 +177,6 @@ def _mirror_single(spec: Doc) -> None:
 
 
 def validate_service(doc: Doc, old: Doc | None = None) -> Errors:
-    """A new Service, or with `old` a changed one."""
     spec = doc["spec"]
     was = old["spec"] if old is not None else {}
     is_headless = spec.get("clusterIPs") == ["None"]

@@ -32,7 +32,6 @@ _ZERO = {"bool": False, "int": 0}
 class _Field:
     name: str
     key: str
-    """The document's field, in lower case."""
     zero: Any
     shape: str = ""
     is_list: bool = False
@@ -62,7 +61,6 @@ def diff(shape: str, old: Any, new: Any) -> str:
 
 
 def _shared_head(before: list[str], after: list[str]) -> int:
-    """How many lines two texts have in common at their beginning."""
     for position, (old, new) in enumerate(zip(before, after, strict=False)):
         if old != new:
             return position
@@ -148,7 +146,6 @@ _HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "h
 
 
 def pod_spec_unchanged(new: Doc, old: Doc) -> bool:
-    """Are two specs the same to upstream, where an absent field and its zero are one?"""
     if new == old:  # nearly always, and a thousand times cheaper to see
         return True
     if not unchanged("PodSpec", _gathered(new), _gathered(old)):

@@ -93,7 +93,6 @@ def validate_annotations(annotations: dict[str, str], path: str) -> Errors:
 
 
 def byte_size(strings: dict[str, str]) -> int:
-    """The bytes of all keys and values together."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in strings.items())
 
 

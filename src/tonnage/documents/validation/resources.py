@@ -58,12 +58,10 @@ def is_huge_pages(name: str) -> bool:
 
 
 def is_integer(name: str) -> bool:
-    """Counted in whole numbers."""
     return name in _COUNTED or is_extended(name)
 
 
 def is_overcommit_allowed(name: str) -> bool:
-    """May a limit be above the request?"""
     return is_native(name) and not is_huge_pages(name)
 
 
@@ -139,10 +137,7 @@ def validate_resource_requirements(
     claim_names: Set[str] = frozenset(),
     name_rule: Callable[[str, str], Errors] = validate_container_resource_name,
 ) -> Errors:
-    """Mirrors validateResourceRequirements: `resources` of a container, or of a pod with its own `name_rule`.
-
-    `claim_names` are the names in the pod's `spec.resourceClaims`.
-    """
+    """`resources` of a container, or of a pod with its own `name_rule`. Mirrors validateResourceRequirements."""
     limits: dict[str, str] = requirements.get("limits", {})
     requests: dict[str, str] = requirements.get("requests", {})
     errors = validate_resource_list(limits, f"{path}.limits", name_rule=name_rule)

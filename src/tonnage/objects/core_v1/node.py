@@ -67,13 +67,10 @@ class NodeStatus(Record):
 
 
 class Node(Object):
-    """A machine that pods run on."""
-
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
     def condition(self, type: str) -> NodeCondition | None:
-        """The condition of that type, such as "Ready"; None while nobody has set it."""
         return next((each for each in self.status.conditions if each.type == type), None)
 
     @property

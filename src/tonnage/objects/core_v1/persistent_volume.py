@@ -76,15 +76,11 @@ class CSIPersistentVolumeSource(Record):
 
 
 class LocalVolumeSource(Record):
-    """A disk or folder of one node, which the node affinity names."""
-
     path: str
     fs_type: str = ""
 
 
 class AzureFilePersistentVolumeSource(AzureFileVolumeSource):
-    """Unlike a pod's, it says where its Secret is."""
-
     secret_namespace: str = ""
 
 
@@ -94,16 +90,11 @@ class VolumeNodeAffinity(Record):
     required: NodeSelector | None = None
 
     def admits(self, node_name: str, labels: Mapping[str, str]) -> bool:
-        """Whether the volume can be reached from a node of this name, with these labels."""
         return self.required is None or self.required.matches(node_name, labels)
 
 
 class PersistentVolumeSpec(Record):
-    """A volume's size, place and owner.
-
-    `claim_ref` names the claim it is bound to or kept for. `volume_attributes_class_name` absent equals empty here: the
-    volume has no such class.
-    """
+    """`claim_ref` names the claim it is bound to or kept for; an absent attributes class equals an empty one."""
 
     capacity: Mapping[str, Quantity] = {}
     access_modes: tuple[str, ...] = ()
@@ -134,8 +125,6 @@ class PersistentVolumeStatus(Record):
 
 
 class PersistentVolume(Object):
-    """A piece of storage that exists, whoever uses it."""
-
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
@@ -151,7 +140,6 @@ class PersistentVolume(Object):
 
     @property
     def size(self) -> Quantity:
-        """How large it is; one that does not say is of no size."""
         return self.spec.capacity.get("storage", _NO_SIZE)
 
 
@@ -161,11 +149,8 @@ class VolumeResourceRequirements(Record):
 
 
 class PersistentVolumeClaimSpec(Record):
-    """Storage that is wanted.
-
-    `storage_class_name` absent asks for the default class, empty for volumes without a class. `selector` absent leaves
-    the choice of volumes open, as an empty one does, but only without one can a volume be provisioned. `volume_name`
-    before the binding is complete asks for that volume.
+    """`storage_class_name` absent asks for the default class, empty for volumes without one. Only without a `selector`
+    can a volume be provisioned. `volume_name` before the binding is complete asks for that volume.
     """
 
     access_modes: tuple[str, ...] = ()
@@ -200,8 +185,6 @@ class PersistentVolumeClaimStatus(Record):
 
 
 class PersistentVolumeClaim(Object):
-    """A request for storage, and the volume that is bound to it."""
-
     metadata: StampedMeta = StampedMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
@@ -217,9 +200,8 @@ class PersistentVolumeClaim(Object):
         return self.metadata.annotations.get(BETA_STORAGE_CLASS, self.spec.storage_class_name or "")
 
     def is_for_pod(self, pod: Object) -> bool:
-        """Whether a claim of a generic ephemeral volume belongs to this very pod, and not to one that had its name.
-
-        Mirrors upstream's VolumeIsForPod.
+        """Whether an ephemeral volume's claim belongs to this very pod, not to one that had its name. Mirrors
+        VolumeIsForPod.
         """
         owner = self.metadata.controller
         return self.namespace == pod.namespace and owner is not None and owner.uid == pod.uid
@@ -236,7 +218,6 @@ class PersistentVolumeClaim(Object):
 
     @property
     def requested(self) -> Quantity | None:
-        """The storage asked for; None for a claim that does not say."""
         return self.spec.resources.requests.get("storage")
 
     @property
@@ -270,7 +251,6 @@ CONTROLLER_ERROR: Final = "ControllerResizeError"
 NODE_ERROR: Final = "NodeResizeError"
 RESIZE_CONDITIONS: Final = (FS_PENDING, RESIZING, CONTROLLER_ERROR, NODE_ERROR)
 PROVISIONING_FAILED: Final = "ProvisioningFailed"
-"""The reason of the events."""
 PROVISIONING_REFUSED: Final = "tonnage.dev/provisioning-refused"
 """Annotation of a claim: the last word of our provisioner, if it was a refusal for good."""
 _FOR_GOOD: Final = frozenset(

@@ -18,16 +18,11 @@ from tonnage.quantity import Quantity
 
 
 class ResourceClaim(Record):
-    """A device claim of the pod that this container uses."""
-
     name: str
 
 
 class ResourceRequirements(Record):
-    """What is set aside (`requests`) and what is allowed (`limits`), by resource name.
-
-    A resource that is missing from `requests` differs from one that asks for 0: scores assume something for the first.
-    """
+    """A resource missing from `requests` differs from one that asks for 0: scores assume something for the first."""
 
     requests: Mapping[str, Quantity] = {}
     limits: Mapping[str, Quantity] = {}
@@ -45,8 +40,6 @@ class ContainerPort(Record):
 
 
 class VolumeMount(Record):
-    """A volume of the pod as a folder of the container."""
-
     name: str
     mount_path: str
     read_only: bool = False
@@ -54,8 +47,6 @@ class VolumeMount(Record):
 
 
 class VolumeDevice(Record):
-    """A volume of the pod as a raw device of the container."""
-
     name: str
     device_path: str
 
@@ -85,7 +76,6 @@ class Container(Record):
 
     @property
     def is_sidecar(self) -> bool:
-        """For init containers: it keeps running beside the others."""
         return self.restart_policy == "Always"
 
 
@@ -115,10 +105,7 @@ class ContainerState(Record):
 
 
 class ContainerStatus(Record):
-    """`allocated_resources` is what the node has granted, `resources` what is in force; both matter while resizing.
-
-    Absent `resources` means that the node has not said, which is not the same as nothing.
-    """
+    """`allocated_resources` is granted, `resources` in force; absent `resources`: the node has not said."""
 
     name: str
     image: str = ""
@@ -144,9 +131,7 @@ class NodeAffinity(Record):
 
 
 class PodAffinityTerm(Record):
-    """Pods that match, within the nodes that share a value of `topology_key`.
-
-    `label_selector` absent matches no pod. `namespace_selector` absent adds no namespace, empty adds all of them; with
+    """`label_selector` absent matches no pod. `namespace_selector` absent adds no namespace, empty all of them; with
     neither it nor `namespaces`, the pod's own namespace is meant.
     """
 
@@ -179,10 +164,7 @@ class Affinity(Record):
 
 
 class TopologySpreadConstraint(Record):
-    """How uneven the matching pods may lie over the values of `topology_key`.
-
-    `label_selector` absent matches no pod.
-    """
+    """`label_selector` absent matches no pod."""
 
     max_skew: int
     topology_key: str
@@ -201,8 +183,6 @@ VOLUME_NODE_AFFINITY: Final = "VolumeNodeAffinity"
 
 
 class PodSchedulingGate(Record):
-    """While a pod has one, nobody tries to place it."""
-
     name: str
 
 
@@ -219,8 +199,6 @@ class PodResourceClaim(Record):
 
 
 class PodSchedulingGroup(Record):
-    """Pods to be placed together or not at all."""
-
     pod_group_name: str = ""
 
 
@@ -239,10 +217,7 @@ class PodOS(Record):
 
 
 class PodSpec(Record):
-    """What a pod wants. `node_name` is empty until it is bound.
-
-    `resources`, the amounts of the pod as a whole, differs from empty when absent: then the containers' sum counts.
-    """
+    """`node_name` is empty until it is bound; `resources` absent: the containers' sum counts."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -284,10 +259,7 @@ class PodCondition(Condition):
 
 
 class PodStatus(Record):
-    """How far a pod has come; `nominated_node_name` is where it is expected to go before it is bound.
-
-    `resources` and `allocated_resources` are the pod-level amounts in force and granted, while resizing.
-    """
+    """`resources` and `allocated_resources` are the pod-level amounts in force and granted, while resizing."""
 
     phase: str = "Pending"
     reason: str = ""
@@ -316,8 +288,6 @@ class StatusInFields(Record):
 
 
 class PodManagedFieldsEntry(Record):
-    """Who set what of a pod, as far as nominations go."""
-
     manager: str = ""
     time: Time | None = None
     fields_v1: StatusInFields = StatusInFields()
@@ -337,8 +307,6 @@ class PodMeta(ObjectMeta):
 
 
 class Pod(Object):
-    """A group of containers that is placed as one."""
-
     metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -349,11 +317,9 @@ class Pod(Object):
         return self.status.phase in ("Succeeded", "Failed")
 
     def required_node_affinity(self) -> RequiredNodeAffinity:
-        """What it demands of its node."""
         return RequiredNodeAffinity(self.spec.node_selector, self.spec.affinity.node_affinity.required)
 
     def condition(self, type: str) -> PodCondition | None:
-        """The condition of that type, such as "PodScheduled"; None while nobody has set it."""
         return next((each for each in self.status.conditions if each.type == type), None)
 
     def claim_names(self) -> tuple[str, ...]:

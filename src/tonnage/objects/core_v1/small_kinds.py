@@ -13,8 +13,6 @@ from tonnage.quantity import Quantity
 
 
 class NamespaceSpec(Record):
-    """While it has `finalizers`, a namespace that is being deleted still holds something."""
-
     finalizers: tuple[str, ...] = ()
 
 
@@ -24,8 +22,6 @@ class NamespaceStatus(Record):
 
 
 class Namespace(Object):
-    """A scope for names; its labels are what namespace selectors look at."""
-
     spec: NamespaceSpec = NamespaceSpec()
     status: NamespaceStatus = NamespaceStatus()
 
@@ -49,21 +45,15 @@ class ServiceAccount(Object):
 
 
 class ResourceQuotaSpec(Record):
-    """The most that the objects of a namespace may use, by resource."""
-
     hard: Mapping[str, Quantity] = {}
 
 
 class ResourceQuotaStatus(Record):
-    """The limits that are enforced, and how much of each is in use."""
-
     hard: Mapping[str, Quantity] = {}
     used: Mapping[str, Quantity] = {}
 
 
 class ResourceQuota(Object):
-    """How much the objects of a namespace may use together."""
-
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()
 
@@ -90,14 +80,10 @@ class ServiceSpec(Record):
 
 
 class Service(Object):
-    """Pods under one name; spreading counts the pods of a Service together."""
-
     spec: ServiceSpec = ServiceSpec()
 
 
 class ReplicationControllerSpec(Record):
-    """`template` is a document: pods are made by copying all of it."""
-
     replicas: int = 1
     selector: Mapping[str, str] = {}
     template: Mapping[str, Any] = {}
@@ -114,8 +100,6 @@ class ReplicationControllerStatus(Record):
 
 
 class ReplicationController(Object):
-    """The elder brother of the ReplicaSet."""
-
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
     status: ReplicationControllerStatus = ReplicationControllerStatus()
 
@@ -126,15 +110,11 @@ class EventSource(Record):
 
 
 class EventSeries(Record):
-    """The same thing happening again and again."""
-
     count: int = 0
     last_observed_time: MicroTime | None = None
 
 
 class Event(Object):
-    """Something that happened to an object, told to people."""
-
     metadata: StampedMeta = StampedMeta()
     involved_object: ObjectReference = ObjectReference()
     type: str = ""

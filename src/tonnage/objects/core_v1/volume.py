@@ -31,8 +31,6 @@ class ObjectReference(Record):
 
 
 class SecretReference(Record):
-    """A Secret of any namespace, as drivers are given credentials."""
-
     name: str = ""
     namespace: str = ""
 
@@ -47,8 +45,6 @@ class TypedObjectReference(Record):
 
 
 class TypedLocalObjectReference(Record):
-    """The same within the claim's own namespace."""
-
     kind: str
     name: str
     api_group: str = ""

@@ -27,7 +27,7 @@ _YEARS: Final = 5
 
 
 class InvalidSchedule(TonnageError):
-    """A schedule that cannot be read."""
+    pass
 
 
 class _Field(NamedTuple):
@@ -63,9 +63,8 @@ class CronSchedule:
     every_s: int = 0
 
     def next_after(self, moment: datetime, zone: tzinfo = UTC) -> datetime | None:
-        """The first time later than `moment` that the schedule names on the clocks of `zone`; None when there is none.
-
-        `moment` is aware; the answer is in UTC and falls on a whole second.
+        """The first time after `moment` that the schedule names on the clocks of `zone`, in UTC; None when there is
+        none.
         """
         seconds = int(moment.timestamp())
         if self.every_s:

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from tonnage.errors import TonnageError
 
 MAX_DEPTH = 100
-"""Upstream's decoder ends at 10,000, where a Python program has no stack left. The deepest kind nests 14 levels, and
-walks over documents take at most four calls a level: a hundred levels leave more than half of Python's 1,000 free."""
+"""Upstream's limit of 10,000 leaves a Python program no stack. The deepest kind nests 14 levels."""
 MAX_REQUEST_BYTES = 3 * 1024 * 1024
 """Upstream's limit for a request body (MaxRequestBodyBytes); what aliases make of it counts as if it had been sent."""
 MAX_REQUEST_VALUES = 150_000
@@ -47,8 +46,6 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that one text may decode to."""
-
     values: int
     text_bytes: int
     depth: int = MAX_DEPTH
@@ -60,23 +57,19 @@ JSON_PATCH = Limits(MAX_REQUEST_VALUES, MAX_REQUEST_BYTES, MAX_DEPTH + 2)
 
 
 def file_limits(size_bytes: int) -> Limits:
-    """For a file of this size. What stands in it written out always fits: no value takes less than a byte, and no
-    escape makes more than twice its length of text."""
+    """For a file of this size: what stands in it written out always fits."""
     return Limits(_ALIASED_VALUES + size_bytes, _ALIASED_BYTES + 2 * size_bytes)
 
 
 class Size(NamedTuple):
-    """How much a value is."""
-
     values: int
     text_bytes: int
     depth: int
 
 
 class Budget:
-    """What is left of the limits while one text is read. Every charge raises BudgetExceeded when it is too much.
-
-    `level` is how deep the reader is, for texts that stand inside of others: JSON in a protobuf message.
+    """What is left of the limits while one text is read; charges raise BudgetExceeded. `level` is how deep the reader
+    is.
     """
 
     __slots__ = ("level", "limits", "text_bytes", "values")
@@ -96,7 +89,6 @@ class Budget:
             raise BudgetExceeded("text", self.limits.text_bytes)
 
     def enter(self, levels: int) -> None:
-        """So many levels are about to be read."""
         if self.level + levels > self.limits.depth:
             raise BudgetExceeded("depth", self.limits.depth)
 
@@ -132,10 +124,7 @@ _MAX_DIGITS: Final = 1_000
 
 
 def whole_number(text: str) -> int:
-    """The number that decimal digits spell, a sign before them or not; of thousands of digits, one beyond 64 bits.
-
-    Which one does not matter to whoever asks: it is out of every range. The text must be a number.
-    """
+    """The number that decimal digits spell; of thousands of digits, one beyond 64 bits, which is out of every range."""
     if len(text) <= _MAX_DIGITS:
         return int(text)
     return -_BEYOND if text.startswith("-") else _BEYOND

@@ -43,7 +43,6 @@ class GoRegexp:
             raise InvalidPattern(pattern, "invalid UTF-8") from None
 
     def search(self, text: str) -> bool:
-        """Whether the pattern matches anywhere in a text."""
         try:
             return self._compiled.search(text) is not None
         except UnicodeEncodeError:  # a lone surrogate is no text, and Go would read a replacement character

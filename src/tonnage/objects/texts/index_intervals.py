@@ -105,7 +105,6 @@ class IndexSet(Set[int]):
         return count_of(self.intervals)
 
     def with_numbers(self, numbers: Iterable[int]) -> IndexSet:
-        """This set, and these numbers too."""
         return IndexSet([*self.intervals, *((number, number) for number in numbers)])
 
     def united(self, other: IndexSet) -> IndexSet:

@@ -94,9 +94,8 @@ def _without_strings(data: bytes) -> bytes:
 
 
 def _depth(bare: bytes, limit: int) -> int:
-    """How deep the brackets of a text without strings go, or `limit` + 1 for anything deeper.
-
-    Takes away innermost pairs, level by level. What is not balanced stays, and counts for nothing: it is no JSON.
+    """How deep the brackets of a text without strings go, at most `limit` + 1: innermost pairs are taken away level by
+    level.
     """
     brackets = bare.translate(None, _NOT_BRACKETS)
     for depth in range(limit + 1):

@@ -94,7 +94,7 @@ class ExcessiveYaml(InvalidYaml):
 
 
 class NestedTooDeeply(ExcessiveYaml):
-    """A text whose maps and lists are nested beyond what is read."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,8 @@ class YamlEntries(list[YamlEntry]):
 
 
 def first_document(text: str) -> tuple[Any, bool]:
-    """The first document of a text, its maps as `YamlEntries`, and whether anything follows it. Raises InvalidYaml.
-
-    What follows may be broken; it is not looked at.
+    """The first document, its maps as `YamlEntries`, and whether anything follows it, however broken. Raises
+    InvalidYaml.
     """
     with _parser(_PythonParser, text.removeprefix("\ufeff")) as get_event:
         found = next(_EntriesBuilder(get_event, _file_budget(text)).documents(), None)
@@ -196,7 +195,6 @@ class _Builder:
         return self._alias(event) if type(event) is events.AliasEvent else self._anchored(event)
 
     def _plain(self, event: Any) -> Any:
-        """A value that is written out."""
         kind = type(event)
         if kind is events.ScalarEvent:
             value: Any = event.value if not event.implicit[0] and event.tag is None else _scalar(event)
@@ -235,7 +233,6 @@ class _Builder:
             raise ExcessiveYaml(exc, line=event.start_mark.line + 1, by_alias=is_alias) from None
 
     def _enter(self, levels: int, event: Any) -> None:
-        """So many levels begin here."""
         self._deepest = max(self._deepest, self._budget.level + levels)
         try:
             self._budget.enter(levels)
@@ -286,7 +283,6 @@ class _Builder:
         return copy(value)
 
     def _spelled(self, value: Any, event: Any) -> str:
-        """A key that is no text, as text."""
         if not isinstance(value, (int, float)):
             _refuse(self.no_key, event)
         text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -346,7 +342,6 @@ _TAGGED: dict[str, type | tuple[type, ...]] = {
 
 
 def _scalar(event: Any) -> Any:
-    """A scalar without quotes, or one with a tag."""
     text: str = event.value
     if event.tag is not None and event.tag not in _TAGGED:
         return text

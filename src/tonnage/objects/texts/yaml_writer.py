@@ -24,7 +24,6 @@ def write_yaml(value: Any) -> str:
 
 
 def yaml_pieces(value: Any) -> Iterator[str]:
-    """The same in pieces, in order."""
     if isinstance(value, (dict, list)) and value:
         yield from _block(value, "")
     else:

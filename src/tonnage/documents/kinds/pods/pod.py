@@ -94,10 +94,7 @@ class PodStrategy(Strategy):
 
 
 def merge_label_keys(pod: Doc) -> None:
-    """Write matchLabelKeys and mismatchLabelKeys into their selectors, once, with the values the pod has at creation.
-
-    A key the pod has no label for adds nothing; without a selector there is nothing to add to.
-    """
+    """Write matchLabelKeys and mismatchLabelKeys into their selectors, with the values the pod has at creation."""
     labels = pod["metadata"].get("labels", {})
     for term in _terms_with_keys(pod["spec"]):
         selector = term.get("labelSelector")

@@ -50,7 +50,6 @@ _IMAGE = re.compile(
 
 
 def default_pod(pod: Doc) -> None:
-    """Fill in a Pod, in place."""
     spec = pod.setdefault("spec", {})
     containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
     for container in containers:
@@ -88,7 +87,6 @@ def default_pod_spec(spec: Doc) -> None:
 
 
 def default_pod_template(template: Doc) -> None:
-    """Fill in the template of a workload, in place."""
     template.setdefault("metadata", {})
     default_pod_spec(template.setdefault("spec", {}))
 
@@ -140,7 +138,6 @@ def _fill_parts(part: Doc, defaults: dict[str, Doc]) -> None:
 
 
 def _default_container(container: Doc) -> None:
-    """Fill in, in place, what upstream fills in for a regular, init or ephemeral container."""
     fill(container, _CONTAINER)
     container.setdefault("imagePullPolicy", pull_policy(container.get("image", "")))
     for port in container.get("ports", ()):

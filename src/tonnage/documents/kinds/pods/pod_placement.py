@@ -38,7 +38,6 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = False) -> Errors:
-    """Node affinity, pod affinity and anti-affinity, in that order."""
     errors: Errors = []
     node = affinity.get("nodeAffinity", {})
     if REQUIRED in node:
@@ -143,10 +142,7 @@ def validate_node_selector_mutation(new: dict[str, str], old: dict[str, str], pa
 
 
 def validate_node_affinity_mutation(new: Doc, old: Doc, path: str) -> Errors:
-    """A gated pod's required node affinity may only gain requirements, and terms only where it had none.
-
-    Terms are alternatives, so another term would loosen it; preferences are free. Mirrors validateNodeAffinityMutation.
-    """
+    """A gated pod's required node affinity may only gain requirements: another term would loosen it."""
     before = old.get(REQUIRED, {}).get("nodeSelectorTerms", [])
     after = new.get(REQUIRED, {}).get("nodeSelectorTerms", [])
     at = f"{path}.{REQUIRED}.nodeSelectorTerms"
@@ -186,10 +182,7 @@ def _validate_pod_term(term: Doc, path: str) -> Errors:
 
 
 def _validate_label_keys(term: Doc, path: str) -> Errors:
-    """matchLabelKeys and mismatchLabelKeys. Mirrors ValidateMatchLabelKeysAndMismatchLabelKeys.
-
-    The keys have been merged into the selector by now, so a key that was in both stands there twice.
-    """
+    """Mirrors ValidateMatchLabelKeysAndMismatchLabelKeys. The keys have been merged into the selector by now."""
     errors: Errors = []
     selector = term.get("labelSelector")
     match, mismatch = term.get("matchLabelKeys", []), term.get("mismatchLabelKeys", [])

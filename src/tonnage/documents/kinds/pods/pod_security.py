@@ -49,10 +49,7 @@ def validate_security_context(context: Doc, path: str, *, host_users: bool) -> E
 
 
 def validate_pod_security_context(spec: Doc, path: str) -> Errors:
-    """The pod's own securityContext; the host namespaces beside it in the spec belong to it upstream.
-
-    Mirrors validatePodSpecSecurityContext.
-    """
+    """The pod's own securityContext, with the host namespaces. Mirrors validatePodSpecSecurityContext."""
     context = spec.get("securityContext", {})
     errors = check(context, path, _POD_USERS)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):

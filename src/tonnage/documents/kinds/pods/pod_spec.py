@@ -119,11 +119,7 @@ def validate_pod_annotations(annotations: dict[str, str], spec: Doc, path: str) 
 def validate_pod_spec(
     spec: Doc, path: str, *, metadata: Doc | None = None, is_pod: bool = False, allow_invalid_values: bool = False
 ) -> Errors:
-    """Everything wrong with a pod's spec. Mirrors ValidatePodSpec.
-
-    `metadata` is the pod's own, when there is a pod; `allow_invalid_values` forgives label values in node affinity
-    that a stored pod already has.
-    """
+    """Mirrors ValidatePodSpec. `allow_invalid_values` forgives label values in node affinity that a stored pod has."""
     metadata = metadata or {}
     volumes, errors = validate_volumes(
         spec.get("volumes", []), f"{path}.volumes", pod_name=metadata.get("name", ""), is_pod=is_pod
@@ -164,7 +160,6 @@ def validate_pod_spec(
 
 
 def _validate_names(spec: Doc, path: str) -> Errors:
-    """The many fields that are a name, a number or a word, in upstream's order."""
     errors: Errors = []
     for field, rule in (("serviceAccountName", names.dns_subdomain), ("nodeName", names.dns_subdomain)):
         if spec.get(field):
@@ -337,7 +332,6 @@ def validate_hostname_override(spec: Doc, path: str) -> Errors:
 
 
 def validate_host_aliases(aliases: list[Doc], path: str) -> Errors:
-    """Entries for the pod's hosts file."""
     errors: Errors = []
     for idx, alias in enumerate(aliases):
         errors += validate_ip(alias.get("ip", ""), f"{path}[{idx}].ip")

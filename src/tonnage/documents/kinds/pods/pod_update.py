@@ -40,7 +40,6 @@ _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 
 
 def validate_pod_update(new: Doc, old: Doc) -> Errors:
-    """Everything wrong with a plain update of a pod, metadata apart."""
     spec, was = new["spec"], old["spec"]
     terms = was.get("affinity", {}).get("nodeAffinity", {}).get(REQUIRED, {}).get("nodeSelectorTerms", [])
     errors = validate_pod(new, allow_invalid_values=has_invalid_values(terms))
@@ -70,10 +69,7 @@ def validate_pod_update(new: Doc, old: Doc) -> Errors:
 
 
 def _without_legal_changes(spec: Doc, was: Doc) -> tuple[Doc, Errors]:
-    """The new spec with every field that may change put back, so that what still differs is what may not.
-
-    A pod behind scheduling gates may also be narrowed: nodeSelector and node affinity, each by its own rule.
-    """
+    """The new spec with every field that may change put back; node selection of a gated pod may be narrowed."""
     munged = copy(spec)
     for field in ("containers", "initContainers"):
         for container, before in zip(munged.get(field, ()), was.get(field, ()), strict=True):
@@ -131,11 +127,7 @@ def _validate_annotation_changes(new: Doc, old: Doc) -> Errors:
 
 
 def validate_pod_status_update(new: Doc, old: Doc, *, nomination_ends_with_binding: bool) -> Errors:
-    """Everything wrong with a write to a pod's status, metadata apart.
-
-    With `nomination_ends_with_binding` (the gate ClearingNominatedNodeNameAfterBinding) a pod that has a node cannot be
-    given a nomination any more; emptying one or leaving it alone is always legal.
-    """
+    """With `nomination_ends_with_binding` a pod that has a node cannot be given a nomination any more."""
     status, was = new.get("status", {}), old.get("status", {})
     errors = validate_pod_annotations(new["metadata"].get("annotations", {}), new["spec"], "metadata.annotations")
     errors += _validate_annotation_changes(new, old)

@@ -64,10 +64,8 @@ IN_TREE: dict[str, tuple[str, ...]] = {
 
 
 def validate_volumes(volumes: list[Doc], path: str, *, pod_name: str, is_pod: bool) -> tuple[dict[str, Doc], Errors]:
-    """The legal volumes by name, and everything wrong with the others.
-
-    `pod_name` is empty for templates and for pods without a name yet: then the names of ephemeral claims, which start
-    with it, cannot be judged.
+    """The legal volumes by name, and everything wrong with the others. Without a `pod_name` the names of ephemeral
+    claims, which start with it, cannot be judged.
     """
     errors: Errors = []
     legal: dict[str, Doc] = {}

@@ -37,7 +37,6 @@ _without_warnings: KnownSpecs[bool] = KnownSpecs()
 
 
 def pod_warnings(pod: Doc) -> list[str]:
-    """Warnings about a new pod."""
     wrong = names.dns_label(pod["metadata"].get("name", ""))
     told = [
         "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
@@ -64,7 +63,6 @@ def workload_name_warnings(name: str) -> list[str]:
 
 
 def spec_warnings(spec: Doc, path: str) -> list[str]:
-    """Warnings about a pod's spec; `path` is `spec` or that of a template's."""
     told = _placement_warnings(spec, path)
     for idx, volume in enumerate(spec.get("volumes", ())):
         at = f"{path}.volumes[{idx}]"

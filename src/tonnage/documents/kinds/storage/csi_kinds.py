@@ -171,9 +171,8 @@ def _validate_topology_keys(keys: list[str], path: str) -> Errors:
 
 
 class CSIStorageCapacityStrategy(Strategy):
-    """How much a class can still provide where. The list of pools is KEP-5925's, behind its gate.
-
-    `maximumVolumeSize` may be anything: upstream never looks at it.
+    """How much a class can still provide where; `availableCapacities` is KEP-5925's. Upstream ignores
+    `maximumVolumeSize`.
     """
 
     unconditional_update = False
@@ -207,10 +206,7 @@ _CAPACITY: Rules = {
 
 
 class VolumeAttachmentStrategy(Strategy):
-    """One volume to one node. The spec never changes; status is the attacher's alone.
-
-    An attacher's error may carry a gRPC code, which the node's attach limits are corrected by; it belongs to a gate.
-    """
+    """One volume to one node. The spec never changes; status is the attacher's, its gRPC error code a gate's."""
 
     unconditional_update = False
     defaults: ClassVar[Doc] = {"status": {"attached": False}}
@@ -224,7 +220,6 @@ class VolumeAttachmentStrategy(Strategy):
         return errors + check(doc, "", {"spec.source.persistentVolumeName": named(names.dns_subdomain)})
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """Only status ever changes."""
         errors = self.validate(new)
         if not unchanged("VolumeAttachmentSpec", new.get("spec"), old.get("spec")):
             errors.append(invalid("spec", internal("VolumeAttachmentSpec", new.get("spec")), IMMUTABLE))

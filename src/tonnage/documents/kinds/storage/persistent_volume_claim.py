@@ -46,7 +46,6 @@ class PersistentVolumeClaimStrategy(Strategy):
         return validate_claim_update(new, stored)
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        """What a controller reports: amounts, and how far an expansion has come."""
         status: Doc = new.get("status", {})
         errors: Errors = []
         for name, text in status.get("capacity", {}).items():
@@ -68,7 +67,6 @@ class PersistentVolumeClaimStrategy(Strategy):
         return errors
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        """Mirrors GetWarningsForPersistentVolumeClaim."""
         told: list[str] = []
         if BETA_STORAGE_CLASS in (dig(new, "metadata", "annotations") or {}):
             message = 'deprecated since v1.8; use "storageClassName" attribute instead'
@@ -103,19 +101,12 @@ def default_claim_spec(spec: Doc) -> None:
 
 
 def mirror_data_sources(spec: Doc) -> None:
-    """Write a claim's data source under both of its names when only one is given.
-
-    `dataSource` came first; `dataSourceRef` may name any kind and another namespace, which the former cannot say.
-    Mirrors NormalizeDataSources.
-    """
+    """Write a claim's data source under both of its names when only one is given. Mirrors NormalizeDataSources."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and reference is None:
         spec["dataSourceRef"] = dict(source)
     elif reference is not None and source is None and not reference.get("namespace"):
         spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
-
-
-"""Where a claim's class stood before `storageClassName`; it still wins over the field."""
 
 
 def validate_claim(doc: Doc, *, old: Doc | None = None) -> Errors:
@@ -174,10 +165,7 @@ def validate_claim_update(new: Doc, old: Doc) -> Errors:
 
 
 def resize_refusal(new: Doc, old: Doc, storage_class: Doc | None) -> str | None:
-    """Why a claim may not grow, if so; `storage_class` is the one it names, None when there is no such class.
-
-    Mirrors the PersistentVolumeClaimResize admission, whose answer is 403, after the update has been found legal.
-    """
+    """Why a claim of this StorageClass may not grow, if so. Mirrors the PersistentVolumeClaimResize admission."""
     if requested(new) <= requested(old):
         return None
     if dig(old, "status", "phase") != "Bound":

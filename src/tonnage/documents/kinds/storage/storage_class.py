@@ -105,11 +105,7 @@ _ATTRIBUTES_CLASS: Rules = {
 
 
 def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:
-    """The class a new claim gets: None when it names one itself, an empty one included, or when there is no default.
-
-    Of several defaults the newest wins, and of those made in the same second the first by name. Mirrors the
-    DefaultStorageClass admission.
-    """
+    """The class a claim that names none gets: the newest default, or None. Mirrors the DefaultStorageClass admission."""
     if class_name_in(claim) is not None:
         return None
     defaults = sorted((each["metadata"] for each in classes if is_default_class(each)), key=lambda meta: meta["name"])

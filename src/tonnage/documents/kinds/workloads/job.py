@@ -79,7 +79,6 @@ class JobStrategy(WorkloadStrategy):
         return errors
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        """Upstream judges the spec twice, and tells of each fault once."""
         spec, was = new["spec"], old["spec"]
         errors = self.validate(new)
         errors += _validate_completions_kept(spec, was)
@@ -188,7 +187,6 @@ def _validate_generated_selector(doc: Doc) -> Errors:
 
 
 def _validate_managed_by(value: str, path: str) -> Errors:
-    """A domain, a slash, a path."""
     errors: Errors = []
     host, slash, rest = value.partition("/")
     if not value:

@@ -24,7 +24,6 @@ def validate_job_status(new: Doc, old: Doc) -> Errors:
 
 
 def has_condition(doc: Doc, kind: str, status: str = "True") -> bool:
-    """Does the Job have a condition of this type and status?"""
     conditions = doc.get("status", {}).get("conditions", ())
     return any(each.get("type") == kind and each.get("status") == status for each in conditions)
 
@@ -51,7 +50,6 @@ def _validate_numbers(doc: Doc) -> Errors:
 
 
 def _validate_state(new: Doc, old: Doc) -> Errors:
-    """Conditions, times and what a finished Job may still have."""
     spec, status, was = new["spec"], new.get("status", {}), old.get("status", {})
     is_complete, is_failed, is_done = has_condition(new, "Complete"), has_condition(new, "Failed"), is_finished(new)
     is_met, is_failing = has_condition(new, "SuccessCriteriaMet"), has_condition(new, "FailureTarget")
@@ -168,7 +166,6 @@ def _overlap(one: list[Interval], other: list[Interval]) -> int | None:
 
 
 def _validate_kept(new: Doc, old: Doc) -> Errors:
-    """What has been said may not be taken back."""
     spec, status, was = new["spec"], new.get("status", {}), old.get("status", {})
     errors: Errors = []
     for kind in ("Failed", "Complete", "FailureTarget"):

@@ -25,8 +25,6 @@ MISMATCH = "`selector` does not match template `labels`"
 
 
 class WorkloadStrategy(Strategy):
-    """What the workloads share."""
-
     generation = Generation.COUNTED
     new_status: ClassVar[Doc] = {}
     rolling: ClassVar[tuple[str, Doc]] = ("", {})
@@ -59,7 +57,6 @@ class WorkloadStrategy(Strategy):
         new["status"] = {**self.new_status, **new["status"]}
 
     def validate_status(self, new: Doc, old: Doc) -> Errors:
-        """Numbers that are not negative; no part exceeds `replicas`, and whoever is available is ready."""
         status, was = new.get("status", {}), old.get("status", {})
         errors = check(status, "status", dict.fromkeys(self.counts, nonnegative))
         for field in self.parts:
