@@ -68,7 +68,7 @@ class RecordMeta(msgspec.StructMeta):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, metaclass=RecordMeta, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A piece of an object. Defaults are left out when it is written. Records never form cycles: no garbage collection."""
+    """A piece of an object. Defaults are left out when it is written. They never form cycles: no garbage collection."""
 
 
 class OwnerReference(Record):

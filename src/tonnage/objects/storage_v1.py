@@ -165,7 +165,7 @@ class CSIStorageCapacity(Object):
 
     @property
     def figures_at(self) -> datetime | None:
-        """When its figures were told: the last write, or when the source of kept pools told them, if that was earlier."""
+        """When its figures were told: the last write, or, if earlier, when the source of kept pools told them."""
         if not self.has_kept_pools:
             return self.metadata.updated_at
         written_at = self.metadata.written_at(POOLS_PROGRAM) or self.metadata.updated_at
@@ -173,7 +173,7 @@ class CSIStorageCapacity(Object):
         return min((each for each in times if each is not None), default=None)
 
     def is_unchecked_since(self, made_at: datetime | None) -> bool:
-        """True if the program that keeps its pools has not looked since a volume was made, or that time is not known."""
+        """True if the program that keeps its pools has not looked since a volume was made, or if that is unknown."""
         checked_at = self.checked_at
         return checked_at is not None and (made_at is None or checked_at <= made_at)
 

@@ -156,7 +156,7 @@ def from_stored(resource: Resource, doc: Doc) -> Doc:
 
 
 def with_null_times(resource: Resource, event: Doc) -> Doc:
-    """An Event with null for the times it lacks: `kubectl get events --sort-by=.lastTimestamp` finds nothing otherwise."""
+    """An Event with null for the times it lacks: `kubectl get events --sort-by=.lastTimestamp` needs them."""
     times = _CORE_TIMES if resource.stored_as is None else _NEW_TIMES
     return event | {field: None for field in times if field not in event}
 

@@ -105,7 +105,7 @@ _ATTRIBUTES_CLASS: Rules = {
 
 
 def default_class_for(claim: Doc, classes: list[Doc]) -> str | None:
-    """The class a claim that names none gets: the newest default, or None. Mirrors the DefaultStorageClass admission."""
+    """The class a claim that names none gets: the newest default, or None. Mirrors DefaultStorageClass."""
     if class_name_in(claim) is not None:
         return None
     defaults = sorted((each["metadata"] for each in classes if is_default_class(each)), key=lambda meta: meta["name"])
