@@ -45,7 +45,7 @@ def validate_binding(binding: Doc, pod_name: str) -> None:
 
 
 def bind(pod: Doc, binding: Doc, gates: Gates, *, now: str) -> Doc:
-    """The pod with its node; `pod` itself is not touched. Labels and annotations of the Binding win. Raises Conflict."""
+    """The pod with its node; `pod` is not touched. Labels and annotations of the Binding win. Raises Conflict."""
     name = pod["metadata"]["name"]
     _check_preconditions(pod, binding.get("metadata", {}))
     if "deletionTimestamp" in pod["metadata"]:
