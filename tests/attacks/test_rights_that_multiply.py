@@ -53,7 +53,7 @@ def policy() -> AccessPolicy:
 
 def write(policy: AccessPolicy, doc: Doc) -> None:
     resource = BY_PLURAL[RBAC, "rolebindings" if "roleRef" in doc else "roles"]
-    refuse_escalation(resource, "shop", "", doc, None, user=JANE, authorizer=policy, resolver=policy)
+    refuse_escalation(resource, "shop", "", doc, None, user=JANE, rights=policy)
 
 
 def multiplied(count: int, **fields: list[str]) -> Doc:

@@ -16,7 +16,7 @@ from tonnage.documents.access.attributes import AccessDecision, AllowAll, Attrib
 from tonnage.documents.access.escalation import refuse_escalation
 from tonnage.documents.access.policy import AccessPolicy, RoleRef, Sheet
 from tonnage.documents.access.rules import RuleIndex
-from tonnage.objects.document import Doc, decode
+from tonnage.objects.document import decode
 from tonnage.objects.resources import BY_PLURAL, RBAC, Resource
 from tonnage.objects.users import User
 from tonnage.store import Store, StoreRecord
@@ -62,12 +62,7 @@ def guard_of(authorizer: Authorizer) -> Guard | None:
     """What looks at writes of roles and bindings, in a thread; nothing where everybody may do everything."""
     if not isinstance(authorizer, RbacAuthorizer):
         return None
-    rights = _RightsOnLoop(authorizer)
-
-    def guard(resource: Resource, namespace: str, name: str, new: Doc, old: Doc | None, user: User) -> None:
-        refuse_escalation(resource, namespace, name, new, old, user=user, authorizer=rights, resolver=rights)
-
-    return guard
+    return partial(refuse_escalation, rights=_RightsOnLoop(authorizer))
 
 
 class _RightsOnLoop:

@@ -26,9 +26,7 @@ from tonnage.documents.access.reviews import (
     rules_status,
     status_of,
     subject_of_review,
-    validate_local_review,
-    validate_self_review,
-    validate_subject_review,
+    validate_review,
 )
 from tonnage.documents.access.rules import Rule
 from tonnage.documents.access.service_account_tokens import (
@@ -52,16 +50,10 @@ from tonnage.objects.resources import (
     BY_PLURAL,
     LOCAL_ACCESS_REVIEWS,
     RULES_REVIEWS,
-    SUBJECT_ACCESS_REVIEWS,
     TOKEN_REQUESTS,
 )
 from tonnage.objects.users import User
 
-_VALIDATE = {
-    ACCESS_REVIEWS: validate_self_review,
-    LOCAL_ACCESS_REVIEWS: validate_local_review,
-    SUBJECT_ACCESS_REVIEWS: validate_subject_review,
-}
 _EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), non_resource_urls=("*",)))
 
 
@@ -80,9 +72,10 @@ async def review(registry: Registry, call: Call) -> Response:
         else:
             meta.pop("namespace", None)
         track_managed_fields(resource, old=None, new=doc, manager=options.manager, now=registry.now())
-        if errors := _VALIDATE[resource](doc):
+        is_own = resource is ACCESS_REVIEWS
+        if errors := validate_review(doc, names_subject=not is_own, is_local=resource is LOCAL_ACCESS_REVIEWS):
             raise invalid_object(resource.group, "", "", errors)  # upstream does not know the kind at that point
-        user = call.user if resource is ACCESS_REVIEWS else subject_of_review(doc["spec"])
+        user = call.user if is_own else subject_of_review(doc["spec"])
         decision = on_loop(partial(registry.authorizer.authorize, attributes_of_review(user, doc["spec"])))
         return responses.of_document(call, {**doc, "status": status_of(decision, doc["spec"])}, 201)
 

@@ -1,14 +1,13 @@
 """What one request wants, in the words that an authorizer judges, and the refusal that names it.
 
-`Attributes` is upstream's attributes record; `forbidden` is the 403, in upstream's words, because people and programs
-look for them. The attributes are read off the URL alone, as upstream's RequestInfo:
+`Attributes` is upstream's attributes record; `forbidden` is the 403, in upstream's words. The attributes are read off
+the URL alone, as upstream's RequestInfo:
 
     GET /api/v1/namespaces/shop/pods/db-1/status     ->  get pods/status, named db-1, in namespace shop
     GET /apis/storage.k8s.io/v1/csinodes?watch=true  ->  watch csinodes in storage.k8s.io
     GET /metrics                                     ->  get the path /metrics
 
-Every URL is judged, whether somebody serves it or not: who may not is told so before anybody says what there is. The
-body is never looked at, so a creation has no name here.
+Every URL is judged, whether somebody serves it or not. The body is never looked at, so a creation has no name here.
 """
 
 from __future__ import annotations
@@ -26,13 +25,8 @@ from tonnage.objects.users import User
 _SANITIZED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 """An answer must not look like HTML, whatever somebody calls himself."""
 _VERBS: Final = {
-    "POST": "create",
-    "GET": "get",
-    "HEAD": "get",
-    "PUT": "update",
-    "PATCH": "patch",
-    "DELETE": "delete",
-}
+    "POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"
+}  # fmt: skip
 _VERBS_IN_PATHS: Final = ("proxy", "watch")
 _OF_NAMESPACES: Final = ("status", "finalize")
 """What may follow a namespace's name and is no resource within it."""
@@ -124,26 +118,16 @@ def attributes_of(user: User, method: str, path: str, query: Mapping[str, str]) 
         namespace = rest[1]
         if len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
             rest = rest[2:]
-    asked = Attributes(
-        user,
-        verb,
-        group,
-        version,
-        rest[0],
-        rest[2] if len(rest) > 2 and verb != "proxy" else "",
-        namespace,
-        rest[1] if len(rest) > 1 else "",
-    )
+    subresource = rest[2] if len(rest) > 2 and verb != "proxy" else ""
+    name = rest[1] if len(rest) > 1 else ""
+    asked = Attributes(user, verb, group, version, rest[0], subresource, namespace, name)
     if asked.name:
         return asked
     if verb == "get":
-        return replace(asked, verb="watch" if _is_true(query.get("watch")) else "list", name=_name_in(query))
+        # As query parameters are read: everything but false and 0 means yes, nothing at all too.
+        is_watch = query.get("watch", "false").lower() not in ("false", "0")
+        return replace(asked, verb="watch" if is_watch else "list", name=_name_in(query))
     return replace(asked, verb="deletecollection") if verb == "delete" else asked
-
-
-def _is_true(value: str | None) -> bool:
-    """As query parameters are read: everything but false and 0 means yes, nothing at all too."""
-    return value is not None and value.lower() not in ("false", "0")
 
 
 def _name_in(query: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ component-helpers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
@@ -32,16 +32,11 @@ def bootstrap_policy() -> list[Doc]:
 def _policy() -> list[Doc]:
     documents = list(_read((files("tonnage.documents.access") / "bootstrap.policy").read_text()))
     clusterwide = [doc for doc in documents if doc["kind"] == "ClusterRole"]
-    for doc in _gathering_last(clusterwide):
-        doc["rules"] = aggregated_rules(doc, clusterwide)
+    gathering = [role for role in clusterwide if "aggregationRule" in role]
+    # Those that others gather from first: view, edit, admin.
+    for role in sorted(gathering, key=lambda role: role["metadata"]["name"], reverse=True):
+        role["rules"] = aggregated_rules(role, clusterwide)
     return sorted(documents, key=lambda doc: doc["kind"].endswith("Binding"))
-
-
-def _gathering_last(roles: Iterable[Doc]) -> list[Doc]:
-    """The aggregated roles, those that others gather from first: view, edit, admin."""
-    return sorted((role for role in roles if "aggregationRule" in role), key=lambda role: role["metadata"]["name"])[
-        ::-1
-    ]
 
 
 def _read(text: str) -> Iterator[Doc]:

@@ -16,6 +16,7 @@ Rules can be written that cut a box into very many. `MAX_STEPS` bounds that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice, product
 from math import prod
 from operator import contains
@@ -51,7 +52,7 @@ Box = Mapping[int, _Values]
 """Rights by their sides: GROUP, RESOURCE, NAME and VERB, or URL, NAME and VERB; in this order they are cut."""
 
 
-class RuleResolver(Protocol):
+class Rights(Authorizer, Protocol):
     """Who has which rights, and what is in a role."""
 
     def sheet(self, user: User, namespace: str) -> Sheet: ...
@@ -66,57 +67,42 @@ def is_guarded(resource: Resource) -> bool:
 
 
 def refuse_escalation(
-    resource: Resource,
-    namespace: str,
-    name: str,
-    new: Doc,
-    old: Doc | None,
-    *,
-    user: User,
-    authorizer: Authorizer,
-    resolver: RuleResolver,
+    resource: Resource, namespace: str, name: str, new: Doc, old: Doc | None, user: User, rights: Rights
 ) -> None:
     """Raises Forbidden when a user writes a role or a binding beyond his rights; `name` is the URL's."""
-    if user.is_master:
+    if user.is_master or (old is not None and _rest(new) == _rest(old)):  # as the garbage collector changes it
         return
-    if (resource.group, resource.plural) in _ROLES:
-        asked = Attributes(user, "escalate", RBAC, "*", resource.plural, namespace=namespace, name=name)
-        if authorizer.authorize(asked).allowed or _only_collects(new, old):
+    about = partial(Attributes, user, version="*", namespace=namespace)
+    is_role = (resource.group, resource.plural) in _ROLES
+    if is_role:
+        asked = about(verb="escalate", group=RBAC, resource=resource.plural, name=name)
+        if rights.authorize(asked).allowed:
             return
-        _refuse_role(resource, namespace, new, old, user, resolver)
-        return
-    if _only_collects(new, old):
-        return
-    role = role_ref_of(new)
-    asked = Attributes(user, "bind", role.group, "*", role.plural, namespace=namespace, name=role.name)
-    if role.kind in ("Role", "ClusterRole") and authorizer.authorize(asked).allowed:
-        return
-    try:
-        rules = resolver.rules_of(role, namespace)
-    except RoleMissing as exc:
-        raise _missing(resource, exc) from exc
-    if problem := _not_held(resource, rules, user, namespace, resolver):
+        rules = RuleIndex(rules_of(new))
+    else:
+        role = role_ref_of(new)
+        asked = about(verb="bind", group=role.group, resource=role.plural, name=role.name)
+        if role.kind in ("Role", "ClusterRole") and rights.authorize(asked).allowed:
+            return
+        try:
+            rules = rights.rules_of(role, namespace)
+        except RoleMissing as exc:
+            raise _missing(resource, exc) from exc
+    problem = _not_held(resource, rules, user, namespace, rights)
+    gathers = is_role and (_gathers(new) or _gathers(old or {}))
+    if not problem and gathers and _not_held(resource, _FULL_AUTHORITY, user, namespace, rights):
+        problem = "must have cluster-admin privileges to use the aggregationRule"
+    if problem:
         raise api_errors.forbidden(resource, new["metadata"].get("name", ""), problem)
-
-
-def _refuse_role(
-    resource: Resource, namespace: str, new: Doc, old: Doc | None, user: User, resolver: RuleResolver
-) -> None:
-    name = new["metadata"].get("name", "")
-    if problem := _not_held(resource, RuleIndex(rules_of(new)), user, namespace, resolver):
-        raise api_errors.forbidden(resource, name, problem)
-    if (_gathers(new) or _gathers(old or {})) and _not_held(resource, _FULL_AUTHORITY, user, namespace, resolver):
-        told = "must have cluster-admin privileges to use the aggregationRule"
-        raise api_errors.forbidden(resource, name, told)
 
 
 def _gathers(role: Doc) -> bool:
     return bool(role.get("aggregationRule", {}).get("clusterRoleSelectors"))
 
 
-def _not_held(resource: Resource, wanted: RuleIndex, user: User, namespace: str, resolver: RuleResolver) -> str:
+def _not_held(resource: Resource, wanted: RuleIndex, user: User, namespace: str, rights: Rights) -> str:
     """What a user would give away and does not have, told as upstream does; empty when there is no such thing."""
-    sheet = resolver.sheet(user, namespace)
+    sheet = rights.sheet(user, namespace)
     if wanted in sheet.roles:
         return ""
     who = f"user {quoted(user.name)} (groups={quoted_list(user.groups)})"
@@ -127,16 +113,13 @@ def _not_held(resource: Resource, wanted: RuleIndex, user: User, namespace: str,
     if not missing:
         return ""
     rules, more = compacted(missing, _MAX_TOLD)
-    rights = "\n".join(sorted(_shortened(str(rule), _MAX_RULE_CHARS) for rule in rules))
-    told = f"{who} is attempting to grant RBAC permissions not currently held:\n{rights}"
+    texts = (text if len(text := str(rule)) <= _MAX_RULE_CHARS else f"{text[:_MAX_RULE_CHARS]}..." for rule in rules)
+    lines = "\n".join(sorted(texts))
+    told = f"{who} is attempting to grant RBAC permissions not currently held:\n{lines}"
     if more:
         told += f"\nand {more} more"
     errors = aggregated(sheet.missing, lambda error: _missing(resource, error).message)
     return f"{told}; resolution errors: [{errors}]" if errors else told
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _missing(resource: Resource, error: RoleMissing) -> ApiError:
@@ -148,12 +131,8 @@ def _missing(resource: Resource, error: RoleMissing) -> ApiError:
     return api_errors.not_found(resource, error.role.name)
 
 
-def _only_collects(new: Doc, old: Doc | None) -> bool:
-    """Does a change touch nothing but what the garbage collector touches?"""
-    return old is not None and _rest(new) == _rest(old)
-
-
 def _rest(doc: Doc) -> Doc:
+    """A document without what the garbage collector touches."""
     meta = {field: value for field, value in doc["metadata"].items() if field not in _COLLECTED}
     return {**doc, "metadata": meta}
 

@@ -178,24 +178,21 @@ def _node_of(name: str) -> str:
     return node if node != name and not names.dns_subdomain(node) else ""
 
 
-def _is_own_node(wanted: User, requester: User) -> bool:
-    node = _node_of(wanted.name)
-    if not node or not _is_account(requester):
-        return False
-    return _has_only_name(wanted) and requester.extra.get(_NODE_NAME) == (node,)
-
-
 def _is_account(user: User) -> bool:
     return split_service_account(user.name) is not None
+
+
+def _is_own_node(wanted: User, requester: User) -> bool:
+    node = _node_of(wanted.name)
+    is_named_alone = bool(node) and _has_only_name(wanted)
+    return is_named_alone and _is_account(requester) and requester.extra.get(_NODE_NAME) == (node,)
 
 
 _MODES: Final = (
     _Mode("associated-node", _is_own_node),
     _Mode("arbitrary-node", lambda wanted, _: _has_only_name(wanted) and bool(_node_of(wanted.name))),
-    _Mode(
-        "serviceaccount", lambda wanted, _: _has_only_name(wanted) and split_service_account(wanted.name) is not None
-    ),
-    _Mode("user-info", lambda wanted, _: not _node_of(wanted.name) and split_service_account(wanted.name) is None),
+    _Mode("serviceaccount", lambda wanted, _: _has_only_name(wanted) and _is_account(wanted)),
+    _Mode("user-info", lambda wanted, _: not _node_of(wanted.name) and not _is_account(wanted)),
     _Mode("", lambda wanted, _: True),
 )
 

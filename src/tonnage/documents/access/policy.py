@@ -2,11 +2,10 @@
 
     user, namespace ──► sheet: the roles that apply, in order ──► by verb, group, resource: the grants among them
 
-A binding is for users, groups and accounts, and is found by whom it names, never by going through all. What follows for
-a user in a namespace is a sheet, worked out when it is first asked for and kept until a role or binding of that
-namespace, or of the cluster, changes; a change is in force with the call that makes it. Namespaces without a binding of
-their own share the sheet of the cluster's scope: namespaces come and go, and nothing is kept of those that went. The
-order in which rules are looked at is upstream's, ClusterRoleBindings first, and by name, so that reasons do not change
+A binding is found by whom it names, never by going through all. What follows for a user in a namespace is a sheet,
+worked out when it is first asked for and kept until a role or binding of that namespace, or of the cluster, changes.
+Namespaces without a binding of their own share the sheet of the cluster's scope: nothing is kept of namespaces that
+went. Rules are looked at in upstream's order, ClusterRoleBindings first, and by name, so that reasons do not change
 from one request to the next.
 """
 
@@ -95,17 +94,10 @@ class Binding:
     def reason(self, position: int) -> str:
         """Why something is allowed to the subject that stands there."""
         subject = self.subjects[position]
-        kind, name = (
-            ("RoleBinding", f"{self.name}/{self.namespace}") if self.namespace else ("ClusterRoleBinding", self.name)
-        )
+        kind, name = "ClusterRoleBinding", self.name
+        if self.namespace:
+            kind, name = "RoleBinding", f"{self.name}/{self.namespace}"
         return f"RBAC: allowed by {kind} {quoted(name)} of {self.role.kind} {quoted(self.role.name)} to {subject}"
-
-
-def binding_of(doc: Doc) -> Binding:
-    """The binding that a document describes."""
-    namespace = doc["metadata"].get("namespace", "")
-    subjects = tuple(subject_of(subject, namespace) for subject in doc.get("subjects") or ())
-    return Binding(namespace, doc["metadata"]["name"], role_ref_of(doc), subjects)
 
 
 class RoleMissing(Exception):
@@ -190,13 +182,15 @@ class AccessPolicy:
 
     def put_binding(self, doc: Doc) -> None:
         """A RoleBinding or a ClusterRoleBinding, new or changed."""
-        binding = binding_of(doc)
-        self.drop_binding(binding.namespace, binding.name)
-        self._bindings[binding.namespace, binding.name] = binding
-        self._bindings_in[binding.namespace] += 1
-        for position, key in enumerate(_subject_keys(binding)):
-            if key[1] or key[2]:  # else it names nobody
-                self._by_subject.setdefault(key, {}).setdefault(binding.name, position)
+        namespace, name = key = _key(doc)
+        subjects = tuple(subject_of(subject, namespace) for subject in doc.get("subjects") or ())
+        binding = Binding(namespace, name, role_ref_of(doc), subjects)
+        self.drop_binding(namespace, name)
+        self._bindings[key] = binding
+        self._bindings_in[namespace] += 1
+        for position, named in enumerate(_subject_keys(binding)):
+            if named[1] or named[2]:  # else it names nobody
+                self._by_subject.setdefault(named, {}).setdefault(name, position)
 
     def drop_binding(self, namespace: str, name: str) -> None:
         self._forget(namespace)

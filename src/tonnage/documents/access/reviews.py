@@ -6,6 +6,7 @@ RBAC does not look at selectors. They are read all the same, so that a mistake i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from msgspec.structs import astuple
 
@@ -26,62 +27,31 @@ MAX_ANSWERED_CHARS = 1_500_000
 _NEEDS_VALUES, _NEEDS_NONE = ("In", "NotIn"), ("Exists", "DoesNotExist")
 
 
-def validate_self_review(doc: Doc) -> Errors:
-    """Of a SelfSubjectAccessReview."""
-    return _validate_attributes(doc.get("spec", {})) + _validate_selectors(doc) + _validate_metadata(doc)
-
-
-def validate_subject_review(doc: Doc) -> Errors:
-    """Of a SubjectAccessReview."""
-    return _validate_spec(doc) + _validate_metadata(doc)
-
-
-def validate_local_review(doc: Doc) -> Errors:
-    """Of a LocalSubjectAccessReview: about resources of its own namespace."""
-    spec, namespace = doc.get("spec", {}), doc.get("metadata", {}).get("namespace", "")
-    errors = _validate_spec(doc) + _validate_metadata(doc, "namespace")
-    asked = spec.get("resourceAttributes")
-    if asked is not None and asked.get("namespace", "") != namespace:
+def validate_review(doc: Doc, *, names_subject: bool, is_local: bool) -> Errors:
+    """What is wrong with a SelfSubjectAccessReview, a SubjectAccessReview (which `names_subject`), or a
+    LocalSubjectAccessReview (which also `is_local`: about resources of its own namespace)."""
+    spec, meta = doc.get("spec", {}), doc.get("metadata", {})
+    asked, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    errors: Errors = []
+    if asked is not None and other is not None:
+        told = "cannot be specified in combination with resourceAttributes"
+        errors.append(invalid("spec.nonResourceAttributes", internal("NonResourceAttributes", other), told))
+    elif asked is None and other is None:
+        told = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.append(invalid(_RESOURCE, None, told))
+    if names_subject and not spec.get("user") and not spec.get("groups"):
+        errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
+    errors += _validate_selector(asked or {}, "fieldSelector", _field_key)
+    errors += _validate_selector(asked or {}, "labelSelector", validate_label_name)
+    if meta.keys() - {"managedFields", *(["namespace"] if is_local else ())}:
+        errors.append(invalid("metadata", meta, f"must be empty{' except for namespace' if is_local else ''}"))
+    if is_local and asked is not None and asked.get("namespace", "") != meta.get("namespace", ""):
         told = "must match metadata.namespace"
         errors.append(invalid(f"{_RESOURCE}.namespace", asked.get("namespace", ""), told))
-    if (other := spec.get("nonResourceAttributes")) is not None:
+    if is_local and other is not None:
         told = "disallowed on this kind of request"
         errors.append(invalid("spec.nonResourceAttributes", internal("NonResourceAttributes", other), told))
     return errors
-
-
-def _validate_spec(doc: Doc) -> Errors:
-    spec = doc.get("spec", {})
-    errors = _validate_attributes(spec)
-    if not spec.get("user") and not spec.get("groups"):
-        errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
-    return errors + _validate_selectors(doc)
-
-
-def _validate_attributes(spec: Doc) -> Errors:
-    asked, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if asked is not None and other is not None:
-        told = "cannot be specified in combination with resourceAttributes"
-        return [invalid("spec.nonResourceAttributes", internal("NonResourceAttributes", other), told)]
-    if asked is None and other is None:
-        told = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [invalid(_RESOURCE, None, told)]
-    return []
-
-
-def _validate_metadata(doc: Doc, *allowed: str) -> Errors:
-    meta = doc.get("metadata", {})
-    if not meta.keys() - {"managedFields", *allowed}:
-        return []
-    told = "must be empty except for namespace" if allowed else "must be empty"
-    return [invalid("metadata", meta, told)]
-
-
-def _validate_selectors(doc: Doc) -> Errors:
-    asked = doc.get("spec", {}).get("resourceAttributes") or {}
-    return _validate_selector(asked, "fieldSelector", _field_key) + _validate_selector(
-        asked, "labelSelector", validate_label_name
-    )
 
 
 def _validate_selector(asked: Doc, field: str, validate_key: Callable[[str, str], Errors]) -> Errors:
@@ -144,46 +114,38 @@ def selector_problems(spec: Doc) -> list[str]:
     """What could not be read of selectors, and was left out of the judgement."""
     asked = spec.get("resourceAttributes") or {}
     problems = []
-    for field, read in (("fieldSelector", _read_field), ("labelSelector", _read_label)):
+    for field in ("fieldSelector", "labelSelector"):
         if (selector := asked.get(field)) is None:
             continue
-        wrong, total = read(selector)
+        wrong, total = _unreadable(selector, field)
         if wrong:
             part = "partially ignored" if wrong < total else "ignored"
             problems.append(f"{_RESOURCE}.{field} {part} due to parse error")
     return problems
 
 
-def _read_field(selector: Doc) -> tuple[int, int]:
+def _unreadable(selector: Doc, field: str) -> tuple[int, int]:
     """How many parts of a selector make no sense, and how many there are."""
     if raw := selector.get("rawSelector", ""):
-        return _failures([lambda: FieldSelector.parse(raw)])
-    requirements = selector.get("requirements", [])
-    wrong = [
-        each for each in requirements if each.get("operator") not in _NEEDS_VALUES or len(each.get("values", ())) != 1
-    ]
-    return len(wrong), len(requirements)
+        kind = FieldSelector if field == "fieldSelector" else LabelSelector
+        return int(_fails(lambda: kind.parse(raw))), 1
+    wrong, requirements = 0, selector.get("requirements", [])
+    for doc in requirements:
+        operator, values = doc.get("operator", ""), tuple(doc.get("values", ()))
+        if field == "fieldSelector":
+            wrong += operator not in _NEEDS_VALUES or len(values) != 1
+        else:
+            made = Requirement(key=doc.get("key", ""), operator=operator, values=values)
+            wrong += _fails(partial(made.holds, None))
+    return wrong, len(requirements)
 
 
-def _read_label(selector: Doc) -> tuple[int, int]:
-    if raw := selector.get("rawSelector", ""):
-        return _failures([lambda: LabelSelector.parse(raw)])
-    return _failures([_requirement(each) for each in selector.get("requirements", [])])
-
-
-def _requirement(doc: Doc) -> Callable[[], object]:
-    made = Requirement(key=doc.get("key", ""), operator=doc.get("operator", ""), values=tuple(doc.get("values", ())))
-    return lambda: made.holds(None)
-
-
-def _failures(reads: list[Callable[[], object]]) -> tuple[int, int]:
-    wrong = 0
-    for read in reads:
-        try:
-            read()
-        except InvalidSelector:
-            wrong += 1
-    return wrong, len(reads)
+def _fails(read: Callable[[], object]) -> bool:
+    try:
+        read()
+    except InvalidSelector:
+        return True
+    return False
 
 
 # -- the answer -------------------------------------------------------------------------------------------------------
@@ -210,14 +172,11 @@ def rules_status(rules: Iterable[Rule], error: str = "") -> Doc:
             is_incomplete = True
             continue
         chars += size
+        verbs = list(rule.verbs)
         if rule.resources:
-            shown: Doc = {
-                "verbs": list(rule.verbs),
-                "apiGroups": list(rule.api_groups),
-                "resources": list(rule.resources),
-            }
+            shown: Doc = {"verbs": verbs, "apiGroups": list(rule.api_groups), "resources": list(rule.resources)}
             resource_rules.append(shown | ({"resourceNames": list(rule.resource_names)} if rule.resource_names else {}))
         if rule.non_resource_urls:
-            other_rules.append({"verbs": list(rule.verbs), "nonResourceURLs": list(rule.non_resource_urls)})
+            other_rules.append({"verbs": verbs, "nonResourceURLs": list(rule.non_resource_urls)})
     status: Doc = {"resourceRules": resource_rules, "nonResourceRules": other_rules, "incomplete": is_incomplete}
     return status | ({"evaluationError": error} if error else {})

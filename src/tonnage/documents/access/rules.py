@@ -61,11 +61,6 @@ class Rule(
 Rules = tuple[Rule, ...]
 
 
-def rule_of(doc: Doc) -> Rule:
-    """The rule that a document describes."""
-    return msgspec.convert(doc, Rule)
-
-
 def rules_of(role: Doc) -> Rules:
     """The rules of a Role or a ClusterRole, each once: a second copy of a rule says nothing."""
     return tuple(dict.fromkeys(msgspec.convert(role.get("rules") or (), tuple[Rule, ...])))
@@ -134,7 +129,10 @@ class RuleIndex:
     def postings(self) -> tuple[_Postings, ...]:
         """By side. Rules without names stand at UNNAMED; a path's last asterisks are one, for `/a**` means `/a*`."""
         if not self._postings:
-            urls = [tuple(map(_with_one_asterisk, rule.non_resource_urls)) for rule in self.rules]
+            urls = [
+                [url.rstrip(ALL) + ALL if url.endswith(ALL) else url for url in rule.non_resource_urls]
+                for rule in self.rules
+            ]
             self._prefix_lengths = tuple({len(url) - 1 for of_rule in urls for url in of_rule if url.endswith(ALL)})
             self._postings = (
                 _posted(rule.api_groups for rule in self.rules),
@@ -148,10 +146,6 @@ class RuleIndex:
 
 def _about(verb: str, group: str, resource: str) -> dict[int, str | None]:
     return {RESOURCE: resource, GROUP: group, VERB: verb}  # what most roles do not have comes first
-
-
-def _with_one_asterisk(url: str) -> str:
-    return url.rstrip(ALL) + ALL if url.endswith(ALL) else url
 
 
 def _posted(values_of_rules: Iterable[Iterable[str | None]]) -> _Postings:

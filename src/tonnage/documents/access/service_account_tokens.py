@@ -4,18 +4,17 @@
      "kubernetes.io": {"namespace", "serviceaccount": {name, uid}, "pod" | "secret" | "node": {name, uid}}}
 
 A token is good while its time lasts and while the account, and the object it is bound to, are still those it was made
-for: they are looked up each time, by name and uid. Mirrors pkg/serviceaccount/claims.go, but for one thing: there is
-one server and one clock, so a token ends when it says, not a minute later; and one that it issued "in the future" was
-issued before the clock was set back, and is good. Upstream gives a minute there.
+for: they are looked up each time, by name and uid. Mirrors pkg/serviceaccount/claims.go, but for the minute that
+upstream gives: there is one server and one clock, so a token ends when it says, and one from "the future" was issued
+before the clock was set back.
 
-The older tokens live in Secrets, and have no end of their own:
+The older tokens live in Secrets, and have no end of their own (pkg/serviceaccount/legacy.go, the tokens controller):
 
     Secret of type kubernetes.io/service-account-token
       metadata.annotations   kubernetes.io/service-account.name (and .uid, once it is filled in)
       data                   token, ca.crt, namespace
 
-Such a token is good while its Secret holds it and its account is there. `filled` is what becomes of a Secret,
-`legacy_user_of` whose a token is. Mirrors pkg/serviceaccount/legacy.go and the tokens controller.
+Such a token is good while its Secret holds it and its account is there.
 """
 
 from __future__ import annotations
@@ -134,15 +133,19 @@ def user_of(claims: Claims, now: datetime, find: Find) -> User:
         raise InvalidToken(told)
     if _is_gone(account, now):
         raise InvalidToken(f"service account {said.namespace}/{said.serviceaccount.name} has been deleted")
-    if said.secret is not None:
-        told = "secret UID ({}) does not match service account secret ref claim ({})"
-        _check_bound(find(_SECRETS, said.namespace, said.secret.name), said.secret, now, told)
-    if said.pod is not None:
-        told = "pod UID ({}) does not match service account pod ref claim ({})"
-        _check_bound(find(_PODS, said.namespace, said.pod.name), said.pod, now, told)
-    elif said.node is not None:
-        told = "node UID ({}) does not match service account node ref claim ({})"
-        _check_bound(find(_NODES, "", said.node.name), said.node, now, told)
+    for kind, bound, resource in (
+        ("secret", said.secret, _SECRETS),
+        ("pod", said.pod, _PODS),
+        ("node", said.node if said.pod is None else None, _NODES),
+    ):
+        if bound is None:
+            continue
+        found = find(resource, said.namespace if resource.namespaced else "", bound.name)
+        if found is not None and found["uid"] != bound.uid:
+            told = f"does not match service account {kind} ref claim ({bound.uid})"
+            raise InvalidToken(f"{kind} UID ({found['uid']}) {told}")
+        if found is None or _is_gone(found, now):
+            raise InvalidToken("service account token has been invalidated")
     user = service_account_user(said.namespace, said.serviceaccount.name, said.serviceaccount.uid)
     return replace(user, extra=_extra(claims))
 
@@ -157,15 +160,6 @@ def check_time(claims: Claims, now: datetime) -> None:
         raise InvalidToken("service account token has expired")
     if claims.iat is not None and latest < claims.iat:
         raise InvalidToken("service account token is issued in the future")
-
-
-def _check_bound(found: Doc | None, wanted: BoundObject, now: datetime, told: str) -> None:
-    if found is None:
-        raise InvalidToken("service account token has been invalidated")
-    if found["uid"] != wanted.uid:
-        raise InvalidToken(told.format(found["uid"], wanted.uid))
-    if _is_gone(found, now):
-        raise InvalidToken("service account token has been invalidated")
 
 
 def _is_gone(meta: Doc, now: datetime) -> bool:

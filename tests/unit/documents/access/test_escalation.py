@@ -39,7 +39,7 @@ def write(
 ) -> None:
     resource = BY_PLURAL[RBAC, plural]
     namespace = "shop" if resource.namespaced else ""
-    refuse_escalation(resource, namespace, name, doc, old, user=user, authorizer=policy, resolver=policy)
+    refuse_escalation(resource, namespace, name, doc, old, user=user, rights=policy)
 
 
 def role(*rules: Doc, **fields: Any) -> Doc:
