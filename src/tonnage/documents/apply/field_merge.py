@@ -2,8 +2,7 @@
 
 `merge` removes nothing: where both sides set a leaf the configuration wins, maps and structs merge entry by entry, list
 items by their name. Items stand where the configuration puts them, and those it does not mention keep their place among
-the live ones as well as can be; this is the order of upstream's structured-merge-diff, which clients see and diff.
-What an applier no longer mentions is pruned afterwards, by `apply`.
+the live ones as well as can be, in the order of upstream's structured-merge-diff.
 
 A configuration arrives as the client wrote it, before any decoding, so `misfit` is where an unknown field, a wrong type
 or a repeated list item is noticed; the words are upstream's. Nulls are legal and kept: the field is set, to nothing.
@@ -88,14 +87,9 @@ def _merge_items(shape: ListShape, old: list[Any], new: list[Any]) -> list[Any]:
 # -- does it fit? ------------------------------------------------------------------------------------------------------
 
 _TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "numeric": (int, float)}
-_SCALARS = {
-    "string": "string",
-    "bytes": "string",
-    "bool": "boolean",
-    "int32": "numeric",
-    "int64": "numeric",
-    "number": "numeric",
-}
+_SCALARS = {"string": "string", "bytes": "string", "bool": "boolean"} | dict.fromkeys(
+    ("int32", "int64", "number"), "numeric"
+)
 """The scalars upstream declares a type for; of the others it asks only that they are scalars."""
 
 
@@ -123,9 +117,6 @@ class _Place:
     def field(self, name: str) -> _Place:
         return _Place(self, f"f:{name}")
 
-    def item(self, step: str) -> _Place:
-        return _Place(self, step)
-
     def text(self) -> str:
         steps: list[str] = []
         place: _Place | None = self
@@ -152,15 +143,13 @@ def _misfits(kind: Type, value: Any, path: _Place) -> Iterator[tuple[_Place, str
         yield path, f"expected map, got &{{{go_text.plain(value)}}}"
     else:
         for name, item in value.items():
-            if isinstance(kind, MapOf):
-                yield from _misfits(kind.item, item, path.field(name))
-            elif name in kind.fields:
-                yield from _misfits(kind.fields[name].type, item, path.field(name))
-            elif kind.others is not None:
-                yield from _misfits(kind.others, item, path.field(name))
-            else:
+            below = kind.item if isinstance(kind, MapOf) else kind.others
+            if isinstance(kind, Struct) and name in kind.fields:
+                below = kind.fields[name].type
+            if below is None:
                 yield path.field(name), "field not declared in schema"
                 return
+            yield from _misfits(below, item, path.field(name))
 
 
 def _item_misfits(kind: ListOf, items: list[Any], path: _Place) -> Iterator[tuple[_Place, str]]:
@@ -177,7 +166,7 @@ def _item_misfits(kind: ListOf, items: list[Any], path: _Place) -> Iterator[tupl
             if step in seen:
                 yield path, f"duplicate entries for key {path_text((step,))}"
             seen.add(step)
-        yield from _misfits(kind.item, item, path.item(step))
+        yield from _misfits(kind.item, item, _Place(path, step))
 
 
 def _named(shape: ListShape, item: Any) -> str:

@@ -4,12 +4,10 @@
 
 Each key is one step of a path: `f:name` a field or map entry, `k:{…}` the list item with these keys, `v:…` the set item
 with this value, `i:3` a position. A node is itself in the set when it has nothing below it or when it says so with ".";
-the root never is. Using the wire's tree as the set means that reading and writing ownership costs nothing, which counts
-because every write does both.
+the root never is. Using the wire's tree means that reading and writing ownership costs nothing; every write does both.
 
-Invariants: trees are never changed once made, so sets, documents and copies share them freely; and every key is in its
-canonical spelling (`from_fields_v1` sees to it), so two steps are equal when their texts are. Which fields a document
-sets is the business of `field_walk`; who owns them that of `managed_fields`.
+Trees are never changed once made, so sets, documents and copies share them freely; and every key is in its canonical
+spelling (`from_fields_v1` sees to it), so two steps are equal when their texts are.
 """
 
 from __future__ import annotations

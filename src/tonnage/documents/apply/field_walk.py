@@ -1,16 +1,15 @@
 """Walking documents by their schema: which fields one sets, how two differ, what is left without some fields.
 
-These are the questions server-side apply asks. The answers follow upstream's structured-merge-diff: a scalar, and
-whatever the schema calls atomic, is one field; list items are named by their keys or their value; maps and structs are
-walked into. A schema is compiled once into `Shape`s that carry the FieldsV1 spelling of every field, because ownership
-is worked out on every write.
+These are the questions server-side apply asks, answered in the tree of FieldsV1 (see `field_set`) by the rules of
+upstream's structured-merge-diff: a scalar, and whatever the schema calls atomic, is one field; list items are named by
+their keys or their value; maps and structs are walked into. A schema is compiled once into `Shape`s.
 
 One Go habit shows through. A Go server holds structs, so a required field and a nested struct that is no pointer are
 there even in an object that does not mention them; gaining content, they are modified inside and not added themselves.
 Required fields say so in the schema; the others stand in `_ALWAYS_THERE`.
 
 Documents are expected to fit their schema. The one thing that may still go wrong is a list item without any of the keys
-that name it: `UnnamedItem`. Merging, and checking what a client applies, live in `field_merge`.
+that name it: `UnnamedItem`.
 """
 
 from __future__ import annotations
@@ -173,23 +172,15 @@ class StructShape(Entries):
         return result
 
 
-class _AnyName(dict[str, Entry]):
-    """Every name has the same shape."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-
-    def __missing__(self, name: str) -> Entry:
-        return f"f:{name}", self.shape, ABSENT
-
-
 class MapShape(Entries):
     """A map from any name to values of one shape; every entry is an item in its own right."""
 
     __slots__ = ("item",)
 
     def __init__(self, item: Shape) -> None:
-        super().__init__(_AnyName(item))
+        fields = Declared()
+        fields.others = item
+        super().__init__(fields)
         self.item = item
 
     def leaves(self, value: Any) -> Tree | None:
@@ -350,16 +341,13 @@ def shape_of(struct: Struct) -> StructShape:
             always = (*always, "metadata", "spec", "status")
         for name, field in struct.fields.items():
             is_there = field.required or name in always
-            shape.fields[name] = (f"f:{name}", _compile(field), _empty(field.type) if is_there else ABSENT)
+            below = LEAF if field.is_atomic else _shape(field.type)
+            if field.is_granular and isinstance(field.type, Struct):
+                below = shape_of(field.type)
+            shape.fields[name] = (f"f:{name}", below, _empty(field.type) if is_there else ABSENT)
         if struct.others is not None:
             shape.fields.others = _shape(struct.others)
     return shape
-
-
-def _compile(field: Field) -> Shape:
-    if field.is_granular and isinstance(field.type, Struct):
-        return shape_of(field.type)
-    return LEAF if field.is_atomic else _shape(field.type)
 
 
 def _shape(kind: Type) -> Shape:
@@ -376,13 +364,10 @@ def list_shape(kind: ListOf) -> Shape:
     """A `ListShape` for a list merged item by item, a leaf for any other."""
     shape = _list_shapes.get(kind)
     if shape is None:
-        shape = _list_shapes[kind] = LEAF if kind.is_atomic else ListShape(_shape(kind.item), _keys(kind))
+        fields = kind.item.fields if isinstance(kind.item, Struct) else {}
+        keys = tuple((key, _key_default(fields[key])) for key in sorted(kind.keys))
+        shape = _list_shapes[kind] = LEAF if kind.is_atomic else ListShape(_shape(kind.item), keys)
     return shape
-
-
-def _keys(kind: ListOf) -> tuple[tuple[str, Any], ...]:
-    fields = kind.item.fields if isinstance(kind.item, Struct) else {}
-    return tuple((key, _key_default(fields[key])) for key in sorted(kind.keys))
 
 
 def _key_default(field: Field) -> Any:

@@ -1,19 +1,13 @@
 """Who owns which field: the entries of `metadata.managedFields`, kept true on every write.
 
 An entry belongs to a manager, an operation (Apply or Update), an API version and a subresource, and lists the fields
-that manager set last. The promise: after a write, its manager owns all it changed, nobody else owns any of that, and
-nobody owns what is gone. This is upstream's chain of field managers as one pass; server-side apply, which also merges,
-builds on it in `apply`.
+that manager set last. After a write, its manager owns all it changed, nobody else owns any of that, and nobody owns
+what is gone. This is upstream's chain of field managers as one pass; `server_side_apply` builds on it.
 
 Every write runs `track_update`, so it is made to be cheap: the fields of an entry are used as they are stored
-(`field_set`), equal parts of the two documents are skipped by plain comparison, and a create is the difference from an
-empty object. What a document sets is the sum of what its parts set, and the specs of pods are mostly those of their
-templates, so their fields are worked out once and shared (`known_pod_specs`): which fields there are does not depend on
-the words that a spec is known without, the names of claims and a hostname. The trees in entries are shared between
-documents and never changed.
-
-At the very end of an update, when defaults and strategies had their say, comes `keep_times`: a write that changed
-nothing but the times of entries changed nothing.
+(`field_set`), and a create is the difference from an empty object. The fields of pods' specs, which are mostly those of
+their templates, are worked out once and shared (`known_pod_specs`). The trees in entries are shared between documents
+and never changed.
 """
 
 from __future__ import annotations
@@ -34,24 +28,9 @@ NOTHING = FieldSet()
 MAX_UPDATE_MANAGERS = 10
 """Beyond so many Update entries the oldest are folded into one, as upstream does (DefaultMaxUpdateManagers)."""
 OLD_CHANGES = "ancient-changes"
+_SET_BY_SERVER = "name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion"
 NEVER_OWNED = FieldSet.of(
-    ("apiVersion",),
-    ("kind",),
-    ("metadata",),
-    *(
-        ("metadata", name)
-        for name in (
-            "name",
-            "namespace",
-            "creationTimestamp",
-            "selfLink",
-            "uid",
-            "clusterName",
-            "generation",
-            "managedFields",
-            "resourceVersion",
-        )
-    ),
+    ("apiVersion",), ("kind",), ("metadata",), *(("metadata", name) for name in _SET_BY_SERVER.split())
 )
 _RESET_BY_CUSTOM_STATUS = FieldSet.of(("metadata",), ("spec",))
 _RESET_BY_STATUS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -101,12 +80,10 @@ def reset_fields_of(resource: Resource, subresource: str = "") -> FieldSet:
 
 @cache
 def _reset_fields(has_status: bool, qualified: str, subresource: str) -> FieldSet:
-    if not has_status:
+    if not has_status or subresource not in ("", "finalize", "status"):
         return NOTHING
-    if subresource in ("", "finalize"):
-        return FieldSet.of(("status",))
     if subresource != "status":
-        return NOTHING
+        return FieldSet.of(("status",))
     return FieldSet.of(("spec",), *_RESET_BY_STATUS.get(qualified, ()))
 
 
@@ -264,8 +241,13 @@ def check_entries(entries: Iterable[Doc]) -> Managed:
 
 def write_entries(doc: Doc, managed: Managed) -> None:
     """Put the entries into a document, in upstream's order: appliers first, then by time."""
+
+    def order(item: tuple[FieldOwner, Owned]) -> tuple[str, ...]:
+        owner, owned = item
+        return owner.operation, owned.time, owner.manager, owned.api_version, owner.subresource
+
     entries = []
-    for owner, owned in sorted(managed.items(), key=_entry_order):
+    for owner, owned in sorted(managed.items(), key=order):
         entry: Doc = {"manager": owner.manager} if owner.manager else {}
         entry |= {"operation": owner.operation, "apiVersion": owned.api_version}
         if owned.time:
@@ -280,36 +262,26 @@ def write_entries(doc: Doc, managed: Managed) -> None:
         doc["metadata"].pop("managedFields", None)
 
 
-def _entry_order(item: tuple[FieldOwner, Owned]) -> tuple[str, ...]:
-    owner, owned = item
-    return owner.operation, owned.time, owner.manager, owned.api_version, owner.subresource
-
-
 def keep_times(old: Doc, new: Doc) -> None:
     """Undo new times of entries when nothing else in the object changed, so that the write is no change at all."""
     before, after = (dig(doc, "metadata", "managedFields") or [] for doc in (old, new))
     if len(before) != len(after) or before == after:
         return
-    if all(_timeless(one) == _timeless(other) for one, other in zip(before, after, strict=True)) and same(
-        _unmanaged(old), _unmanaged(new)
-    ):
+    are_alike = all(_without(one, "time") == _without(other, "time") for one, other in zip(before, after, strict=True))
+    contents = [
+        {**doc, "metadata": _without(doc["metadata"], "managedFields", "resourceVersion")} for doc in (old, new)
+    ]
+    if are_alike and same(*contents):
         new["metadata"]["managedFields"] = [dict(entry) for entry in before]
 
 
-def _timeless(entry: Doc) -> Doc:
-    return {name: value for name, value in entry.items() if name != "time"}
-
-
-def _unmanaged(doc: Doc) -> Doc:
-    metadata = {
-        name: value for name, value in doc["metadata"].items() if name not in ("managedFields", "resourceVersion")
-    }
-    return {**doc, "metadata": metadata}
+def _without(doc: Doc, *names: str) -> Doc:
+    return {name: value for name, value in doc.items() if name not in names}
 
 
 def new_fields(struct: Struct, doc: Doc) -> FieldSet:
     """The fields of a new document, containers on the way included. Raises UnnamedItem."""
-    if struct is not _pod_schema() or "spec" not in doc:
+    if struct is not schema_of("", "v1", "Pod") or "spec" not in doc:
         return _worked_out(struct, doc)
     text = text_of_spec(doc["spec"])
     fields_of_spec = _fields_of_specs.get(text)
@@ -326,8 +298,3 @@ def new_fields(struct: Struct, doc: Doc) -> FieldSet:
 def _worked_out(struct: Struct, doc: Doc) -> FieldSet:
     difference = compare(struct, {}, doc)
     return difference.added.union(difference.modified)
-
-
-@cache
-def _pod_schema() -> Struct:
-    return schema_of("", "v1", "Pod")

@@ -2,15 +2,14 @@
 
     live + configuration  --merge-->  merged  --prune-->  new     conflicts?  --> new owners
 
-The configuration is merged into the live object; what this manager applied before and mentions no more is pruned unless
-somebody else owns it too; and whoever owns a field that changes is in conflict, unless the request is forced, which
-takes the field over. Afterwards the manager owns exactly what its configuration sets. Applying the same thing twice
-changes nothing. Entries and ordinary writes are in `managed_fields`.
+What this manager applied before and mentions no more is pruned unless somebody else owns it too; whoever owns a field
+that changes is in conflict, unless the request is forced, which takes the field over. Afterwards the manager owns
+exactly what its configuration sets. Applying the same thing twice changes nothing.
 
 Client-side `kubectl apply` keeps what it applied in an annotation. Someone who moves on to `--server-side` would run
-into conflicts with their former self, known to the server as a manager that updated. So when the manager is `kubectl`,
-conflicts on fields that still hold what the annotation says are pardoned, and the annotation is kept in step with what
-is applied now. Mirrors upstream's lastappliedmanager and lastappliedupdater.
+into conflicts with their former self. So when the manager is `kubectl`, conflicts on fields that still hold what the
+annotation says are pardoned, and the annotation is kept in step with what is applied now. Mirrors upstream's
+lastappliedmanager and lastappliedupdater.
 """
 
 from __future__ import annotations
@@ -71,7 +70,10 @@ def apply(
     """
     _check(struct, config, api_version)
     same = api_versions or (api_version,)  # in these the object has the same fields
-    before = _without_entries(live or {})
+    before: Doc = live or {}
+    if live:
+        before = {**live, "metadata": {**live.get("metadata", {})}}
+        before["metadata"].pop("managedFields", None)
     managed = read_entries(dig(live or {}, "metadata", "managedFields") or ())
     if live is not None and not managed:
         _adopt(struct, managed, before, updater(BEFORE_FIRST_APPLY, api_version, subresource), now, reset_fields)
@@ -81,7 +83,8 @@ def apply(
     managed[owner] = Owned(field_set_of(struct, config).without(reset_fields), api_version, last.time if last else "")
     after = merge(struct, before, config)
     if last is not None and last.api_version in same:
-        after = _prune(struct, after, _all_owned(managed, same), last.fields)
+        owned = FieldSet.union_of(entry.fields for entry in managed.values() if entry.api_version in same)
+        after = _prune(struct, after, owned, last.fields)
 
     difference = compare(struct, before, after)
     changed = difference.added.union(difference.modified).without(reset_fields)
@@ -144,15 +147,6 @@ def _settle(managed: Managed, owner: FieldOwner, now: str | None) -> None:
     fields = owned.fields.difference(NEVER_OWNED) if owned else NOTHING
     if owned and not fields.is_empty:
         managed[owner] = Owned(fields, owned.api_version, now or owned.time)
-
-
-def _without_entries(doc: Doc) -> Doc:
-    metadata = {name: value for name, value in doc.get("metadata", {}).items() if name != "managedFields"}
-    return {**doc, "metadata": metadata} if doc else {}
-
-
-def _all_owned(managed: Managed, api_versions: Collection[str]) -> FieldSet:
-    return FieldSet.union_of(entry.fields for entry in managed.values() if entry.api_version in api_versions)
 
 
 def _prune(struct: Struct, merged: Doc, owned: FieldSet, last: FieldSet) -> Doc:
@@ -240,12 +234,8 @@ def renew(doc: Doc, config: Doc) -> None:
     stated: Doc = copy(config)
     if isinstance(dig(stated, "metadata", "annotations"), dict):
         stated["metadata"]["annotations"].pop(ANNOTATION, None)
-    annotations[ANNOTATION] = _as_go_writes(stated)
+    # As Go writes JSON: keys sorted, the three characters of HTML escaped, a newline at the end.
+    text = json.dumps(stated, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    annotations[ANNOTATION] = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026") + "\n"
     if sum(len(f"{name}{value}".encode()) for name, value in annotations.items()) > MAX_ANNOTATIONS_BYTES:
         del annotations[ANNOTATION]
-
-
-def _as_go_writes(doc: Doc) -> str:
-    """JSON with sorted keys, the three characters of HTML escaped, and a newline at the end."""
-    text = json.dumps(doc, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026") + "\n"

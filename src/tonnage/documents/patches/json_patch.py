@@ -49,7 +49,7 @@ def merge_patch(doc: Doc, patch: Any) -> Doc:
     if patch is None:
         raise BadRequest("Invalid JSON Patch")
     if not isinstance(patch, dict):
-        raise BadRequest(f"error decoding patch: {_cannot_unmarshal(patch, 'map[string]interface {}')}")
+        raise BadRequest(f"error decoding patch: {cannot_unmarshal(patch, 'map[string]interface {}')}")
     return _merged(copy(doc), patch)
 
 
@@ -85,18 +85,15 @@ def json_patch(doc: Doc, operations: Any) -> Doc:
 
 def _check(operations: Any) -> None:
     if not isinstance(operations, list):
-        raise BadRequest(f"error decoding patch: {_cannot_unmarshal(operations, '[]handlers.jsonPatchOp')}")
+        raise BadRequest(f"error decoding patch: {cannot_unmarshal(operations, '[]handlers.jsonPatchOp')}")
     for operation in operations:
         if operation is not None and not isinstance(operation, dict):
-            raise BadRequest(f"error decoding patch: {_cannot_unmarshal(operation, 'handlers.jsonPatchOp')}")
+            raise BadRequest(f"error decoding patch: {cannot_unmarshal(operation, 'handlers.jsonPatchOp')}")
         for name in ("op", "path", "from"):
             given = (operation or {}).get(name)
             if given is not None and not isinstance(given, str):
-                wrong = _go_type(given)
-                raise BadRequest(
-                    f"error decoding patch: json: cannot unmarshal {wrong} into Go struct field "
-                    f"jsonPatchOp.{name} of type string"
-                )
+                told = f"cannot unmarshal {_go_type(given)} into Go struct field jsonPatchOp.{name} of type string"
+                raise BadRequest(f"error decoding patch: json: {told}")
     if len(operations) > MAX_OPERATIONS:
         raise RequestEntityTooLarge(
             "Request entity too large: "
@@ -104,7 +101,7 @@ def _check(operations: Any) -> None:
         )
 
 
-def _cannot_unmarshal(value: Any, go_type: str) -> str:
+def cannot_unmarshal(value: Any, go_type: str) -> str:
     return f"json: cannot unmarshal {_go_type(value)} into Go value of type {go_type}"
 
 

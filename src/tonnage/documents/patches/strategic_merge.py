@@ -5,10 +5,9 @@ where `key` is empty); every other list is replaced. Patches may carry directive
 list item, `$retainKeys` in a map, and beside a list `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`. A
 null removes a field.
 
-The order of a merged list is part of the behaviour: what the patch mentions follows the order of the patch (or that of
-`$setElementOrder`), what only the server has keeps its order, and the two are interleaved by where the server had them.
-Mirrors upstream's package strategicpatch, errors included: most of them are 500s without a reason there, and clients
-print the sentence.
+In a merged list, what the patch mentions follows the order of the patch (or that of `$setElementOrder`), what only the
+server has keeps its order, and the two are interleaved by where the server had them. Mirrors upstream's package
+strategicpatch, errors included: most of them are 500s without a reason there.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 import msgspec
 
 from tonnage.documents.go_text import plain, type_name
-from tonnage.documents.patches.json_patch import PatchFailed
+from tonnage.documents.patches.json_patch import PatchFailed, cannot_unmarshal
 from tonnage.documents.schema import ListOf, MapOf, Scalar, Struct, Type
 from tonnage.errors import BadRequest, Invalid
 from tonnage.objects.document import Doc, copy
@@ -37,8 +36,7 @@ def strategic_merge(struct: Struct, doc: Doc, patch: Any) -> Doc:
     if patch is None:
         return original
     if not isinstance(patch, dict):
-        found = {list: "array", str: "string", bool: "bool"}.get(type(patch), "number")
-        raise BadRequest(f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")
+        raise BadRequest(cannot_unmarshal(patch, "map[string]interface {}"))
     return _merge_map(struct, original, copy(patch))
 
 
@@ -62,8 +60,10 @@ def _merge_map(kind: Type, original: Doc, patch: Doc) -> Doc:
             original[name] = value if is_replaced else _merge_map(inner, original[name], value)
         elif isinstance(original.get(name), list) and isinstance(value, list):
             original[name] = _merge_list(_list_type(kind, name), original[name], value)
-        else:
-            _take(original, name, value)
+        elif (taken := _without_directives(value)) is _DROPPED:
+            original.pop(name, None)
+        else:  # it was not there, or was of another type
+            original[name] = taken
     return original
 
 
@@ -105,15 +105,6 @@ def _target(directive: str, prefix: str) -> str:
     if head != prefix or not slash:
         raise BadRequest(f"invalid patch format of {'primitive' if prefix == _DELETE_FROM else 'setElementOrder'} list")
     return name
-
-
-def _take(original: Doc, name: str, value: Any) -> None:
-    """Set a field that was not there, or was of another type, to the patch's value."""
-    taken = _without_directives(value)
-    if taken is _DROPPED:
-        original.pop(name, None)
-    else:
-        original[name] = taken
 
 
 def _without_directives(value: Any) -> Any:
@@ -198,15 +189,10 @@ def _delete_from(original: Doc, name: str, unwanted: Any) -> None:
 
 def _merge_ordered(kind: Type, original: Doc, patch: Doc, directive: str) -> None:
     """`$setElementOrder`: merge the list beside it, then arrange it in the order given. Uses up both from the patch."""
-    order = patch.pop(directive)
-    if not isinstance(order, list):
-        raise PatchFailed(f"expected a []interface {{}}, but received a {type_name(order)}")
+    order = _list(patch.pop(directive))
     name = _target(directive, _ORDER)
-    for value in (original.get(name, []), patch.get(name, [])):
-        if not isinstance(value, list):
-            raise PatchFailed(f"expected a []interface {{}}, but received a {type_name(value)}")
+    before, change = list(_list(original.get(name, []))), _list(patch.get(name, []))
     list_kind = _list_type(kind, name)
-    before, change = list(original.get(name, [])), patch.get(name, [])
     key = list_kind.merge_key
     check_order(change, order, key)
     if name in original:
@@ -219,6 +205,12 @@ def _merge_ordered(kind: Type, original: Doc, patch: Doc, directive: str) -> Non
     check_items(before, change)
     original[name] = merged
     patch.pop(name, None)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise PatchFailed(f"expected a []interface {{}}, but received a {type_name(value)}")
+    return value
 
 
 # -- the schema's word -------------------------------------------------------------------------------------------------
@@ -258,11 +250,8 @@ def check_order(patch: list[Any], order: list[Any], key: str) -> None:
         return
     rest = iter(order)
     for item in patch:
-        if key:
-            if not isinstance(item, dict):
-                raise PatchFailed(f"expected a map[string]interface {{}}, but received a {type_name(item)}")
-            if "$patch" in item:
-                continue
+        if key and "$patch" in _map(item):
+            continue
         if not any(_names_same(item, other, key) for other in rest):
             raise PatchFailed(
                 f"The order in patch list:\n{plain(patch)}\n doesn't match $setElementOrder list:\n{plain(order)}\n"
@@ -272,9 +261,13 @@ def check_order(patch: list[Any], order: list[Any], key: str) -> None:
 def _names_same(left: Any, right: Any, key: str) -> bool:
     if not key:
         return is_same(left, right)
-    if not isinstance(right, dict):
-        raise PatchFailed(f"expected a map[string]interface {{}}, but received a {type_name(right)}")
-    return is_same(key_of(left, key), key_of(right, key))
+    return is_same(key_of(left, key), key_of(_map(right), key))
+
+
+def _map(item: Any) -> Doc:
+    if not isinstance(item, dict):
+        raise PatchFailed(f"expected a map[string]interface {{}}, but received a {type_name(item)}")
+    return item
 
 
 def arranged(merged: list[Any], order: list[Any], server_order: list[Any], key: str) -> list[Any]:
