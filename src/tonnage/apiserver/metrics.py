@@ -1,5 +1,4 @@
-"""What the API server counts about its requests, who was let in, what was allowed, and its audit log, under
-kube-apiserver's names and labels; and `tonnage_store_*`, how the store is doing, read when somebody looks.
+"""What the API server counts, under kube-apiserver's names and labels; and `tonnage_store_*`, how the store is doing.
 
 Users are told apart as upstream does: some names that every cluster has, addresses, and all others. Two of the names
 lack the ending that counters have, and the library would add it; they are shown as they are upstream, without a type.
@@ -162,11 +161,6 @@ class _StoredObjects(Collector):
         return (family,)
 
 
-LEVEL = "Metadata"
-"""What is written of every request: who, what, and what became of it."""
-_PLUGIN = "log"
-
-
 class AuditMetrics(Collector):
     """Counted when somebody looks; `audit_log` is that of the server, if it keeps one."""
 
@@ -185,8 +179,8 @@ class AuditMetrics(Collector):
             "apiserver_audit_error_total", "Lines that the audit log could not take.", labels=("plugin",)
         )
         if log is not None:
-            levels.add_metric((LEVEL,), log.requests)
-            errors.add_metric((_PLUGIN,), log.lost)
+            levels.add_metric(("Metadata",), log.requests)
+            errors.add_metric(("log",), log.lost)
         yield levels
         yield errors
 
@@ -258,23 +252,19 @@ _AUTHORIZATIONS: Final = ("allowed", "no-opinion", "error")
 class _Durations:
     """How long things took. The library's histogram takes a lock twice; this is for one thread, and each request."""
 
-    __slots__ = ("_counts", "_sum_s")
+    __slots__ = ("counts", "sum_s")
 
     def __init__(self) -> None:
-        self._counts = [0] * (len(_BUCKETS_S) + 1)
-        self._sum_s = 0.0
+        self.counts = [0] * (len(_BUCKETS_S) + 1)
+        self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:
-        self._counts[bisect_left(_BUCKETS_S, seconds)] += 1
-        self._sum_s += seconds
+        self.counts[bisect_left(_BUCKETS_S, seconds)] += 1
+        self.sum_s += seconds
 
     @property
     def count(self) -> int:
-        return sum(self._counts)
-
-    def add_to(self, family: HistogramMetricFamily, result: str) -> None:
-        bounds = (*map(str, _BUCKETS_S), "+Inf")
-        family.add_metric((result,), list(zip(bounds, accumulate(self._counts), strict=True)), self._sum_s)
+        return sum(self.counts)
 
 
 class AccessMetrics(Collector):
@@ -319,15 +309,15 @@ class AccessMetrics(Collector):
             "authentication_attempts",
             "Requests, by whether their sender is known.",
             "result",
-            _counts(self._authentications),
+            {result: durations.count for result, durations in self._authentications.items()},
         )
         yield _histogram(
             "authentication_duration_seconds", "Time to find out who asks, by result.", self._authentications
         )
         told = "Requests that were authorized or refused, by result: allowed, no-opinion (no rule allows it) or error."
         attempts = CounterMetricFamily("authorization_attempts", told, labels=("result",))
-        for result, count in _counts(self._authorizations).items():
-            attempts.add_metric((result,), count)
+        for result, durations in self._authorizations.items():
+            attempts.add_metric((result,), durations.count)
         yield attempts
         yield _histogram(
             "authorization_duration_seconds",
@@ -349,11 +339,7 @@ def _family(name: str, told: str, label: str, counts: dict[str, int]) -> Metric:
 
 
 def _histogram(name: str, told: str, durations: Mapping[str, _Durations]) -> Metric:
-    family = HistogramMetricFamily(name, told, labels=("result",))
+    family, bounds = HistogramMetricFamily(name, told, labels=("result",)), (*map(str, _BUCKETS_S), "+Inf")
     for result, found in durations.items():
-        found.add_to(family, result)
+        family.add_metric((result,), list(zip(bounds, accumulate(found.counts), strict=True)), found.sum_s)
     return family
-
-
-def _counts(durations: Mapping[str, _Durations]) -> dict[str, int]:
-    return {result: found.count for result, found in durations.items()}

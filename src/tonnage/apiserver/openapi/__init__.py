@@ -4,16 +4,16 @@ Version 3 is what kubectl asks for: an index at `/openapi/v3`, then one document
 the hash of its content so that it is fetched once and kept. Version 2 is one document with everything, for clients
 older than kubectl 1.27; those ask for it in protobuf (`gnostic`), and people with curl in JSON.
 
-All of it is generated from `documents/schema.py` and `objects/resources.py`: the types by `types`, the paths by
-`operations`. The same process always produces the same bytes, and produces them once
-for as long as the same custom resources are served.
+kubectl reads three things in the operations. `explain` finds a resource's kind through
+`x-kubernetes-group-version-kind` of its path; `--validate` and `--dry-run=server` look for `fieldValidation` and
+`dryRun` among the parameters of PATCH; `apply` looks for the strategic merge patch among the content types PATCH takes.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -57,15 +57,8 @@ QUERY = {
     "timeoutSeconds": ("integer", "End a list or a watch after so long."),
     "watch": ("boolean", "Stay and report changes instead of listing."),
 }
-_SELECTION = (
-    "continue",
-    "fieldSelector",
-    "labelSelector",
-    "limit",
-    "resourceVersion",
-    "resourceVersionMatch",
-    "timeoutSeconds",
-)
+_PAGE = ("continue", "fieldSelector", "labelSelector", "limit")
+_SELECTION = (*_PAGE, "resourceVersion", "resourceVersionMatch", "timeoutSeconds")
 _LISTING = ("allowWatchBookmarks", *_SELECTION, "sendInitialEvents", "watch")
 _DELETION = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
 _WRITING = ("dryRun", "fieldManager", "fieldValidation")
@@ -137,33 +130,29 @@ def kind_of(resource: Resource, subresource: str = "") -> Struct:
 def _operation(
     resource: Resource, verb: str, path: str, *, subresource: str = "", everywhere: bool = False
 ) -> Operation:
-    described = _VERBS[verb]
-    kind = kind_of(resource, subresource)
-    result = kind
+    described, kind = _VERBS[verb], kind_of(resource, subresource)
+    result, body = kind, None
     if verb == "list":
         result = types.list_of(resource)
-    elif verb == "deletecollection" or (verb == "delete" and not returns_deleted(resource)):
-        result = schema_of("meta", "v1", "Status")
+    elif verb in ("create", "update"):
+        body = kind
+    elif verb in ("delete", "deletecollection"):
+        body = schema_of("meta", "v1", "DeleteOptions")
+        if verb == "deletecollection" or not returns_deleted(resource):
+            result = schema_of("meta", "v1", "Status")
+    about = f"{resource.kind}'s {subresource}" if subresource else kind.name
     return Operation(
         path,
         described.method,
         described.action,
         id=_id(resource, described.word, subresource, everywhere),
-        summary=f"{described.does} {kind.name}"
-        if not subresource
-        else f"{described.does} {resource.kind}'s {subresource}",
+        summary=f"{described.does} {about}",
         kind=kind,
         result=result,
         codes=described.codes,
         parameters=described.parameters,
-        body=_body(verb, kind),
+        body=body,
     )
-
-
-def _body(verb: str, kind: Struct) -> Struct | None:
-    if verb in ("create", "update"):
-        return kind
-    return schema_of("meta", "v1", "DeleteOptions") if verb in ("delete", "deletecollection") else None
 
 
 def _id(resource: Resource, word: str, subresource: str, everywhere: bool) -> str:
@@ -204,17 +193,10 @@ def _openapi_v3(group: str, version: str, custom: tuple[CustomResource, ...]) ->
     resources += custom
     if not resources:
         raise KeyError((group, version))
-    paths: dict[str, Doc] = defaultdict(dict)
-    for resource in resources:
-        for operation in operations(resource):
-            item = paths[operation.path]
-            item[operation.method] = _operation_v3(operation, resource)
-            in_path = [
-                {**parameter, "schema": {"type": "string", "uniqueItems": True}}
-                for parameter in _in_path(operation.path)
-            ]
-            if in_path:  # an empty list does not survive being read and written again by Go
-                item["parameters"] = in_path
+    paths = _paths(resources, _operation_v3, {"schema": {"type": "string", "uniqueItems": True}})
+    for item in paths.values():
+        if not item["parameters"]:  # an empty list does not survive being read and written again by Go
+            del item["parameters"]
     return encode(
         {
             "openapi": "3.0.0",
@@ -258,13 +240,21 @@ def _roots(resources: list[Resource]) -> list[Struct]:
     return roots
 
 
-def _in_path(path: str) -> list[Doc]:
+def _paths(
+    resources: Iterable[Resource], described: Callable[[Operation, Resource], Doc], type_of_parameters: Doc
+) -> dict[str, Doc]:
     about = {"name": "Name of the object.", "namespace": "Namespace of the objects."}
-    return [
-        {"name": name, "in": "path", "required": True, "description": text}
-        for name, text in about.items()
-        if f"{{{name}}}" in path
-    ]
+    paths: dict[str, Doc] = defaultdict(dict)
+    for resource in resources:
+        for operation in operations(resource):
+            item = paths[operation.path]
+            item[operation.method] = described(operation, resource)
+            item["parameters"] = [
+                {"name": name, "in": "path", "required": True, "description": text, **type_of_parameters}
+                for name, text in about.items()
+                if f"{{{name}}}" in operation.path
+            ]
+    return paths
 
 
 def _common(operation: Operation, resource: Resource) -> Doc:
@@ -305,17 +295,11 @@ def _operation_v3(operation: Operation, resource: Resource) -> Doc:
 
 
 def _document_v2(custom: Custom) -> Doc:
-    paths: dict[str, Doc] = defaultdict(dict)
     resources: list[Resource] = [*_SERVED, *custom]
-    for resource in resources:
-        for operation in operations(resource):
-            item = paths[operation.path]
-            item[operation.method] = _operation_v2(operation, resource)
-            item["parameters"] = [{**parameter, "type": "string"} for parameter in _in_path(operation.path)]
     return {
         "swagger": "2.0",
         "info": _INFO,
-        "paths": paths,
+        "paths": _paths(resources, _operation_v2, {"type": "string"}),
         "definitions": types.definitions(_roots(resources), types.V2, _given(custom, types.V2)),
         "securityDefinitions": {"BearerToken": _TOKEN},
         "security": [{"BearerToken": []}],

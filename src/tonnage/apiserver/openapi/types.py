@@ -45,6 +45,8 @@ _PLAIN: dict[ScalarName, Doc] = {
     "number": {"type": "number"},
     "bytes": {"type": "string", "format": "byte"},
 }
+_TIME: Doc = {"type": "string", "format": "date-time"}
+_OBJECT: Doc = {"type": "object"}
 # Scalars that have a definition of their own: name, description, form in version 2, form in version 3.
 _NAMED: dict[str, tuple[str, str, Doc, Doc]] = {
     "Quantity": (
@@ -59,29 +61,19 @@ _NAMED: dict[str, tuple[str, str, Doc, Doc]] = {
         {"type": "string", "format": "int-or-string"},
         {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
     ),
-    "Time": (
-        f"{_META}.Time",
-        "An instant to the second, in RFC 3339 form.",
-        {"type": "string", "format": "date-time"},
-        {"type": "string", "format": "date-time"},
-    ),
-    "MicroTime": (
-        f"{_META}.MicroTime",
-        "An instant to the microsecond, in RFC 3339 form.",
-        {"type": "string", "format": "date-time"},
-        {"type": "string", "format": "date-time"},
-    ),
+    "Time": (f"{_META}.Time", "An instant to the second, in RFC 3339 form.", _TIME, _TIME),
+    "MicroTime": (f"{_META}.MicroTime", "An instant to the microsecond, in RFC 3339 form.", _TIME, _TIME),
     "FieldsV1": (
         f"{_META}.FieldsV1",
         "A set of field paths as nested maps: f:<name> a field, k:{…} a list item by its keys, v:<value> a set member.",
-        {"type": "object"},
-        {"type": "object"},
+        _OBJECT,
+        _OBJECT,
     ),
     "any": (
         "io.k8s.apimachinery.pkg.runtime.RawExtension",
         "Any JSON object; the server does not look inside.",
-        {"type": "object"},
-        {"type": "object"},
+        _OBJECT,
+        _OBJECT,
     ),
 }
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
@@ -110,11 +102,13 @@ def definitions(roots: Iterable[Struct], dialect: Dialect, given: Mapping[str, D
             continue
         found[struct.full_name] = _definition(struct, dialect)
         for field in struct.fields.values():
-            leaf = _leaf(field.type)
+            leaf = field.type
+            while isinstance(leaf, ListOf | MapOf):
+                leaf = leaf.item
             if isinstance(leaf, Struct):
                 waiting.append(leaf)
-            elif leaf in _NAMED:
-                full_name, description, as_v2, as_v3 = _NAMED[leaf]
+            elif leaf.name in _NAMED:
+                full_name, description, as_v2, as_v3 = _NAMED[leaf.name]
                 found[full_name] = {"description": description, **(as_v3 if dialect.either else as_v2)}
     return dict(sorted(found.items()))
 
@@ -136,14 +130,9 @@ def list_of(resource: Resource) -> Struct:
 
 def group_version_kind(struct: Struct) -> Doc:
     """Of a struct that is a kind, or is exchanged as one."""
-    group, version = _packages().get(struct.package) or _group_version(struct.package)
+    *backwards, last = struct.package.split(".")  # of a custom resource: its group backwards, and its version
+    group, version = _packages().get(struct.package) or (".".join(reversed(backwards)), last)
     return {"group": group, "version": version, "kind": struct.name}
-
-
-def _group_version(package: str) -> tuple[str, str]:
-    """Of a custom resource, whose package is its group backwards and its version."""
-    *group, version = package.split(".")
-    return ".".join(reversed(group)), version
 
 
 @cache
@@ -175,8 +164,13 @@ def _property(field: Field, dialect: Dialect) -> Doc:
     made |= {"allOf": [form]} if "$ref" in form and dialect.ref_stands_alone else form
     strategies = []
     if isinstance(field.type, ListOf):
-        made |= _list_extensions(field.type)
-        strategies += ["merge"] if field.type.patch_merge else []
+        kind = field.type
+        made["x-kubernetes-list-type"] = "map" if kind.keys else "set" if kind.is_set else "atomic"
+        if kind.keys:
+            made["x-kubernetes-list-map-keys"] = list(kind.keys)
+        if kind.merge_key:
+            made["x-kubernetes-patch-merge-key"] = kind.merge_key
+        strategies += ["merge"] if kind.patch_merge else []
     elif field.is_atomic or field.is_granular:
         made["x-kubernetes-map-type"] = "granular" if field.is_granular else "atomic"
     strategies += ["retainKeys"] if field.retain_keys else []
@@ -198,20 +192,3 @@ def _form(type_: Type, dialect: Dialect) -> Doc:
             return dialect.ref(_NAMED[type_.name][0])
         case _:
             return dict(_PLAIN[type_.name])
-
-
-def _list_extensions(type_: ListOf) -> Doc:
-    if type_.keys:
-        made: Doc = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(type_.keys)}
-    else:
-        made = {"x-kubernetes-list-type": "set" if type_.is_set else "atomic"}
-    if type_.merge_key:
-        made["x-kubernetes-patch-merge-key"] = type_.merge_key
-    return made
-
-
-def _leaf(type_: Type) -> Struct | ScalarName:
-    """What a type is made of, below any lists and maps."""
-    while isinstance(type_, ListOf | MapOf):
-        type_ = type_.item
-    return type_ if isinstance(type_, Struct) else type_.name
