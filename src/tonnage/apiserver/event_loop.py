@@ -69,9 +69,12 @@ class Workers:
         self.under_way += 1
         future = self._pool.submit(_in_thread, loop, work)
 
+        def count_down() -> None:
+            self.under_way -= 1
+
         def done(_: Future[T]) -> None:
             with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._done)
+                loop.call_soon_threadsafe(count_down)
 
         future.add_done_callback(done)
         try:
@@ -80,9 +83,6 @@ class Workers:
             # An error knows this call by its traceback, and the future knows the error: a circle, which would keep a
             # large request until the garbage collector comes by.
             del future
-
-    def _done(self) -> None:
-        self.under_way -= 1
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -3,11 +3,8 @@
 Three ways an object changes: `create`, `change` (put, patch, apply, and every subresource), `remove`. Each judges a
 whole document with the kind's strategy and writes it with the store's optimistic lock, so an object is never half
 written and never written over unseen. `change` takes a function from the old document to the new one and runs it again
-when another writer came first: whoever named a resourceVersion then gets the conflict, and nobody else notices.
-
-Time, uids and name suffixes are handed in; nothing here reads a clock or draws a random number by itself. The rules
-stand in `documents`: `creation` for a new object, `object_metadata` for what a client may leave out of metadata and who
-owns which field, `deletion` for what a deletion does.
+when another writer came first: whoever named a resourceVersion then gets the conflict, and nobody else notices. The
+rules stand in `documents`: `creation`, `object_metadata`, `deletion`.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from tonnage.apiserver import event_loop, status
 from tonnage.apiserver.admission import Charge, QuotaAdmission, StoreLister
@@ -69,15 +66,6 @@ class Written:
     warnings: Sequence[str] = ()
 
 
-class _Judged(NamedTuple):
-    """A change that was worked out and found legal."""
-
-    new: Doc
-    old: Doc
-    warnings: Sequence[str]
-    is_idle: bool
-
-
 class Registry:
     """Every kind's strategy over one store."""
 
@@ -88,13 +76,12 @@ class Registry:
         gates: Gates,
         clock: Clock,
         rng: random.Random,
-        workers: Workers | None = None,
         authorizer: Authorizer | None = None,
         guard: Guard | None = None,
     ) -> None:
         compile_schemas()  # before there are threads
         self.store = store
-        self.workers = workers or Workers()
+        self.workers = Workers()
         self.gates = gates
         self.clock = clock
         self.authorizer: Authorizer = authorizer or AllowAll()
@@ -147,7 +134,9 @@ class Registry:
         """
         meta: Doc = doc.setdefault("metadata", {})
         generate = meta.get("generateName", "") if not meta.get("name") else ""
-        _refuse_while_terminating(resource, meta.get("name") or generate)
+        if isinstance(resource, CustomResource) and resource.is_terminating:
+            why = "create not allowed while custom resource definition is terminating"
+            raise api_errors.forbidden(resource, meta.get("name") or generate, why)
         if resource.namespaced:
             if meta.setdefault("namespace", namespace) != namespace:
                 raise status.wrong_namespace()
@@ -224,14 +213,14 @@ class Registry:
         """
         key, strategy = resource.key(namespace, name), self.strategy(resource)
 
-        def judged(record: StoreRecord) -> _Judged:
+        def judged(record: StoreRecord) -> tuple[Doc, Doc, Sequence[str], bool]:
             # Read twice: decoding is several times faster than copying.
             old, new = _current(resource, record), change(_current(resource, record))
             self._refuse_escalation(resource, namespace, name, new, old, requester)
             prepare_update(resource, new, old, may_overwrite=strategy.unconditional_update, is_put=is_put)
             self._judge_change(resource, new, old, options, subresource, is_tracked)
             is_idle = is_no_change(new, old) and is_stored_as_today(resource, record.document)
-            return _Judged(new, old, strategy.warnings(new, old), is_idle)
+            return new, old, strategy.warnings(new, old), is_idle
 
         for _ in range(MAX_TRIES):
             record = self.store.get(key)
@@ -403,12 +392,6 @@ def _current(resource: Resource, record: StoreRecord) -> Doc:
     """A stored object as changes are worked out on it: a custom one in the version that is asked for."""
     doc: Doc = decode(record.document)
     return resource.shown(doc) if isinstance(resource, CustomResource) else doc
-
-
-def _refuse_while_terminating(resource: Resource, name: str) -> None:
-    if isinstance(resource, CustomResource) and resource.is_terminating:
-        why = "create not allowed while custom resource definition is terminating"
-        raise api_errors.forbidden(resource, name, why)
 
 
 @cache

@@ -5,21 +5,15 @@
 
 Measured on a cluster of four nodes under load, three things take memory that no object of ours needs:
 
-- asyncio has a read buffer of 256 KiB for each TLS connection, written full of zeros. A watch is a connection that is
-  quiet most of its life, and a cluster has more than a hundred of them: 70 MB of buffers on both ends, for records of
-  16 KiB at most. A smaller buffer is read more often, nothing else; a list of 5 MB is as quick.
-- Circles of dead objects. A connection that was aborted is one, and so is an exception that was kept. Python looks for
-  circles after so many objects more than before; where most of what comes goes by its counts, as in the API server,
-  that is three times in five minutes for the youngest, and once in hours for those that lived for a minute. So they are
-  looked for by the clock.
-- glibc keeps what was freed between pieces that are still used, and has a heap of its own for each thread: 20 of 90 MB
-  in the API server, 8 of 23 MB in the CSI driver. Two heaps are enough where one thread runs at a time, and free pages
-  are given back once a minute, which takes 3 ms.
+- asyncio's read buffer of 256 KiB for each TLS connection: 70 MB for the watches of a cluster, for records of 16 KiB at
+  most. A smaller buffer is read more often, nothing else.
+- Circles of dead objects, such as aborted connections. Python looks for circles after so many new objects, which in the
+  API server is once in hours for the older ones. So they are looked for by the clock.
+- What glibc keeps between pieces that are still used, in a heap for each thread: 20 of 90 MB in the API server. Two
+  heaps are enough where one thread runs at a time, and free pages are given back once a minute, which takes 3 ms.
 
-`import_aiohttp` imports aiohttp without the certificates that it reads then, and that nobody here uses. Its module
-makes two TLS contexts with all authorities of the system: a third of what its import takes. Every connection of ours
-has a context of its own (`client/config/connection.py`), which reads the system's authorities where it wants them. A
-context that knows no authority trusts nobody, so whoever used aiohttp's by mistake would be refused.
+`import_aiohttp` imports aiohttp without reading the system's certificates, which takes a third of its import. Every
+connection of ours has a context of its own (`client/config/connection.py`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Final
 
@@ -44,13 +44,15 @@ def pages(clock: Clock) -> Mapping[str, Page]:
     """The pages by path."""
     profiler = Profiler(clock)
 
-    async def index(request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(text=_INDEX)
+    def told(text: Callable[[], str]) -> Page:
+        async def page(request: web.BaseRequest) -> web.StreamResponse:
+            return web.Response(text=text())
+
+        return page
 
     async def profile(request: web.BaseRequest) -> web.StreamResponse:
-        told = request.query.get("seconds", "")
         try:
-            seconds = float(told) if told else _DEFAULT_S
+            seconds = float(request.query.get("seconds") or _DEFAULT_S)
         except ValueError:
             seconds = 0.0
         if not 0 < seconds <= _MOST_S:
@@ -59,19 +61,12 @@ def pages(clock: Clock) -> Mapping[str, Page]:
             return web.Response(status=500, text="Could not enable CPU profiling: cpu profiling already in use\n")
         return web.Response(text=await profiler.stacks(seconds))
 
-    async def tasks(request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(text=where_all_stand())
-
-    async def command_line(request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(text="\x00".join(sys.argv))
-
-    root = "/debug/pprof"
     return {
-        f"{root}": index,
-        f"{root}/": index,
-        f"{root}/profile": profile,
-        f"{root}/goroutine": tasks,
-        f"{root}/cmdline": command_line,
+        "/debug/pprof": told(lambda: _INDEX),
+        "/debug/pprof/": told(lambda: _INDEX),
+        "/debug/pprof/profile": profile,
+        "/debug/pprof/goroutine": told(where_all_stand),
+        "/debug/pprof/cmdline": told(lambda: "\x00".join(sys.argv)),
     }
 
 

@@ -3,18 +3,15 @@
     tls = ServerTls(GivenCertificate(cert_file, key_file, clock), client_authorities=access.client_authorities)
     async with listening(…, tls=tls.context), tls.renewed():
 
-Every connection asks for its context when it comes. A context is made anew when the certificate or the authorities have
-changed, and connections that are open keep theirs. Client certificates are asked for where there is an authority to
-judge them by, and demanded of nobody: who shows none, or one of an unknown authority, may still show a token. TLS takes
-any certificate (`take_any_certificate`); what it proves is for those to ask who read it (`certificate_judging`).
+Every connection asks for its context when it comes; connections that are open keep theirs. A certificate of ours
+(`ServingCertificate`) lasts a year and is renewed in its last month; given files (`GivenCertificate`) are read again
+when they change. Client certificates are demanded of nobody: who shows none, or one of an unknown authority, may still
+show a token. TLS takes any certificate; what it proves is for those to ask who read it (`certificate_judging`).
 
-Go's servers ask for a certificate and judge it later: who shows a bad one gets a 401, or is let in by a token. Python's
-`ssl` has no word for that: it verifies, and a failed verification ends the handshake, of which asyncio tells the client
-nothing at all. OpenSSL has the word (a verify callback that says yes), so it is told directly. That needs the address
-of the context, which CPython keeps behind the object's head and has since 3.6; on any other Python, or where OpenSSL's
-functions cannot be found, nothing is done and TLS refuses by itself.
-
-Nothing rests on this: certificates are judged by `certificate_judging` in either case.
+Python's `ssl` has no word for that: it verifies, and a failed verification ends the handshake. OpenSSL has the word (a
+verify callback that says yes), so it is told directly (`take_any_certificate`). That needs the address of the context,
+which CPython keeps behind the object's head since 3.6; on any other Python, or where OpenSSL's functions cannot be
+found, nothing is done and TLS refuses by itself. Nothing rests on this: certificates are judged in either case.
 """
 
 from __future__ import annotations
@@ -194,7 +191,8 @@ class ServerTls:
         them. Raises OSError, ValueError."""
         certificate = self._shown.chain()[0]
         authority = certificate.parent / "ca.crt"
-        return tuple(_fingerprint(each) for each in (certificate, authority) if each.exists())
+        found = [load_pem_x509_certificate(file.read_bytes()) for file in (certificate, authority) if file.exists()]
+        return tuple(each.fingerprint(SHA256()).hex(":").upper() for each in found)
 
     def _make(self, _: ssl.SSLContext, authorities: bytes) -> ssl.SSLContext:
         context = server_context(*self._shown.chain())
@@ -208,11 +206,6 @@ class ServerTls:
         if authorities:
             ask_for_any(context, authorities)
         return context
-
-
-def _fingerprint(path: Path) -> str:
-    digest = load_pem_x509_certificate(path.read_bytes()).fingerprint(SHA256())
-    return digest.hex(":").upper()
 
 
 def server_context(certificate: Path, key: Path) -> ssl.SSLContext:

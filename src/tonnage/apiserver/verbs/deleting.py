@@ -51,13 +51,11 @@ class DeleteOptions:
 
 async def delete(registry: Registry, call: Call) -> Response:
     """DELETE one object."""
-    options = await _options(registry, call)
-    resource = call.resource
+    options, resource = await _options(registry, call), call.resource
     written = await options.remove(registry, resource, call.namespace, call.name)
     if written.removed and not returns_deleted(resource):
-        return responses.of_document(
-            call, status.success(resource, call.name, decode(written.document)["metadata"]["uid"])
-        )
+        uid = decode(written.document)["metadata"]["uid"]
+        return responses.of_document(call, status.success(resource, call.name, uid))
     return await respond(registry, call, written.document)
 
 

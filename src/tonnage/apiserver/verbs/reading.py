@@ -1,11 +1,8 @@
 """get and list.
 
 A list without a resourceVersion, or with one it need only be "not older than", is answered from memory. An exact one,
-and every page after the first, is read from the log at that revision, so that all pages of a list show one moment.
-
-The continue token that leads from one page of a list to the next.
-
-It is in upstream's own form, because some clients look inside: after which key to go on, and at which revision.
+and every page after the first, is read from the log at that revision, so that all pages of a list show one moment. The
+continue token leads from one page to the next. It is in upstream's own form, because some clients look inside.
 """
 
 from __future__ import annotations

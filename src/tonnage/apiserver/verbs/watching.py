@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 
 from tonnage.apiserver import responses, status, stored_documents
 from tonnage.apiserver.event_loop import Turn
-from tonnage.apiserver.options import ListOptions, list_options, revision
+from tonnage.apiserver.options import list_options, revision
 from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call
 from tonnage.apiserver.selection import Matches, matcher, scope
@@ -31,7 +31,6 @@ from tonnage.store import (
     StoreClosed,
     StoreError,
     StoreEvent,
-    StoreRecord,
     Watch,
     WatchClosed,
     WatchOverrun,
@@ -44,16 +43,13 @@ _CHUNK_BYTES = 256 * 1024
 _LAST_BOOKMARK_S = 2.0
 """How long before its end a watch sends the bookmark from which the client will go on."""
 
-Encode = Callable[[str, bytes], bytes]
-"""(event type, document) -> one frame, newline included."""
-
 
 class Watching:
     """One watch request, checked and positioned, ready to stream. Making one raises what a plain answer should say."""
 
     def __init__(self, registry: Registry, call: Call, rng: random.Random, *, started_at: float) -> None:
         self._registry = registry
-        self._resource = call.resource
+        self.resource = call.resource
         options = list_options(call.query, watch=True)
         self._matches = matcher(registry.strategy(call.resource), call, options)
         self._options = replace(options, labels=None, fields=None)  # which may be long, and are in `_matches`
@@ -62,15 +58,11 @@ class Watching:
         timeout_s = self._options.timeout_s
         self.ends_at = started_at + (float(timeout_s) if timeout_s else _MIN_TIMEOUT_S * (1.0 + rng.random()))
         self._asked = revision(self._options.resource_version, of="watch")
-        self._initial, self._after = self._start(self._options)
-        self._watch: Watch | None = None
-
-    def _start(self, options: ListOptions) -> tuple[list[StoreRecord] | None, int]:
+        is_stateful = self._options.send_initial_events
+        self._initial = registry.store.list(self._scope) if is_stateful else None
+        self._after = (0 if is_stateful else self._asked) or registry.store.revision
         """The state to send first, if any, and the revision after which events follow."""
-        newest = self._registry.store.revision
-        if options.send_initial_events:
-            return self._registry.store.list(self._scope), newest
-        return None, self._asked or newest
+        self._watch: Watch | None = None
 
     async def frames(self) -> AsyncIterator[bytes]:
         """Chunks of whole frames until the timeout, the client or the server ends it."""
@@ -79,10 +71,10 @@ class Watching:
         if self._asked > newest:
             # Nobody can know of a moment that has not come, but from before an old copy of the store was put in place.
             # Upstream waits for it, and the watcher misses what happens until then; ours is told to list again.
+            error: ApiError = Expired(f"too large resource version: {self._asked}, current: {newest}")
             if options.send_initial_events:
-                yield _error_frame(status.resource_version_too_large(self._asked, newest))
-            else:
-                yield _error_frame(Expired(f"too large resource version: {self._asked}, current: {newest}"))
+                error = status.resource_version_too_large(self._asked, newest)
+            yield _error_frame(error)
             return
         try:
             self._watch = watch = self._registry.store.watch(self._scope, after=self._after)
@@ -111,10 +103,6 @@ class Watching:
         if self._watch is not None:
             self._watch.close()
 
-    @property
-    def resource(self) -> Resource:
-        return self._resource
-
     def finish(self) -> None:
         """End the stream after what has happened so far, because its resource is no longer what it was."""
         if self._watch is not None:
@@ -141,16 +129,13 @@ class Watching:
             except StoreError as exc:
                 yield _error_frame(ServiceUnavailable(exc.message))
                 return
-            async for frames in _joined(self._frame(event) for event in events):
+            async for frames in _joined(frame_of(event, self._matches, self._encoder) for event in events):
                 yield frames
 
     def _next_bookmark(self, now: float, ends_at: float) -> float:
         """Every minute, and shortly before the end; never, for a client that did not ask."""
         soon = min(now + _BOOKMARK_EVERY_S, ends_at - _LAST_BOOKMARK_S)
         return soon if self._options.bookmarks and soon > now else ends_at
-
-    def _frame(self, event: StoreEvent) -> bytes | None:
-        return frame_of(event, self._matches, self._encoder)
 
     def _bookmark(self, at: int, *, initial_events_end: bool = False) -> bytes:
         meta: Doc = {"resourceVersion": str(at)}
@@ -179,13 +164,13 @@ async def _joined(frames: Iterable[bytes | None]) -> AsyncIterator[bytes]:
 
 
 def frame_of(event: StoreEvent, matches: Matches, encoder: _Encoder) -> bytes | None:
-    """What a watcher with these selectors is told of an event; None when it does not concern it."""
+    """What a watcher with these selectors is told of an event; None when it does not concern it.
+
+    Of an object that left the selection it is the last state that matched, under the revision that took it out.
+    """
     before = event.previous is not None and matches(event.previous)
-    if event.type is EventType.DELETE:
-        return encoder.shared(event, "DELETED") if before else None
-    if matches(event.record):
+    if event.type is not EventType.DELETE and matches(event.record):
         return encoder.shared(event, "MODIFIED" if before else "ADDED")
-    # It left the selection: the last state that matched, under the revision of the write that took it out.
     return encoder.shared(event, "DELETED") if before else None
 
 
@@ -199,8 +184,10 @@ class _Encoder:
         form, self._api_version = chosen.form, chosen.api_version
         self._form = "metadata" if form == "metadata list" else form  # a stream has no lists
         self._include = responses.include_of(call) if self._form == "table" else "Metadata"
-        own = stored_documents.is_served_as_stored(call.resource)
-        self._share_as = f"{self._form}/{self._include}/{self._api_version}/{'' if own else _shape_of(call.resource)}"
+        own, shape = stored_documents.is_served_as_stored(call.resource), call.resource.group
+        if isinstance(call.resource, CustomResource):
+            shape = f"{call.resource.api_version}/{call.resource.shape_id}"
+        self._share_as = f"{self._form}/{self._include}/{self._api_version}/{'' if own else shape}"
         self._is_plain = own and self._form == "object"
         self._with_columns = True
 
@@ -225,7 +212,7 @@ class _Encoder:
     def bookmark(self, meta: Doc) -> bytes:
         doc: Doc = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": meta}
         if self._form == "table":
-            doc = self._table([doc], meta)
+            doc = self._table(doc, meta)
         elif self._form == "metadata":
             doc = partial_metadata(doc, self._api_version)
         return b'{"type":"BOOKMARK","object":%s}\n' % encode(doc)
@@ -235,15 +222,15 @@ class _Encoder:
             return encode(partial_metadata(doc, self._api_version))
         doc = stored_documents.served(self._resource, doc)
         if self._form == "table":
-            doc = self._table([doc], {"resourceVersion": doc["metadata"].get("resourceVersion", "")})
+            doc = self._table(doc, {"resourceVersion": doc["metadata"].get("resourceVersion", "")})
         return encode(doc)
 
-    def _table(self, docs: list[Doc], head: Doc) -> Doc:
+    def _table(self, doc: Doc, head: Doc) -> Doc:
         # The first frame names the columns; the rest would only repeat them.
         headers, self._with_columns = self._with_columns, False
         return table(
             self._resource,
-            docs,
+            [doc],
             now=self._now(),
             list_metadata=head,
             include=self._include,
@@ -259,11 +246,6 @@ def _told(event: StoreEvent, kind: str) -> bytes:
     gone = decode(event.previous.document)
     gone["metadata"]["resourceVersion"] = str(event.revision)
     return encode(gone)
-
-
-def _shape_of(resource: Resource) -> str:
-    """What makes the frames of two watches differ, though they are about the same objects."""
-    return f"{resource.api_version}/{resource.shape_id}" if isinstance(resource, CustomResource) else resource.group
 
 
 def _error_frame(error: ApiError) -> bytes:
