@@ -174,7 +174,6 @@ async def _run(settings: ServerSettings) -> None:
 
 
 def _tell(report: Report, done: str) -> bool:
-    """Print what a check found, damage last; whether all is whole."""
     echo(
         f"{done} {report.path}: schema version {report.version}, {report.objects} objects in {report.rows} rows,"
         f" revision {report.revision}, history from revision {report.compacted}, {report.file_bytes} bytes"

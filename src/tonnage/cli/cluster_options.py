@@ -55,12 +55,10 @@ class ClusterQuestion:
 
     @property
     def is_live(self) -> bool:
-        """A live cluster is asked: none but files were given otherwise."""
         return not self.files or self.kubeconfig_file is not None or bool(self.context)
 
     @property
     def namespace(self) -> str:
-        """The namespace that is meant where none is written."""
         return self.given_namespace or (self.connection.namespace if self.is_live else "") or "default"
 
     @cached_property
@@ -95,10 +93,8 @@ class ClusterQuestion:
         return found
 
     def state(self, *, user_agent: str, with_workloads: bool = False, without: Path | None = None) -> ClusterState:
-        """The cluster as it is now; `without` is a file in a folder of theirs that holds no manifests.
-
-        Raises TonnageError for files that are wrong and clusters that do not answer.
-        """
+        """The cluster as it is now; `without` is a file in a folder of theirs that holds no manifests. Raises
+        TonnageError for files that are wrong and clusters that do not answer."""
         from tonnage.whatif.sources import from_cluster, from_files, laid_over
 
         if not self.is_live:
@@ -122,10 +118,8 @@ class ClusterQuestion:
         return found
 
     def scheduler(self) -> Endpoint | None:
-        """The scheduler that was named, else the one of the `tonnage up` in whose folder the kubeconfig lies.
-
-        A context that leads to another server has another scheduler.
-        """
+        """The scheduler that was named, else the one of the `tonnage up` in whose folder the kubeconfig lies. A context
+        that leads to another server has another scheduler."""
         url, ca_file = self.scheduler_endpoint, self.scheduler_ca_file
         if url is not None:
             if not url.startswith(("http://", "https://")):
@@ -145,10 +139,8 @@ class ClusterQuestion:
 
     @property
     def embedded_folder(self) -> Path | None:
-        """The folder of the `tonnage up` whose kubeconfig was named; None for any other cluster.
-
-        A context of that kubeconfig that leads to another server is another cluster.
-        """
+        """The folder of the `tonnage up` whose kubeconfig was named; None for any other cluster. A context of that
+        kubeconfig that leads to another server is another cluster."""
         folder = self.kubeconfig_file.absolute().parent if self.kubeconfig_file is not None else None
         if folder is None or not (folder / ENDPOINTS_FILE_NAME).exists():
             return None
@@ -179,10 +171,8 @@ class ClusterQuestion:
 
     def scheduler_user(self) -> KubeconfigUser:
         """Who asks a scheduler that was named: the token's owner, else the kubeconfig's user. Raises UsageError.
-
         Nothing is shown to the scheduler of a `tonnage up`, which asks for nothing, nor without TLS. A password, and
-        whom one impersonates, are for the API server alone.
-        """
+        whom one impersonates, are for the API server alone."""
         from tonnage.client.config.connection import Impersonation, KubeconfigUser
 
         url, token_file = self.scheduler_endpoint or "", self.scheduler_token_file
@@ -249,10 +239,8 @@ _OPTIONS = (
 
 
 def cluster_options(command: F) -> F:
-    """Add the options; the command is handed a `cluster: ClusterQuestion` for them.
-
-    A command that takes more files as arguments calls them `more_files`.
-    """
+    """Add the options; the command is handed a `cluster: ClusterQuestion` for them. A command that takes more files as
+    arguments calls them `more_files`."""
     return _with_options(command, _OPTIONS)
 
 

@@ -55,7 +55,6 @@ def _never_fails(told: Callable[[click.Context, str], Iterable[str]]) -> Complet
 
 
 def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What a shell knows itself."""
     return [CompletionItem(incomplete, type="file")]
 
 

@@ -126,7 +126,6 @@ def controllers(wanted: str, **flags: Any) -> None:
 
 
 def _election_of(flags: Flags) -> Election:
-    """What leader election is told. Raises UsageError."""
     if not flags["leader_elect"]:
         return Election(is_on=False)
     default = Election(is_on=True)

@@ -55,7 +55,6 @@ _DRIVER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 
 
 def _endpoint(text: str) -> str:
-    """Where a driver can listen. Raises ValueError."""
     try:
         socket_path(text)
     except InvalidAddress as exc:

@@ -149,7 +149,6 @@ def _told(each: Fault) -> str:
 
 
 def _table(faults: Iterable[Fault]) -> str:
-    """Columns as kubectl writes them."""
     rows = [("KIND", "NODE", "VALUE", "MEANING")]
     for each in faults:
         kind = KINDS[each.kind]

@@ -30,7 +30,6 @@ the modules that it imports when it runs; with them comes whatever those import.
 
 
 def modules_of(program: str) -> list[str]:
-    """What is loaded for a program, in its order."""
     return [COMMANDS[program], *(f"tonnage.{each}" for each in PROGRAMS[program])]
 
 

@@ -51,10 +51,8 @@ def node_scaler(
 
 
 def template_of(path: Path) -> tuple[Doc, tuple[Doc, ...]]:
-    """The one Node of a file, and the storage objects beside it, checked as a server would.
-
-    Raises BrokenManifest, InvalidPool.
-    """
+    """The one Node of a file, and the storage objects beside it, checked as a server would. Raises BrokenManifest,
+    InvalidPool."""
     from tonnage.nodescaler.node_pool import KINDS, InvalidPool
     from tonnage.objects.document import copy
     from tonnage.whatif.creation import created

@@ -11,7 +11,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from tonnage import logs
-from tonnage.clock import parse_duration
 from tonnage.driver import node_pools
 from tonnage.driver.node_pools import PerNode
 from tonnage.errors import TonnageError
@@ -49,6 +48,8 @@ class Parsed(click.ParamType[T]):
 
 
 def _duration(text: str) -> float:
+    from tonnage.clock import parse_duration  # asyncio comes with it; `tonnage version` needs none
+
     seconds = parse_duration(text)
     if seconds is None:
         raise ValueError(f'"{text}" is not a duration; write it like "50s", "1m30s" or "500ms"')

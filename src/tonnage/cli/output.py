@@ -109,11 +109,9 @@ def shown_status(step: str) -> Iterator[Callable[[str], object]]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Work that looks between two steps whether Ctrl-C was pressed, by calling what is yielded.
-
-    So it ends between two steps, and not in the middle of one, and what is known by then can be told. Who presses it
-    again does not want to wait for that.
-    """
+    """Work that looks between two steps whether Ctrl-C was pressed, by calling what is yielded. So it ends between two
+    steps, and not in the middle of one, and what is known by then can be told. Who presses it again does not want to
+    wait for that."""
     presses = 0
 
     def pressed(number: int, frame: object) -> None:

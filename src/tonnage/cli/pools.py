@@ -87,7 +87,6 @@ def pools(**flags: Any) -> None:
 
 
 def told_by(flags: Flags) -> tuple[PoolSource, PoolsSettings, Command | None]:
-    """What the flags say. Raises UsageError."""
     from tonnage.pools.program import Command
     from tonnage.pools.settings import InvalidKeepFree, KeepFree, PoolsSettings
 

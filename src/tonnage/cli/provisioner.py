@@ -158,7 +158,6 @@ def provisioner(**flags: Any) -> None:
 
 
 def options_of(flags: Flags) -> ProvisionerOptions:
-    """What the flags say about volumes. Raises UsageError."""
     from tonnage.provisioner.options import NodeDeployment, ProvisionerOptions
 
     own, deployment = flags["gates"].own, None
@@ -209,7 +208,6 @@ def lease_of(driver_name: str, namespace: str) -> str:
 
 
 def _own_namespace() -> str:
-    """The pod's namespace, as upstream finds it."""
     if told := os.environ.get("POD_NAMESPACE") or os.environ.get("NAMESPACE"):
         return told
     try:

@@ -50,10 +50,8 @@ _USUAL_THRESHOLD: Final = (700, 10, 10)
 
 
 def connection_of(wanted: Path | None, master: str = "") -> ServerConnection:
-    """The file that was named, else the pod's service account, else $KUBECONFIG and the usual place.
-
-    `master` is another address of the server; with it, and nothing else, nobody says who we are.
-    """
+    """The file that was named, else the pod's service account, else $KUBECONFIG and the usual place. `master` is
+    another address of the server; with it, and nothing else, nobody says who we are."""
     from tonnage.client.config import kubeconfig
     from tonnage.client.config.connection import KubeconfigCluster, ServerConnection
 

@@ -49,8 +49,6 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 
 
 class OurBash(BashComplete):
-    """bash, asked with the whole line."""
-
     source_template: ClassVar[str] = _BASH
 
     def source(self) -> str:
@@ -71,9 +69,7 @@ class OurBash(BashComplete):
 
 def replaced_part(incomplete: str, breaks: str) -> str:
     """What of the value is on the line already and not replaced: up to the last `=` or `:` at which bash breaks words.
-
-    `--node=n` is a flag with the value `n`: of the value nothing is kept.
-    """
+    `--node=n` is a flag with the value `n`: of the value nothing is kept."""
     incomplete = incomplete.removeprefix(flag_before(incomplete))
     ends = [incomplete.rfind(each) for each in "=:" if each in breaks]
     return incomplete[: max(ends, default=-1) + 1]
@@ -99,16 +95,12 @@ def flag_before(incomplete: str) -> str:
 
 
 class OurZsh(_WholeWords, ZshComplete):
-    """zsh, without talk."""
-
     source_template: ClassVar[str] = ZshComplete.source_template.replace(
         "%(complete_var)s=zsh_complete %(prog_name)s)", "%(complete_var)s=zsh_complete %(prog_name)s 2>/dev/null)"
     ).replace("_path_files", "[[ $PREFIX == --*=* ]] && compset -P '*='; _path_files")
 
 
 class OurFish(_WholeWords, FishComplete):
-    """fish, without talk."""
-
     source_template: ClassVar[str] = FishComplete.source_template.replace(
         "COMP_CWORD=(commandline -t) %(prog_name)s)", "COMP_CWORD=(commandline -t) %(prog_name)s 2>/dev/null)"
     )
@@ -118,13 +110,11 @@ SHELLS: Final[dict[str, type[ShellComplete]]] = {"bash": OurBash, "zsh": OurZsh,
 
 
 def register() -> None:
-    """Let click answer with these."""
     for each in SHELLS.values():
         add_completion_class(each)
 
 
 def script(shell: str, cli: click.Command, program: str) -> str:
-    """What the shell has to read for `program` to be completed."""
     return SHELLS[shell](cli, {}, program, COMPLETE_VARIABLE).source()
 
 

@@ -95,7 +95,6 @@ def _end(is_partial: bool) -> None:
 
 
 def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], output: str) -> None:
-    """Repeat a recording, and ask the other policies about each of its decisions."""
     from tonnage.whatif.recording import answered, open_recording, show
 
     others = {"config": cluster.configuration} if cluster.config_file is not None else {}
@@ -108,7 +107,6 @@ def _repeat(cluster: ClusterQuestion, file: Path, compared: tuple[str, ...], out
 
 
 def _runs(cluster: ClusterQuestion, compared: tuple[str, ...], seed: int) -> list[Run]:
-    """The runs that are asked for, in their order."""
     from tonnage.whatif.simulate.play import Run
 
     named: dict[str, Configuration] = {}

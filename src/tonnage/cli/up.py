@@ -262,7 +262,6 @@ def _shown(dashboard: str) -> str:
 
 
 def _columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Columns as kubectl writes them."""
     lines = [head, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     for line in lines:

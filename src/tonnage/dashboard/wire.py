@@ -17,7 +17,7 @@ A follower takes messages: the whole state first ("state": true), then differenc
 once, as it is when it next takes. "at" in a message says up to where its reader knows everything: whoever lost the
 connection goes on from there, for as long as it is remembered which rows changed last.
 
-    follower = state.follow()               # or state.follow(since="3f2a09c1-7"), None when that is too long ago
+    follower = state.follow()               # or state.follow_since("3f2a09c1-7"), None when that is too long ago
     await follower.changed()
     message = follower.take()               # {"set": {"nodes": {"node-1": {…}}}, "gone": {…}, "revision": 7, "at": …}
 """
@@ -28,7 +28,7 @@ import asyncio
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final, TypeVar, cast, overload
+from typing import Final, TypeVar, cast
 
 import msgspec
 
@@ -291,29 +291,23 @@ class Collections:
             self._tell(collection, key)
 
     def state(self) -> bytes:
-        """The whole state as one message."""
         return _encoder.encode(
             {"state": True, "revision": self.revision, "at": self.at, "set": self._encoded, "gone": {}}
         )
 
-    @overload
-    def follow(self) -> CollectionFollower: ...
-
-    @overload
-    def follow(self, *, since: str) -> CollectionFollower | None: ...
-
-    def follow(self, *, since: str | None = None) -> CollectionFollower | None:
-        """Somebody who is told from now on, or of what changed since then; `CollectionFollower.close` ends it.
-
-        None when it is not known any more what changed since then.
-        """
+    def follow(self) -> CollectionFollower:
+        """Somebody who is told from now on, the whole state first; `CollectionFollower.close` ends it."""
         follower = CollectionFollower(self)
-        if since is not None:
-            changed = self._changed_since(since)
-            if changed is None:
-                return None
-            follower.goes_on(changed)
         self._followers.add(follower)
+        return follower
+
+    def follow_since(self, at: str) -> CollectionFollower | None:
+        """Somebody who knows the state as it was then; None when it is not known any more what changed since."""
+        changed = self._changed_since(at)
+        if changed is None:
+            return None
+        follower = self.follow()
+        follower.goes_on(changed)
         return follower
 
     def _changed_since(self, at: str) -> list[tuple[str, str]] | None:
@@ -360,7 +354,6 @@ class CollectionFollower:
             self._is_changed.set()
 
     def goes_on(self, changed: Iterable[tuple[str, str]]) -> None:
-        """It knows the state but for these rows."""
         self._knows_state = True
         self._is_changed.clear()
         for collection, key in changed:
@@ -382,7 +375,7 @@ class CollectionFollower:
     def close(self) -> None:
         self._collections.leave(self)
 
-    def __iter__(self) -> Iterator[str]:  # names of collections with changes, for tests and logs
+    def __iter__(self) -> Iterator[str]:  # names of collections with changes, for tests
         return iter(self._changed)
 
 

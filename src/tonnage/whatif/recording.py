@@ -34,8 +34,8 @@ from tonnage.scheduling.recording.repetition import (
     RecordedObjects,
     Repetition,
 )
-from tonnage.whatif.page import FittedTable, TableColumn, TextPage
-from tonnage.whatif.shadow.judging import MOST_ROWS, NOWHERE, Judge, Tally, verdict_of
+from tonnage.whatif.page import TextPage
+from tonnage.whatif.shadow.judging import NOWHERE, Judge, Tally, show_differences, verdict_of
 
 
 class UnreadableRecording(TonnageError):
@@ -281,7 +281,6 @@ def show(answer: RepeatedRecording, out: TextIO) -> None:
 
 
 def headline(repeated: Repeated) -> str:
-    """How the repetition went, in a sentence."""
     found = repeated.difference
     if found is None:
         return f"{repeated.decisions:,} decisions repeated, all equal"
@@ -307,12 +306,4 @@ def _run(name: str, tally: Tally, page: TextPage) -> None:
     if not tally.differences:
         return
     page.blank()
-    table = FittedTable(
-        [TableColumn("POD", is_whole=True), TableColumn("RECORDED"), TableColumn(name), TableColumn("WHY")]
-    )
-    for each in tally.differences[:MOST_ROWS]:
-        table.add(each.pod, each.theirs or NOWHERE, each.ours or NOWHERE, each.why)
-    page.table(table)
-    left = tally.differing - min(len(tally.differences), MOST_ROWS)
-    if left > 0:
-        page.say(text(f"… and {left:,} more", style="dim"))
+    show_differences(tally, page, ("RECORDED", name), "")

@@ -58,11 +58,11 @@ def test_whoever_knows_a_state_goes_on_from_there():
     collections.put("nodes", "b", NodeRow(name="b"))
     collections.put("nodes", "c", NodeRow(name="c"))
     collections.remove("nodes", "c")
-    follower = collections.follow(since=at)
+    follower = collections.follow_since(at)
     assert follower is not None
     told = taken(follower)
     assert (told["set"], told["gone"]) == ({"nodes": {"b": {"name": "b"}}}, {"nodes": ["c"]})
-    late = collections.follow(since=told["at"])
+    late = collections.follow_since(told["at"])
     assert late is not None and not list(late)
     collections.remove("nodes", "a")
     assert taken(late)["gone"] == taken(follower)["gone"] == {"nodes": ["a"]}
@@ -76,8 +76,8 @@ def test_what_is_of_another_start_or_too_long_ago_cannot_be_gone_on_from(monkeyp
         collections.put("nodes", name, NodeRow(name=name))
     start, _, _ = collections.at.partition("-")
     for at in (before, Collections().at, f"{start}-5", f"{start}--1", f"{start}-x", f"{start}-٣", "", "-", start):
-        assert collections.follow(since=at) is None, at
-    follower = collections.follow(since=f"{start}-1")
+        assert collections.follow_since(at) is None, at
+    follower = collections.follow_since(f"{start}-1")
     assert follower is not None
     assert taken(follower)["set"] == {"nodes": {name: {"name": name} for name in "bcd"}}
 
@@ -100,7 +100,7 @@ def test_going_on_from_any_state_comes_to_the_same_as_reading_it_anew(changes, m
                 known.append(msgspec.json.decode(collections.state()))
     now = msgspec.json.decode(collections.state())["set"]["nodes"]
     for state in known:
-        follower = collections.follow(since=state["at"])
+        follower = collections.follow_since(state["at"])
         if follower is None:
             assert most < len(changes)
             continue

@@ -90,10 +90,8 @@ def checked(flags: Flags) -> None:
 def access_of(
     flags: Flags, own: ServerConnection, *, clock: Clock, rng: random.Random, user_agent: str
 ) -> DelegatedAccess | None:
-    """The gate that the flags ask for; None leaves all open. Raises InvalidKubeconfig.
-
-    `own` is how the program reaches its API server.
-    """
+    """The gate that the flags ask for; None leaves all open. Raises InvalidKubeconfig. `own` is how the program reaches
+    its API server."""
     from tonnage.client.config import kubeconfig
     from tonnage.client.delegated_access.access import AccessSettings, DelegatedAccess
     from tonnage.client.delegated_access.authorities import AuthoritySources, FrontProxies

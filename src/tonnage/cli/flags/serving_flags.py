@@ -71,7 +71,6 @@ INSECURE_SUITES: Final = (
 
 
 def serving_options(*, port: int) -> Option:
-    """The flags; `port` is the program's default."""
     return options(
         setting("--bind-address", str, "127.0.0.1", "Where health, metrics and debug are served."),
         setting("--secure-port", PORT, port, "0 serves none."),
@@ -144,9 +143,7 @@ def tls_of(
     flags: Flags, client_authorities: Callable[[], bytes], *, more_names: tuple[str, ...] = ()
 ) -> Iterator[ServerTls]:
     """TLS with the certificate of the flags, else with one that the program signs itself, as upstream does.
-
-    `more_names` are names of the program besides its address, for that certificate.
-    """
+    `more_names` are names of the program besides its address, for that certificate."""
     from tonnage.serving.server_tls import GivenCertificate, ServerTls, ServingCertificate
 
     rules, clock = checked(flags), SystemClock()

@@ -64,8 +64,6 @@ _QUESTIONS: Final = "questions count them as none"
 
 
 class KindReading(NamedTuple):
-    """How reading one kind goes."""
-
     cls: type[Object]
     failure: TonnageError | None
     failing_for_s: float
@@ -222,8 +220,6 @@ _log = logs.logger("tonnage.dashboard")
 
 
 class LiveCluster(ShownCluster):
-    """Rows of a live cluster, kept up to date."""
-
     def __init__(
         self,
         client: Client,
@@ -255,7 +251,6 @@ class LiveCluster(ShownCluster):
         return self._scheduler is not None
 
     async def memory(self) -> SchedulerMemory | None:
-        """Asked now. Raises TonnageError when it cannot be."""
         if self._scheduler is None:
             return None
         return await memory_of(self._scheduler, clock=self.clock, user=self._scheduler_user)

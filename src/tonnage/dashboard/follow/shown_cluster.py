@@ -36,7 +36,6 @@ class ShownCluster:
         self.model = ClusterModel(self.collections)
 
     def put(self, *objects: Object) -> None:
-        """Add objects, or change them, and settle."""
         self.model.tick(self.clock.now())
         for each in objects:
             self.model.put(each)
@@ -49,17 +48,14 @@ class ShownCluster:
         self.settle()
 
     def suffer(self, faults: Sequence[Fault]) -> None:
-        """What is made to go wrong from now on, and settle."""
         self.model.suffer(faults)
         self.settle()
 
     def look_into(self, contents: DriverContents) -> None:
-        """What lies in a driver's pools from now on, and settle."""
         self.model.look_into(contents)
         self.settle()
 
     def settle(self) -> None:
-        """Make the rows of what was touched, as of now."""
         self.model.settle(self.clock.now())
 
     def objects(self) -> Iterator[Object]:
@@ -75,10 +71,8 @@ class ShownCluster:
         return [each for each in self.model.objects if isinstance(each, NOT_READ_BY_DECISIONS)]
 
     async def state(self, *, with_workloads: bool = False, with_memory: bool = True) -> ClusterState:
-        """The cluster as it is now, for what-if questions. Nobody waits between the objects of one state.
-
-        A scheduler that cannot be asked is noted, and counts as one that knows nothing more than the API.
-        """
+        """The cluster as it is now, for what-if questions. Nobody waits between the objects of one state. A scheduler
+        that cannot be asked is noted, and counts as one that knows nothing more than the API."""
         memory, notes = None, list(self.notes())
         try:
             memory = await self.memory() if with_memory else None
@@ -100,11 +94,9 @@ class ShownCluster:
         return ()
 
     def unlisted(self) -> Mapping[str, str]:
-        """Kinds that cannot be read, and why; they count as none."""
         return {}
 
     async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
-        """Events about these objects. Raises TonnageError where they cannot be read."""
         return ()
 
 
@@ -113,8 +105,6 @@ _NOTICE: Final = "faults"
 
 
 class FollowedFaults:
-    """Rows of what is made to go wrong, by `kind@node`."""
-
     def __init__(self, cluster: ShownCluster, data_dir: Path) -> None:
         self._cluster = cluster
         self._collections = cluster.collections

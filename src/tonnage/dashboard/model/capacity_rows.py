@@ -108,7 +108,6 @@ def unseen(capacity: CSIStorageCapacity, volumes: Iterable[PersistentVolume], no
 
 
 def lagging(missing: Sequence[PersistentVolume]) -> str:
-    """In words, that an object was not written since these volumes were made."""
     first = missing[0]
     made_at = first.metadata.creation_timestamp
     when = f" at {rfc3339(made_at)}" if made_at is not None else ""
@@ -234,7 +233,6 @@ class CapacityBook:
         return touched
 
     def row_of(self, key: Key, now: datetime) -> CapacityRow | None:
-        """The row of an object that was looked at."""
         found = self._objects.capacities.get(key)
         if found is None:
             return None
@@ -247,11 +245,9 @@ class CapacityBook:
         return row_of(found, nodes, held, stale)
 
     def _other_class(self, held: RememberedCapacity, capacity: CSIStorageCapacity) -> str:
-        """The class that something is kept back for, where that is not the object's own.
-
-        The scheduler tells what it keeps back object by object: of classes that share their pools, every one is charged
-        until its own figures are told anew.
-        """
+        """The class that something is kept back for, where that is not the object's own. The scheduler tells what it
+        keeps back object by object: of classes that share their pools, every one is charged until its own figures are
+        told anew."""
         classes = classes_of(self._objects, held)
         return "" if not classes or capacity.storage_class_name in classes else min(classes)
 

@@ -36,8 +36,6 @@ _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
 class ClusterModel:
-    """Rows of one cluster."""
-
     def __init__(self, collections: Collections) -> None:
         self.collections = collections
         self.objects = KnownObjects()
@@ -77,10 +75,8 @@ class ClusterModel:
             self.lanes.forget()
 
     def remember(self, memory: SchedulerMemory | None) -> None:
-        """What the scheduler knows now, instead of what it knew before; None when it cannot be asked.
-
-        What it keeps back is not known then, and not shown. Nothing has happened by that: lanes go on when it is back.
-        """
+        """What the scheduler knows now, instead of what it knew before; None when it cannot be asked. What it keeps
+        back is not known then, and not shown. Nothing has happened by that: lanes go on when it is back."""
         is_asked, memory = memory is not None, memory or SchedulerMemory()
         held: dict[Key, list[RememberedCapacity]] = {}
         since: dict[Key, datetime] = {}
@@ -107,7 +103,6 @@ class ClusterModel:
         self._assumed, self._held_since, book.held, self.memory = assumed, since, held, memory
 
     def look_into(self, contents: DriverContents) -> None:
-        """What lies in the driver's pools now."""
         handles, nodes = contents.differing(self.contents)
         self._touched.nodes |= nodes
         for told in (self.contents, contents):
@@ -118,7 +113,6 @@ class ClusterModel:
         self.contents = contents
 
     def suffer(self, faults: Sequence[Fault]) -> None:
-        """What is made to go wrong on an embedded cluster."""
         if tuple(faults) != tuple(self._book.faults):
             self._book.faults = tuple(faults)
             self._touched.capacities.update(self.objects.capacities)
@@ -128,7 +122,6 @@ class ClusterModel:
         return self._book.faults
 
     def cannot_make(self, claim: Key, uid: str, why: str) -> None:
-        """The provisioner says why a claim's volume cannot be made."""
         self._errors.pop(uid, None)
         self._errors[uid] = why
         self._touched.volumes.add(claim)
@@ -138,7 +131,6 @@ class ClusterModel:
             self._touched.volumes |= self.objects.claims_by_uid[gone]
 
     def heard(self, event: Event) -> None:
-        """An Event about a pod or a claim."""
         self.lanes.heard(event, self.now)
         about = event.involved_object
         if event.reason == "ProvisioningFailed" and about.kind == "PersistentVolumeClaim":

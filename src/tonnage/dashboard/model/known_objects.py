@@ -54,10 +54,8 @@ def labels_of_affinity(volume: PersistentVolume) -> Iterator[Label]:
 
 
 def labels_of_topology(topology: LabelSelector) -> Sequence[Label]:
-    """One of these every node has that a selector reaches; none at all when nothing of the sort can be said.
-
-    One requirement is enough to find the nodes by; of several the one that fewest nodes are likely to have.
-    """
+    """One of these every node has that a selector reaches; none at all when nothing of the sort can be said. One
+    requirement is enough to find the nodes by; of several the one that fewest nodes are likely to have."""
     listed: list[tuple[str, tuple[str, ...]]] = [(key, (value,)) for key, value in topology.match_labels.items()]
     listed += [(each.key, each.values) for each in topology.match_expressions if each.operator == "In"]
     if not listed:
@@ -82,36 +80,22 @@ KINDS: Final[tuple[type[Object], ...]] = (
 """Kinds that rows are made of. Of ReplicaSets and Jobs only who owns them: pods are told by their Deployment."""
 
 
-class Index:
+class Index(dict[Any, set[Key]]):
     """Keys by what they are looked up by."""
 
-    __slots__ = ("_keys",)
-
-    def __init__(self) -> None:
-        self._keys: dict[Any, set[Key]] = {}
-
-    def __getitem__(self, at: Any) -> frozenset[Key] | set[Key]:
-        return self._keys.get(at, _NONE)
+    def __missing__(self, at: Any) -> set[Key]:
+        return set()
 
     def mark(self, at: Any, key: Key, *, is_there: bool) -> None:
-        found = self._keys.get(at)
         if is_there:
-            if found is None:
-                self._keys[at] = {key}
-            else:
-                found.add(key)
-        elif found is not None:
-            found.discard(key)
-            if not found:
-                del self._keys[at]
-
-
-_NONE: Final[frozenset[Key]] = frozenset()
+            self.setdefault(at, set()).add(key)
+        elif at in self:
+            self[at].discard(key)
+            if not self[at]:
+                del self[at]
 
 
 class KnownObjects:
-    """Objects by kind and key."""
-
     def __init__(self) -> None:
         self._by_kind: dict[type[Object], dict[Key, Any]] = {kind: {} for kind in KINDS}
         self.nodes: dict[Key, Node] = self._by_kind[Node]
@@ -175,7 +159,6 @@ class KnownObjects:
             index.mark(at, found.key, is_there=is_there)
 
     def _entries(self, found: Object) -> Iterator[tuple[Index, Any]]:
-        """Where an object stands in the indexes."""
         match found:
             case Node():
                 yield from ((self.nodes_by_label, label) for label in found.metadata.labels.items())
@@ -210,8 +193,6 @@ class KnownObjects:
 
 
 class PoolPlace(NamedTuple):
-    """A pool of a node, by its number."""
-
     node: str
     pool: int
 

@@ -167,7 +167,6 @@ def volume_steps(
     claim: PersistentVolumeClaim,
     now: datetime,
 ) -> Iterator[PodStep]:
-    """What happened to the volume of a claim."""
     before, after = (old.spec.node_affinity.required if old is not None else None), new.spec.node_affinity.required
     if old is not None and (before is None) == (after is None):
         return
@@ -236,7 +235,6 @@ def held_step(objects: KnownObjects, held: RememberedCapacity, now: datetime, *,
 
 
 def event_at(event: Event) -> datetime | None:
-    """When an Event last happened."""
     series = event.series.last_observed_time if event.series is not None else None
     times = (series, event.last_timestamp, event.event_time, event.first_timestamp)
     # Written down it may be seconds later, by who has much to tell: that counts where nothing else is told.
@@ -245,7 +243,6 @@ def event_at(event: Event) -> datetime | None:
 
 
 def event_step(event: Event, now: datetime) -> PodStep:
-    """What an Event says, about a pod or about a claim of it."""
     about, kind = event.involved_object, EVENT_KINDS.get(event.reason, "event")
     text = event.message if kind != "event" else f"{event.reason}: {event.message}"
     return PodStep(

@@ -182,7 +182,6 @@ class Lanes:
             self._held(had[holder], lane_steps.held_step(self._objects, had[holder], now, is_over=True), now)
 
     def heard(self, event: Event, now: datetime) -> None:
-        """An Event came, or happened again."""
         at = lane_steps.event_at(event) or now
         if event.reason in lane_steps.PASSED_OVER:
             return
@@ -232,7 +231,6 @@ class Lanes:
             yield uid, None if lane is None else LaneRow(pod=lane.pod, steps=lane.told(), done=lane.is_done)
 
     def forget(self) -> None:
-        """Know of no pod any more, nor of what happened to any."""
         self._changed.update(self._lanes)
         self._lanes.clear()
         self._first_seen.clear()

@@ -22,10 +22,8 @@ def row_of(
     left_behind: Collection[Key],
     contents: DriverContents,
 ) -> NodeRow | None:
-    """A node's row. `assumed` are pods that the scheduler has sent there; `left_behind` are volumes that lie there.
-
-    A node that is gone has a row as long as something is left of it; else None.
-    """
+    """A node's row. `assumed` are pods that the scheduler has sent there; `left_behind` are volumes that lie there. A
+    node that is gone has a row as long as something is left of it; else None."""
     node = objects.nodes.get(name)
     residents = [objects.pods[key] for key in sorted({*objects.pods_of_node[name], *assumed})]
     living = [pod for pod in residents if not pod.is_terminal]

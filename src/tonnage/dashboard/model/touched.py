@@ -33,26 +33,33 @@ class Touched:
 
     def changed(self, old: Object | None, new: Object | None) -> None:
         """An object came (`old` is None), changed, or went (`new` is None). Indexes know it already."""
-        found = new if new is not None else old
+        if isinstance(old or new, Node):
+            self._node(old, new)  # type: ignore[arg-type]
+        elif isinstance(old or new, StorageClass):
+            self._class(old, new)  # type: ignore[arg-type]
+        elif isinstance(old or new, CSIDriver):
+            self._driver(old, new)  # type: ignore[arg-type]
+        else:
+            for each in (old, new):
+                self._one(each)
+
+    def _one(self, found: Object | None) -> None:
+        """What an object touches as it was, or as it is."""
         match found:
-            case Node():
-                self._node(old, new)  # type: ignore[arg-type]
             case Pod():
-                for pod in (old, new):
-                    self._pod(pod)  # type: ignore[arg-type]
+                self.pods.add(found.key)
+                self.nodes.add(found.spec.node_name)
+                self.volumes.update(f"{found.namespace}/{claim}" for claim in found.claim_names())
             case PersistentVolumeClaim():
-                for claim in (old, new):
-                    self._claim(claim)  # type: ignore[arg-type]
+                self.volumes.add(found.key)
+                self.volume(found.spec.volume_name)
+                self.volumes |= self._objects.volumes_of_claim[found.key]
+                self.claim_users((found.key,))
             case PersistentVolume():
-                for volume in (old, new):
-                    self._volume(volume)  # type: ignore[arg-type]
+                self._volume(found)
             case VolumeAttachment():
-                for attachment in (old, new):
-                    self._attachment(attachment)  # type: ignore[arg-type]
-            case StorageClass():
-                self._class(old, new)  # type: ignore[arg-type]
-            case CSIDriver():
-                self._driver(old, new)  # type: ignore[arg-type]
+                self.volume(found.spec.source.persistent_volume_name)
+                self.nodes.add(found.spec.node_name)
             case CSINode():
                 self.nodes.add(found.name)
                 self.places.add(found.name)
@@ -100,24 +107,7 @@ class Touched:
                 self._labels.update(node.metadata.labels.items())
                 self.places.add(node.name)
 
-    def _pod(self, pod: Pod | None) -> None:
-        if pod is None:
-            return
-        self.pods.add(pod.key)
-        self.nodes.add(pod.spec.node_name)
-        self.volumes.update(f"{pod.namespace}/{claim}" for claim in pod.claim_names())
-
-    def _claim(self, claim: PersistentVolumeClaim | None) -> None:
-        if claim is None:
-            return
-        self.volumes.add(claim.key)
-        self.volume(claim.spec.volume_name)
-        self.volumes |= self._objects.volumes_of_claim[claim.key]
-        self.claim_users((claim.key,))
-
-    def _volume(self, volume: PersistentVolume | None) -> None:
-        if volume is None:
-            return
+    def _volume(self, volume: PersistentVolume) -> None:
         self.volume(volume.name)
         owner = volume.spec.claim_ref
         if owner is not None:
@@ -126,11 +116,6 @@ class Touched:
         self.claim_users(self._objects.claims_of_volume[volume.name])
         for key in self._objects.attachments_of_volume[volume.name]:
             self.nodes.add(self._objects.attachments[key].spec.node_name)
-
-    def _attachment(self, attachment: VolumeAttachment | None) -> None:
-        if attachment is not None:
-            self.volume(attachment.spec.source.persistent_volume_name)
-            self.nodes.add(attachment.spec.node_name)
 
     def _class(self, old: StorageClass | None, new: StorageClass | None) -> None:
         found = new or old

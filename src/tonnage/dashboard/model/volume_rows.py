@@ -216,7 +216,6 @@ def _claim_row(
 def _state(
     objects: KnownObjects, claim: PersistentVolumeClaim, volume: PersistentVolume | None, place: VolumePlace
 ) -> tuple[str, str, str, str]:
-    """State, node, target, and what is odd about it."""
     if claim.is_bound:
         if volume is None:
             return "lost", "", "", _why_lost(objects, claim)
@@ -245,9 +244,7 @@ def _waits_for_consumer(objects: KnownObjects, claim: PersistentVolumeClaim) -> 
 
 def _home(objects: KnownObjects, claim: PersistentVolumeClaim, volume: PersistentVolume, driver: str) -> str:
     """Where the contents of a volume without affinity are, if its driver rebuilds volumes; else every node reaches it.
-
-    A node that has it attached; else, while it is not on its way, the node that was selected last.
-    """
+    A node that has it attached; else, while it is not on its way, the node that was selected last."""
     if not rebuilds_volumes(objects.drivers.get(driver)):
         return ""
     attached = {

@@ -23,10 +23,14 @@ from tonnage.dashboard.wire import Collections
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
 from tonnage.objects.core_v1 import Event, ObjectReference
+from tonnage.objects.meta import Key
 from tonnage.scheduler.configuration_file import foreign_plugins, load_configuration
 from tonnage.scheduling.configuration.configuration import Configuration
+from tonnage.scheduling.decision.explain import Explanation
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.creation import Creation
+from tonnage.whatif.decision_sequence import DecisionSequence
+from tonnage.whatif.explain import decided_on, find_pod, score_weights
 from tonnage.whatif.sources import ClusterState, OutOfTime
 
 MOST_S: Final = 60.0
@@ -42,8 +46,6 @@ T = TypeVar("T")
 
 
 class AskedCluster(Protocol):
-    """A cluster that is shown, as far as questions need it."""
-
     clock: Clock
     source: str
     collections: Collections
@@ -51,9 +53,7 @@ class AskedCluster(Protocol):
 
     async def state(self, *, with_workloads: bool = False) -> ClusterState: ...
 
-    async def events_of(self, *about: ObjectReference) -> Sequence[Event]:
-        """Events about these objects. Raises TonnageError where they cannot be read."""
-        ...
+    async def events_of(self, *about: ObjectReference) -> Sequence[Event]: ...
 
 
 class GivenUp(Exception):
@@ -78,7 +78,6 @@ class QuestionLimit:
         self._may_go_on = stands_back_for
 
     def begin(self, most_s: float) -> None:
-        """So long from now."""
         self._ends_s = time.monotonic() + most_s
 
     def give_up(self) -> None:
@@ -117,18 +116,34 @@ class Asking:
 
     @cached_property
     def configuration(self) -> Configuration:
-        """Raises ConfigurationError."""
         return load_configuration(self._config_file, self.gates, self.foreign)
 
     def creation(self) -> Creation:
         """What creates objects as the API server would; a new one for each question."""
         return Creation(self.gates)
 
-    async def answer(self, work: Callable[[QuestionLimit], T]) -> T:
-        """Work in a thread when it is our turn. Raises TooManyAsk, and what the work raises, OutOfTime among it.
+    def sequence(self, state: ClusterState, note: Callable[[str], object]) -> DecisionSequence:
+        return DecisionSequence(
+            state, self.configuration, is_default=self.takes_any_pod, foreign=self.foreign, note=note
+        )
 
-        A cancellation is told to the work, and waits for it to end: two never work at once.
-        """
+    def explained(
+        self, state: ClusterState, pod: Key, note: Callable[[str], object]
+    ) -> tuple[Explanation, dict[str, int]]:
+        """Why a pod goes where it goes, or nowhere, and the weights of its scores. Raises TonnageError."""
+        found, profile = decided_on(
+            find_pod(state, pod),
+            state,
+            self.configuration,
+            is_default=self.takes_any_pod,
+            foreign=self.foreign,
+            note=note,
+        )
+        return found, score_weights(profile)
+
+    async def answer(self, work: Callable[[QuestionLimit], T]) -> T:
+        """Work in a thread when it is our turn. Raises TooManyAsk, and what the work raises, OutOfTime among it. A
+        cancellation is told to the work, and waits for it to end: two never work at once."""
         if self._waiting > MOST_WAITING:
             raise TooManyAsk
         self._waiting += 1

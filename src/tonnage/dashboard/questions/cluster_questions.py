@@ -19,7 +19,6 @@ from tonnage.clock import Clock, rfc3339
 from tonnage.dashboard.questions.asking import AskedCluster, Asking, QuestionLimit
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Object
-from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.drain.preview import Preview, known_nodes
 from tonnage.whatif.drain.rehearsal import Scene
 from tonnage.whatif.fit import MOST
@@ -38,8 +37,6 @@ RENEW_S: Final = 10.0
 
 
 class PendingAnswers:
-    """What waits in one cluster."""
-
     def __init__(self, cluster: AskedCluster, asking: Asking) -> None:
         self._cluster, self._asking = cluster, asking
         self._latest: dict[str, Any] | None = None
@@ -105,7 +102,7 @@ class PendingAnswers:
         self, state: ClusterState, revision: int, tell: Callable[[dict[str, Any]], object] | None, limit: QuestionLimit
     ) -> dict[str, Any]:
         notes = [*self._asking.configuration.notes, *state.warnings, *state.notes]
-        question = PendingQuestion(state, self._sequence(state, notes))
+        question = PendingQuestion(state, self._asking.sequence(state, notes.append))
         intervals, count = _Intervals(self._cluster.clock), question.count
 
         def told() -> dict[str, Any]:
@@ -132,7 +129,7 @@ class PendingAnswers:
         return told()
 
     def _all_of(self, state: ClusterState, limit: QuestionLimit) -> bytes:
-        question = PendingQuestion(state, self._sequence(state, []), explains_all=True)
+        question = PendingQuestion(state, self._asking.sequence(state, lambda sentence: None), explains_all=True)
         try:
             question.decide(limit.check)
             question.try_changes(limit.check)
@@ -142,15 +139,6 @@ class PendingAnswers:
                 hint="ask the command, which takes the time it needs: tonnage explain --pending -o json",
             ) from exc
         return msgspec.json.encode(question.answer().document())
-
-    def _sequence(self, state: ClusterState, notes: list[str]) -> DecisionSequence:
-        return DecisionSequence(
-            state,
-            self._asking.configuration,
-            is_default=self._asking.takes_any_pod,
-            foreign=self._asking.foreign,
-            note=notes.append,
-        )
 
 
 class _Intervals:
@@ -174,9 +162,8 @@ TEMPLATE: Final = "the template"
 def drained(
     state: ClusterState, asking: Asking, limit: QuestionLimit, nodes: Sequence[str], *, is_one_by_one: bool
 ) -> dict[str, Any]:
-    """What draining these nodes would do. Raises TonnageError for a node that is not there, or when time is over
-    before anything is known.
-    """
+    """What draining these nodes would do. Raises TonnageError for a node that is not there, or when time is over before
+    anything is known."""
     names = known_nodes(nodes, state.objects, state.source)
     scene = Scene(
         state,

@@ -94,10 +94,8 @@ def _only(found: Sequence[GivenText], what: str) -> GivenText | None:
 
 
 def captions(steps: GivenText, count: int) -> list[str]:
-    """What is written above each step as a comment, which is how an author tells its story; empty where nothing is.
-
-    A file that is written otherwise than with a dash at the beginning of each step's line has no captions.
-    """
+    """What is written above each step as a comment, which is how an author tells its story; empty where nothing is. A
+    file that is written otherwise than with a dash at the beginning of each step's line has no captions."""
     found: list[str] = []
     comment: list[str] = []
     for line in steps.data.decode(errors="replace").splitlines():
@@ -144,7 +142,6 @@ class Example:
 
 @cache
 def examples() -> tuple[Example, ...]:
-    """All of them, those that teach first."""
     folder = _CHECKOUT if _BESIDE.is_file() and _CHECKOUT.is_dir() else _PACKAGED
     found: dict[str, Example] = {}
     for readme in sorted(folder.glob("*/README.md")):

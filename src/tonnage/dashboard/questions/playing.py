@@ -64,7 +64,6 @@ class Film:
 
     @property
     def is_full(self) -> bool:
-        """Nothing more is taken: whoever makes frames may stop."""
         return bool(self.cut)
 
     def shoot(
@@ -245,7 +244,6 @@ def _lines(result: StepResult) -> list[str]:
 
 
 def _answer(answer: Explanation) -> dict[str, Any]:
-    """A decision in short: where to, why there, and why not elsewhere."""
     reasons: Counter[str] = Counter()
     for each in answer.nodes:
         reasons.update(set(each.reasons))
@@ -262,7 +260,6 @@ def _answer(answer: Explanation) -> dict[str, Any]:
 
 
 def _why_there(answer: Explanation) -> Iterator[str]:
-    """Why a pod goes to its node and not to another one that fits."""
     if not answer.schedulable:
         return
     fitting = [each for each in answer.nodes if each.feasible]

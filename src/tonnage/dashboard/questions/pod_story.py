@@ -26,7 +26,6 @@ from tonnage.objects.meta import Condition, Key, split_key
 from tonnage.scheduling.cluster.amounts import CPU, MEMORY
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.volumes.explain.nearest_miss import amount
-from tonnage.whatif.explain import decided_on, find_pod, score_weights
 from tonnage.whatif.explain_report import nearest_miss, nearest_node, refused_together
 from tonnage.whatif.scheduler_memory import RememberedCapacity, SchedulerMemory
 from tonnage.whatif.sources import ClusterState
@@ -226,7 +225,6 @@ class Explanations:
         self._known: tuple[Key, int, float, bytes] | None = None
 
     async def of(self, key: Key) -> bytes:
-        """The answer about a pod. Raises TonnageError when there is no such pod."""
         revision, now = self._cluster.collections.revision, self._cluster.clock.monotonic()
         if self._known is not None and self._known[:2] == (key, revision) and now - self._known[2] < KEPT_S:
             return self._known[3]
@@ -236,23 +234,15 @@ class Explanations:
         return found
 
     def _worked_out(self, key: Key, state: ClusterState, revision: int) -> bytes:
-        configuration = self._asking.configuration
-        notes = [*configuration.notes, *state.warnings, *state.notes]
-        explanation, profile = decided_on(
-            find_pod(state, key),
-            state,
-            configuration,
-            is_default=self._asking.takes_any_pod,
-            foreign=self._asking.foreign,
-            note=notes.append,
-        )
+        notes = [*self._asking.configuration.notes, *state.warnings, *state.notes]
+        explanation, weights = self._asking.explained(state, key, notes.append)
         return msgspec.json.encode(
             {
                 "revision": revision,
                 "at": rfc3339(state.clock.now()),
                 "source": state.source,
                 "notes": notes,
-                "weights": score_weights(profile),
+                "weights": weights,
                 "refused": [
                     {
                         "rejectedBy": plugin,

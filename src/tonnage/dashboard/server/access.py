@@ -111,7 +111,6 @@ class Attempts:
         return max(0.0, (1.0 - self._left) * EVERY_S)
 
     def failed(self) -> None:
-        """A token was wrong."""
         self._left -= 1.0
 
 
@@ -169,7 +168,6 @@ class Access:
     # -- what it shows ------------------------------------------------------------------------------------------------
 
     def check_token(self, request: web.BaseRequest) -> None:
-        """Whether whoever asks has shown the token. Raises Refused."""
         if any(self._is_session(each, request) for each in _cookies(request, self._cookie_name(request))):
             return
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
@@ -178,10 +176,8 @@ class Access:
         raise RequestRefused(401, "open the address that was printed, with its token, or show it as a bearer token")
 
     def is_token(self, shown: str) -> bool:
-        """Compares in a time that does not depend on where they differ. Raises Refused when too many were wrong.
-
-        The right one is never held off: whoever can reach the door could keep everybody out with wrong ones.
-        """
+        """Compares in a time that does not depend on where they differ. Raises Refused when too many were wrong. The
+        right one is never held off: whoever can reach the door could keep everybody out with wrong ones."""
         if hmac.compare_digest(_bytes(shown), self._token.encode()):
             return True
         wait_s = self._attempts.wait_s()
@@ -193,7 +189,6 @@ class Access:
         return False
 
     def let_in(self, request: web.BaseRequest, answer: web.Response) -> None:
-        """Give a browser that has shown the token its cookie."""
         answer.set_cookie(
             self._cookie_name(request),
             self.session_of(self._owners.of(request)),

@@ -184,10 +184,8 @@ def page_files() -> dict[str, PageFile]:
 
 
 def _with_links(index: bytes, modules: Iterable[str]) -> bytes:
-    """The page, naming every module: a browser that follows imports alone waits once for each step of the way.
-
-    They give way to what is asked for meanwhile: the token is shown, and the state is on its way, while they come.
-    """
+    """The page, naming every module: a browser that follows imports alone waits once for each step of the way. They
+    give way to what is asked for meanwhile: the token is shown, and the state is on its way, while they come."""
     links = "".join(f'<link rel="modulepreload" fetchpriority="low" href="{path}">\n' for path in modules)
     return index.replace(b"</head>", links.encode() + b"</head>", 1)
 
@@ -218,8 +216,6 @@ _log = logs.logger("tonnage.dashboard")
 
 
 class App:
-    """Answers requests; `router` has what is below /api/v1."""
-
     def __init__(self, router: Router, access: Access) -> None:
         self._router, self._access = router, access
         self._files = page_files()
@@ -228,7 +224,6 @@ class App:
         self._doors.post("/logout", self._logout)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request, whatever it is."""
         try:
             answer = await self._answer(request)
         except RequestRefused as exc:

@@ -37,7 +37,6 @@ class PackedState:
         self._packed: asyncio.Future[bytes] | None = None
 
     async def packed(self) -> bytes:
-        """The state as it is now, as gzip."""
         if self._packed is None or self._at != self._collections.at:
             self._at = self._collections.at
             self._packed = asyncio.ensure_future(asyncio.to_thread(_gzip, self._collections.state()))
@@ -85,7 +84,7 @@ def change_stream(collections: Collections) -> Answer:
         if len(open_streams) >= MAX_STREAMS:
             raise RequestRefused(503, f"{MAX_STREAMS} windows are open already: close one", retry_after_s=5)
         since, heard = asked.query.get("since"), asked.request.headers.get("Last-Event-ID")
-        follower = collections.follow(since=heard or since or "") if heard or since is not None else None
+        follower = collections.follow_since(heard or since or "") if heard or since is not None else None
         if follower is None and (heard or since is None):
             follower = collections.follow()
 

@@ -55,8 +55,7 @@ NOT_EMBEDDED: Final = "faults are for clusters of `tonnage up` alone, and this d
 
 def routes_of(cluster: ShownCluster, data_dir: Path | None, asking: Asking | None = None) -> Router:
     """Every route of a dashboard for this cluster; `data_dir` is that of an embedded one, `asking` how the scheduler is
-    configured that questions are decided by.
-    """
+    configured that questions are decided by."""
     router, asking = Router(), asking or Asking()
     _add_faults(router, cluster, data_dir)
     _add_replay(router, asking)

@@ -79,16 +79,12 @@ ASK_S: Final = 3.0
 
 
 class Questions(Protocol):
-    """What is worked out when somebody wants to see it."""
-
     async def pending(self) -> PendingAnswer: ...
 
     async def explanation(self, pod: Key) -> tuple[Explanation, dict[str, int]]: ...
 
 
 class Top(App[None]):
-    """One cluster in a terminal."""
-
     ENABLE_COMMAND_PALETTE = False
     TITLE = "tonnage top"
     CSS = """

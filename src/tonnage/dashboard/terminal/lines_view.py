@@ -79,7 +79,6 @@ def local_time(at: datetime) -> str:
 
 
 def row(*cells: Text) -> Text:
-    """Cells of a line, a space between them."""
     return Text(" ").join(cells)
 
 
@@ -147,8 +146,6 @@ class LinesView(ScrollView, can_focus=True):
     ]
 
     class Opened(Message):
-        """Somebody wants to see more of what this key names."""
-
         def __init__(self, key: str) -> None:
             super().__init__()
             self.key = key

@@ -11,6 +11,7 @@ a test in the browser holds both to.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -195,13 +196,12 @@ def _share(part: int, whole: int, width: int) -> int:
 
 
 def map_lines(collections: Collections, *, width: int, search: str = "", sort: str = "name") -> list[ScreenLine]:
-    """The map of all nodes."""
     nodes, shared = storage_of_nodes(collections)
     if not nodes:
         return [plain("no nodes are known", "dim")]
     by_zone: dict[str, list[NodeStorage]] = {}
     for each in nodes.values():
-        if _is_wanted(each, search):
+        if matches(search, each.node.name, each.node.zone, each.trouble, *each.volumes):
             by_zone.setdefault(each.node.zone, []).append(each)
     if not by_zone:
         return [plain(f"nothing is called {search}", "dim")]
@@ -222,10 +222,6 @@ def map_lines(collections: Collections, *, width: int, search: str = "", sort: s
     return found
 
 
-def _is_wanted(each: NodeStorage, search: str) -> bool:
-    return matches(search, each.node.name, each.node.zone, each.trouble, *each.volumes)
-
-
 def _rank(each: NodeStorage, sort: str) -> tuple[object, ...]:
     if sort == "fullness":
         return (-each.fill_ratio, _natural(each.node.name))
@@ -236,21 +232,8 @@ def _rank(each: NodeStorage, sort: str) -> tuple[object, ...]:
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
     """node-2 before node-10."""
-    parts: list[tuple[int, int, str]] = []
-    number, letters = "", ""
-    for char in name:
-        if char.isascii() and char.isdigit():
-            if letters:
-                parts.append((1, 0, letters))
-                letters = ""
-            number += char
-        else:
-            if number:
-                parts.append((0, int(number[:18]), ""))
-                number = ""
-            letters += char
-    parts.append((0, int(number[:18]), "") if number else (1, 0, letters))
-    return parts
+    parts = re.findall("[0-9]+|[^0-9]+", name)
+    return [(0, int(part[:18]), "") if part[0] in "0123456789" else (1, 0, part) for part in parts]
 
 
 def _node_text(each: NodeStorage, width: int, name_width: int) -> Text:
@@ -282,7 +265,6 @@ def _shared_lines(shared: Sequence[Shared], search: str) -> Iterator[ScreenLine]
 
 
 def node_lines(collections: Collections, name: str, *, now: datetime) -> list[ScreenLine]:
-    """One node: pools, claims, slots, and what is kept back for whom."""
     nodes, _ = storage_of_nodes(collections)
     each = nodes.get(name)
     if each is None:

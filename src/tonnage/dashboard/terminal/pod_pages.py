@@ -19,8 +19,6 @@ from tonnage.dashboard.terminal.lines_view import ScreenLine, cell, heading, loc
 from tonnage.dashboard.wire import Collections, LaneRow, PodRow, PodStep
 from tonnage.objects.meta import Key
 from tonnage.scheduling.decision.explain import Explanation
-from tonnage.whatif.decision_sequence import DecisionSequence
-from tonnage.whatif.explain import decided_on, find_pod, score_weights
 from tonnage.whatif.explain_report import print_explanation
 from tonnage.whatif.html.amounts import time_text
 from tonnage.whatif.page import TextPage
@@ -29,8 +27,6 @@ from tonnage.whatif.sources import ClusterState, OutOfTime
 
 
 class PageOfLines(TextPage):
-    """A page that keeps its lines."""
-
     def __init__(self, width: int) -> None:
         super().__init__(io.StringIO())
         self._columns = width
@@ -95,7 +91,6 @@ def _waiting_lines(collections: Collections, search: str) -> list[ScreenLine]:
 
 
 def explanation_lines(explanation: Explanation, weights: Mapping[str, int], *, width: int) -> list[ScreenLine]:
-    """As `tonnage explain --pod` writes it."""
     page = PageOfLines(width)
     print_explanation(explanation, weights, page)
     return page.lines
@@ -106,46 +101,25 @@ MOST_S: Final = 10.0
 
 
 class LiveQuestions:
-    """Asks about one cluster, by the rules of its scheduler."""
-
     def __init__(self, cluster: AskedCluster, asking: Asking) -> None:
         self._cluster, self._asking = cluster, asking
 
     async def pending(self) -> PendingAnswer:
-        """Every pod that waits, by cause. Raises TonnageError."""
         state = await self._cluster.state(with_workloads=True)
         return await self._asking.keep(lambda limit: self._pending(state, limit))
 
     async def explanation(self, pod: Key) -> tuple[Explanation, dict[str, int]]:
-        """Why a pod goes where it goes, or nowhere, and the weights of its scores. Raises TonnageError."""
         state = await self._cluster.state()
-        return await self._asking.answer(lambda limit: self._explanation(state, pod))
+        return await self._asking.answer(lambda limit: self._asking.explained(state, pod, lambda sentence: None))
 
     def _pending(self, state: ClusterState, limit: QuestionLimit) -> PendingAnswer:
-        sequence = DecisionSequence(
-            state,
-            self._asking.configuration,
-            is_default=self._asking.takes_any_pod,
-            foreign=self._asking.foreign,
-            note=lambda sentence: None,
-        )
+        sequence = self._asking.sequence(state, lambda sentence: None)
         question = PendingQuestion(state, sequence)
         limit.begin(MOST_S)
         with suppress(OutOfTime):
             question.decide(limit.check)
             question.try_changes(limit.check)
         return question.answer()
-
-    def _explanation(self, state: ClusterState, key: Key) -> tuple[Explanation, dict[str, int]]:
-        found, profile = decided_on(
-            find_pod(state, key),
-            state,
-            self._asking.configuration,
-            is_default=self._asking.takes_any_pod,
-            foreign=self._asking.foreign,
-            note=lambda sentence: None,
-        )
-        return found, score_weights(profile)
 
 
 def flow_lines(collections: Collections, *, width: int, search: str = "") -> list[ScreenLine]:
@@ -179,7 +153,6 @@ def _steps(steps: tuple[PodStep, ...]) -> str:
 
 
 def lane_lines(collections: Collections, uid: str) -> list[ScreenLine]:
-    """Every step of one pod."""
     lane = collections.of(LaneRow).get(uid)
     if lane is None:
         return [plain("it is not there any more", "dim")]

@@ -73,8 +73,6 @@ class CapacityLayout(StrEnum):
 
 @dataclass(frozen=True)
 class DriverFigures:
-    """One driver's capacity objects and the volumes made from each."""
-
     driver: str
     facts: Facts
     objects: Sequence[CSIStorageCapacity]

@@ -18,14 +18,13 @@ from tonnage.objects.storage_v1 import (
     POOL_POLICY,
     CSIDriver,
     CSINode,
-    CSIStorageCapacity,
     StorageClass,
 )
 from tonnage.scheduling.volumes.capacity.class_annotations import Topology, canonical, problem_with_policy
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools, rebuilds_volumes, volume_limit
 from tonnage.whatif.doctor.capacity_checks import CapacityLayout, DriverFigures
 from tonnage.whatif.doctor.facts import FactAnswer, Facts
-from tonnage.whatif.doctor.findings import CATALOGUE, Finding
+from tonnage.whatif.doctor.findings import CATALOGUE, NOTHING, Finding
 from tonnage.whatif.page import named
 
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -41,9 +40,7 @@ _LAYOUTS = {
 def driver_findings(facts: Facts, figures: Mapping[str, DriverFigures]) -> Iterator[Finding]:
     for name in facts.driver_names:
         driver = facts.drivers[name]
-        yield CATALOGUE["driver-summary"].about(
-            driver, _summary(facts, driver, figures[name]), "nothing has to be done", driver=name
-        )
+        yield CATALOGUE["driver-summary"].about(driver, _summary(facts, driver, figures[name]), NOTHING)
         yield from _registration(facts, driver)
         yield from _rebuilding(facts, driver)
         yield from _capacity(facts, driver)
@@ -58,7 +55,7 @@ def _summary(facts: Facts, driver: CSIDriver, figures: DriverFigures) -> str:
         told.append(f"pools are listed (up to {figures.most_pools})" if figures.most_pools else "no pools are listed")
         told.append({"unknown": "thin or thick: not to be told"}.get(figures.provisioning, figures.provisioning.value))
     told.append("rebuilds volumes elsewhere" if rebuilds_volumes(driver) else "does not rebuild volumes")
-    counts = [count for node in nodes if (count := _count(facts, node, driver.name)) is not None]
+    counts = [limit for limit in _limits(facts, driver.name).values() if limit is not None]
     if counts:
         least, most = min(counts), max(counts)
         told.append(f"attach limit {least}" if least == most else f"attach limits {least} to {most}")
@@ -68,11 +65,6 @@ def _summary(facts: Facts, driver: CSIDriver, figures: DriverFigures) -> str:
     if counts and period:
         told.append(f"refreshed every {period} s")
     return "; ".join(told)
-
-
-def _count(facts: Facts, node: str, driver: str) -> int | None:
-    found = facts.csi_nodes[node].driver(driver)
-    return None if found is None else found.allocatable.count
 
 
 def _registration(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
@@ -85,7 +77,6 @@ def _registration(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
             driver,
             "no CSINode has it: no node can mount its volumes",
             "start its node plugin, or delete the CSIDriver if the driver was removed",
-            driver=driver.name,
         )
     elif missing:
         held = driver.spec.prevent_pod_scheduling_if_missing
@@ -93,10 +84,9 @@ def _registration(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
             driver,
             f"it is not on {len(missing)} of {len(facts.nodes)} nodes: {named(missing)}"
             + ("; they take no pods that need it" if held else "; pods with its volumes may still be sent there"),
-            "nothing has to be done"
+            NOTHING
             if held
             else "run its node plugin there, or set preventPodSchedulingIfMissing: true on its CSIDriver (KEP-5030)",
-            driver=driver.name,
         )
 
 
@@ -106,7 +96,6 @@ def _rebuilding(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
             driver,
             "it rebuilds volumes, and the API server lets no volume's node affinity change: none can leave its node",
             "start the API server with --feature-gates=MutablePVNodeAffinity=true",
-            driver=driver.name,
         )
 
 
@@ -119,7 +108,6 @@ def _capacity(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
             f"there are {len(objects)} capacity objects of it, and storageCapacity is false: nobody looks at them",
             f"kubectl patch csidriver {shlex.quote(driver.name)} --type merge "
             '-p \'{"spec":{"storageCapacity":true}}\'',
-            driver=driver.name,
         )
     if not driver.spec.storage_capacity or "CSIStorageCapacity" in facts.unlisted:
         return
@@ -137,21 +125,16 @@ def _capacity(facts: Facts, driver: CSIDriver) -> Iterator[Finding]:
 
 
 def _without_driver(facts: Facts) -> Iterator[Finding]:
-    if "CSIDriver" in facts.unlisted:
-        return
-    for each in facts.classes.values():
+    for each in facts.classes.values() if "CSIDriver" not in facts.unlisted else ():
         name = facts.driver_of_class(each.name)
         if each.provisioner != _NO_PROVISIONER and name not in facts.drivers:
-            yield _class_without_driver(each, name)
-
-
-def _class_without_driver(found: StorageClass, driver: str) -> Finding:
-    return CATALOGUE["class-without-driver"].about(
-        found,
-        f"its provisioner {driver} has no CSIDriver: no capacity and no attach limit is checked for its claims",
-        f"install the driver with its CSIDriver object {driver}, or delete the class if nothing provisions for it",
-        driver=driver,
-    )
+            yield CATALOGUE["class-without-driver"].about(
+                each,
+                f"its provisioner {name} has no CSIDriver: no capacity and no attach limit is checked for its claims",
+                f"install the driver with its CSIDriver object {name}, "
+                "or delete the class if nothing provisions for it",
+                driver=name,
+            )
 
 
 def attach_findings(facts: Facts) -> Iterator[Finding]:
@@ -190,7 +173,6 @@ def _told(driver: CSIDriver, limits: dict[str, int | None]) -> Iterator[Finding]
             f"it tells a limit on {len(limits) - len(silent)} nodes and none on {named(silent)}: "
             "those take as many volumes as are asked for",
             "restart its node plugin there, and see that it answers max_volumes_per_node",
-            driver=driver.name,
         )
     if limits and driver.spec.node_allocatable_update_period_seconds is None:
         patch = '{"spec":{"nodeAllocatableUpdatePeriodSeconds":60}}'
@@ -198,7 +180,6 @@ def _told(driver: CSIDriver, limits: dict[str, int | None]) -> Iterator[Finding]
             driver,
             "its attach limits are told once, when a node starts, and not corrected after that",
             f"kubectl patch csidriver {shlex.quote(driver.name)} --type merge -p '{patch}' (KEP-4876)",
-            driver=driver.name,
         )
 
 
@@ -235,8 +216,6 @@ def _refused(facts: Facts) -> Iterator[Finding]:
 
 
 class _Figures(NamedTuple):
-    """What one object of a class says."""
-
     pools: tuple[int, ...]
     free: int | None
     largest_volume: int | None
@@ -249,7 +228,14 @@ def class_findings(facts: Facts) -> Iterator[Finding]:
         yield from _shared(facts, driver, classes)
         for each in classes:
             if not each.waits_for_consumer and _is_local(facts, driver):
-                yield _immediate(each, driver)
+                yield CATALOGUE["immediate-binding"].about(
+                    each,
+                    f"volumes of {driver} are confined to nodes, and this class has them made before a pod is placed: "
+                    "on any node, whether the pod fits there or not",
+                    "make a class like it with volumeBindingMode: WaitForFirstConsumer, and use that (the field cannot "
+                    "be changed)",
+                    driver=driver,
+                )
     yield from _groups(facts)
     yield from _policies(facts)
 
@@ -291,16 +277,12 @@ def _shared(facts: Facts, driver: str, classes: Sequence[StorageClass]) -> Itera
 
 def _figures(facts: Facts, driver: str, class_name: str) -> Mapping[Topology, _Figures]:
     return {
-        canonical(each.node_topology): _figures_of(each)
+        canonical(each.node_topology): _Figures(
+            listed_pools(each), free_bytes(each), volume_limit(each), is_kept=each.has_kept_pools
+        )
         for each in facts.capacities_of.get(driver, ())
         if each.storage_class_name == class_name and each.node_topology is not None
     }
-
-
-def _figures_of(capacity: CSIStorageCapacity) -> _Figures:
-    return _Figures(
-        listed_pools(capacity), free_bytes(capacity), volume_limit(capacity), is_kept=capacity.has_kept_pools
-    )
 
 
 def _are_alike(one: Mapping[Topology, _Figures], other: Mapping[Topology, _Figures]) -> bool:
@@ -385,13 +367,3 @@ def _is_local(facts: Facts, driver: str) -> bool:
         if len(nodes) > 1 and len(set(values)) == len(values) and None not in values:
             return True
     return False
-
-
-def _immediate(found: StorageClass, driver: str) -> Finding:
-    return CATALOGUE["immediate-binding"].about(
-        found,
-        f"volumes of {driver} are confined to nodes, and this class has them made before a pod is placed: on any node, "
-        "whether the pod fits there or not",
-        "make a class like it with volumeBindingMode: WaitForFirstConsumer, and use that (the field cannot be changed)",
-        driver=driver,
-    )

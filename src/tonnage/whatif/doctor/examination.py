@@ -17,7 +17,7 @@ from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.doctor.capacity_checks import DriverFigures, capacity_findings, figures_of
 from tonnage.whatif.doctor.driver_checks import attach_findings, class_findings, driver_findings
 from tonnage.whatif.doctor.facts import Facts
-from tonnage.whatif.doctor.findings import WORST_FIRST, Finding, Severity
+from tonnage.whatif.doctor.findings import NOTHING, WORST_FIRST, Finding, Severity
 from tonnage.whatif.doctor.leftover_checks import leftover_findings, pending_findings
 from tonnage.whatif.doctor.recommendation import Recommendation, configuration_finding, recommendation_of
 from tonnage.whatif.doctor.server import access_findings, server_findings
@@ -28,6 +28,7 @@ from tonnage.whatif.doctor.switch import (
     pods_with_claims,
     switch_findings,
 )
+from tonnage.whatif.html.amounts import count_text
 from tonnage.whatif.page import TextPage
 from tonnage.whatif.pending.pending import PendingQuestion
 from tonnage.whatif.simulate.disk_documents import disks_of_objects
@@ -39,8 +40,6 @@ EXIT_CODES: Mapping[Severity, int] = {Severity.ERROR: 5, Severity.WARNING: 4, Se
 
 @dataclass(slots=True)
 class Examination:
-    """What was found."""
-
     facts: Facts
     findings: Sequence[Finding]
     drivers: Mapping[str, DriverFigures]
@@ -90,10 +89,8 @@ def examine(
     foreign: ForeignPlugins | None = None,
     step: Callable[[float], object] = lambda amount: None,
 ) -> Examination:
-    """Every check on a state and the facts read off it; `configuration` is Tonnage's.
-
-    Decisions on pods come last, for they take longest (`work_of` says how many steps): Ctrl-C leaves a partial answer.
-    """
+    """Every check on a state and the facts read off it; `configuration` is Tonnage's. Decisions on pods come last, for
+    they take longest (`work_of` says how many steps): Ctrl-C leaves a partial answer."""
     figures = figures_of(facts)
     recommended = recommendation_of(facts, figures)
     found = [
@@ -132,7 +129,6 @@ def work_of(facts: Facts) -> int:
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 _HEADS: Final = {Severity.ERROR: "ERRORS", Severity.WARNING: "WARNINGS", Severity.INFO: "GOOD TO KNOW"}
-_NOTHING: Final = "nothing has to be done"
 _EXAMPLES: Final = 3
 
 
@@ -161,29 +157,16 @@ def show(found: Examination, out: TextIO) -> None:
 def _head(page: TextPage, found: Examination) -> None:
     version = found.facts.server.version if found.facts.server is not None else ""
     counts = found.counts
-    told = ", ".join(
-        [
-            _counted(counts[Severity.ERROR], "error"),
-            _counted(counts[Severity.WARNING], "warning"),
-            f"{counts[Severity.INFO]} good to know",
-        ]
-    )
+    told = f"{count_text(counts[Severity.ERROR], 'error')}, {count_text(counts[Severity.WARNING], 'warning')}"
+    told += f", {counts[Severity.INFO]} good to know"
     what = f"{found.facts.source}{f' ({version})' if version else ''}"
     page.say(assembled((what, "bold"), ": ", (told, _STYLES[found.worst])))
     facts = found.facts
-    page.say(
-        text(
-            f"{_counted(len(facts.nodes), 'node')}, {_counted(len(facts.pods), 'pod')}, "
-            f"{_counted(len(facts.claims), 'claim')}, {_counted(len(facts.drivers), 'CSI driver')}, "
-            f"{_counted(len(facts.capacities), 'capacity object')}"
-        )
-    )
+    known = {"node": facts.nodes, "pod": facts.pods, "claim": facts.claims, "CSI driver": facts.drivers}
+    objects = {**known, "capacity object": facts.capacities}
+    page.say(text(", ".join(count_text(len(each), noun) for noun, each in objects.items())))
     if found.is_partial:
         page.say(text("This was interrupted; what decisions on pods would tell is not complete.", style="bold yellow"))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _folded(findings: Iterable[Finding]) -> list[Sequence[Finding]]:
@@ -209,5 +192,5 @@ def _finding(page: TextPage, alike: Sequence[Finding], style: str) -> None:
             page.say(assembled((each.object, "bold"), ": ", each.message), indent=4)
     if len(alike) > _EXAMPLES:
         page.say(text(f"and {len(alike) - _EXAMPLES:,} more like these; -o json lists them"), indent=4)
-    if first.remedy != _NOTHING:
+    if first.remedy != NOTHING:
         page.say(assembled(("→ ", style), first.remedy), indent=4)

@@ -145,8 +145,6 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class GrantedAccess:
-    """One permission, and whether this user has it."""
-
     permission: Permission
     is_allowed: FactAnswer
     why: str = ""
@@ -154,8 +152,6 @@ class GrantedAccess:
 
 @dataclass(frozen=True)
 class Facts:
-    """One cluster at one moment."""
-
     objects: Sequence[Object]
     now: datetime
     source: str = ""
@@ -175,7 +171,6 @@ class Facts:
         server: ServerFacts | None = None,
         access: Sequence[GrantedAccess] = (),
     ) -> Facts:
-        """What was read, as checks look at it."""
         return cls(
             state.objects,
             state.clock.now(),
@@ -206,7 +201,6 @@ class Facts:
         return found
 
     def of(self, cls: type[T]) -> Mapping[Key, T]:
-        """The objects of a kind by key, in order."""
         return self._by_kind.get(cls, {})
 
     @property

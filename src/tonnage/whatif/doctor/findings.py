@@ -13,11 +13,10 @@ from enum import StrEnum
 from typing import Any, Final
 
 from tonnage.objects.meta import Object
+from tonnage.objects.storage_v1 import CSIDriver
 
 
 class Severity(StrEnum):
-    """How much a finding matters."""
-
     ERROR = "error"
     """Pods that need it cannot be placed rightly, or data is out of reach."""
     WARNING = "warning"
@@ -26,13 +25,12 @@ class Severity(StrEnum):
     """Good to know; nothing has to be done."""
 
 
+NOTHING: Final = "nothing has to be done"
 WORST_FIRST: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found."""
-
     name: str
     severity: Severity
     object: str
@@ -55,14 +53,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """A row of the table."""
-
     name: str
     severity: Severity
     meaning: str
 
     def about(self, found: Object | str, message: str, remedy: str, *, driver: str = "") -> Finding:
+        """What was found about an object; what is about a CSIDriver is about that driver's storage."""
         named = found if isinstance(found, str) else f"{type(found).__name__} {found.key}"
+        driver = driver or (found.name if isinstance(found, CSIDriver) else "")
         return Finding(self.name, self.severity, named, message, remedy, driver)
 
 

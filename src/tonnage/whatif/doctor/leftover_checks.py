@@ -129,6 +129,4 @@ def _remedy(group: PendingGroup) -> str:
     if not group.helps:
         return "`tonnage explain --pending` shows every node; no single change that was tried lets them in"
     best = group.helps[0]
-    count = len({each.key for each in group.pods}.intersection(best.pods))
-    whom = "it" if len(group.pods) == 1 else "all of them" if count == len(group.pods) else f"{count:,} of them"
-    return f"{best.change}: that would let {whom} in"
+    return f"{best.change}: that would let {group.whom_helps(best)} in"

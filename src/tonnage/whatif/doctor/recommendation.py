@@ -24,8 +24,6 @@ SCHEDULER_NAME = "tonnage"
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Three settings, each with its reason."""
-
     reservation: Reservation
     legacy_pools: LegacyPools
     pool_fit: PoolFit

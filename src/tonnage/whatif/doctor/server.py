@@ -94,8 +94,7 @@ def gate_signs(
     metrics: str, schemas: Mapping[str, Any], objects: Iterable[Object], *, release: tuple[int, int] = (0, 0)
 ) -> Mapping[str, GateSign]:
     """What is known of each gate: by the server's metrics, else by fields that it keeps or does not know, else by its
-    release, where that is from before the gate; (0, 0) is not known.
-    """
+    release, where that is from before the gate; (0, 0) is not known."""
     told = {name: value == "1" for name, value in _METRIC.findall(metrics)}
     kept = _kept_fields(objects)
     found = {}
@@ -135,10 +134,8 @@ def _has_field(schemas: Mapping[str, Any], kind: str, field: str) -> bool:
 
 
 def _kept_fields(objects: Iterable[Object]) -> set[str]:
-    """Fields of the gates that some object has: with the gate off, a server drops them from what is new.
-
-    Of a bound pod it is the other way round: with the gate on, its nomination is gone.
-    """
+    """Fields of the gates that some object has: with the gate off, a server drops them from what is new. Of a bound pod
+    it is the other way round: with the gate on, its nomination is gone."""
     found = set()
     for each in objects:
         if isinstance(each, Pod) and each.spec.node_name and each.status.nominated_node_name:

@@ -61,7 +61,6 @@ class SwitchComparison:
 
 
 def their_rules() -> Configuration:
-    """Those of kube-scheduler 1.36 as it comes."""
     return default_configuration(gates=preset_gates(PRESETS["kube-scheduler"], Gates()))
 
 

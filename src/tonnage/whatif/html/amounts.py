@@ -57,7 +57,6 @@ def number_ticks(highest: float, *, whole: bool = False) -> list[float]:
 
 
 def byte_ticks(highest: float) -> list[float]:
-    """The same in the unit that suits the highest."""
     unit = 1024.0 ** min(len(_UNITS) - 1, int(math.log(highest, 1024))) if highest >= 1 else 1.0
     return [tick * unit for tick in number_ticks(highest / unit, whole=unit == 1.0)]
 

@@ -64,7 +64,6 @@ def capacity_map(
 
 
 def widest_bytes(disks: Sequence[Disk]) -> int:
-    """The bytes of the largest disk, for maps that are to have one scale."""
     return max((sum(lane.size_bytes for lane in _lanes(disk)) for disk in disks), default=0)
 
 
@@ -144,7 +143,6 @@ def _patterns(name: str) -> Html:
 
 
 def _legend(name: str, has_marked: bool) -> Html:
-    """What the fills mean, above the rows."""
     parts, left = [], float(_LABEL_WIDTH)
     kinds = [
         ("claim", "volume", None),
@@ -190,6 +188,5 @@ def _in_words(block: Mapping[str, Any]) -> str:
 
 
 def disk_name(disk: Disk) -> str:
-    """Where it is, and of which classes."""
     where = disk["where"] or ", ".join(disk["objects"])
     return f"{where} {', '.join(disk['classes'])}".strip()

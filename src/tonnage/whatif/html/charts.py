@@ -47,8 +47,6 @@ WHOLE: Final = partial(number_ticks, whole=True)
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line: (x, y) in the order of x."""
-
     name: str
     points: Sequence[tuple[float, float]]
 
@@ -64,11 +62,8 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under heads; the first cell names its row.
-
-    `kinds` has a letter a column: n a name, which is never broken into lines, w words, 1 a number, set flush right.
-    Without any, all are numbers.
-    """
+    """Rows under heads; the first cell names its row. `kinds` has a letter a column: n a name, which is never broken
+    into lines, w words, 1 a number, set flush right. Without any, all are numbers."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Part]]

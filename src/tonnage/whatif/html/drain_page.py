@@ -16,7 +16,6 @@ _DONE = {"rebuild": "rebuilt", "reattach": "reattached", "stays": "stays"}
 
 
 def drain_page(answer: Answer) -> HtmlPage:
-    """A report of `drain-preview`'s answer."""
     drained = ", ".join(answer["drained"])
     how = " one by one" if answer.get("oneByOne") and len(answer["drained"]) > 1 else ""
     page = HtmlPage("drain-preview", f"Draining {drained}{how}", _lead(answer), bool(answer.get("partial")))

@@ -36,7 +36,6 @@ def text(content: object) -> Html:
 
 
 def lines(content: str) -> Html:
-    """The same for text of several lines."""
     return Html(escape(printable_lines(content), quote=True))
 
 

@@ -72,7 +72,6 @@ def _drivers(drivers: Mapping[str, Answer]) -> list[Html]:
 
 
 def _configuration(found: Answer | None) -> list[Html]:
-    """The settings, each with its reason, and a file with them."""
     if not found:
         return []
     why: Mapping[str, str] = found.get("why") or {}
@@ -94,7 +93,6 @@ def _server(server: Answer | None) -> list[Html]:
 
 
 def _plain(value: Any) -> str:
-    """A value of any shape as a person reads it."""
     if value is None:
         return "–"
     if isinstance(value, bool):

@@ -36,7 +36,6 @@ _FIGURES: Final = (
 
 
 def simulate_page(answer: Mapping[str, Any]) -> HtmlPage:
-    """A report of `simulate`'s answer."""
     runs: Runs = answer["runs"]
     names = ", ".join(runs) or "no run"
     page = HtmlPage("simulate", f"Simulated: {names}", _lead(runs, answer["seed"]), bool(answer["partial"]))

@@ -55,8 +55,6 @@ class CauseOfPod(NamedTuple):
 
 
 class NodePlaces(NamedTuple):
-    """Where nodes are."""
-
     zone_of: Mapping[str, str]
     """By node; empty for one that does not say."""
     order: Mapping[str, int]

@@ -49,8 +49,6 @@ _UNCORDON, _TAINT, _GATE, _DELETE, _SLOTS, _POOL, ANOTHER_NODE = range(7)
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pod that waits, and why no node takes it."""
-
     pod: Pod
     explanation: Explanation
     """Its own, or that of a pod that is alike."""
@@ -81,8 +79,6 @@ def _of_no_size(rank: int, told: str, objects: Sequence[Object], deleted: tuple[
 
 
 class ChangeProposals:
-    """The changes that might help pods that wait in one cluster."""
-
     def __init__(self, waiting: Sequence[Waiting], objects: Iterable[Object]) -> None:
         self._waiting = waiting
         self._objects = list(objects)
@@ -297,7 +293,6 @@ def _without_gate(pod: Pod, gate: str) -> Pod:
 
 
 def _most(counted: Counter[Any]) -> list[Any]:
-    """Those that the most pods were refused at."""
     return sorted(counted, key=lambda each: (-counted[each], each))[:MOST_OF_A_KIND]
 
 

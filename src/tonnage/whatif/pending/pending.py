@@ -70,8 +70,6 @@ class PendingPod:
 
 @dataclass(frozen=True, slots=True)
 class PendingGroup:
-    """Pods that wait for the same."""
-
     cause: PendingCause
     pods: tuple[PendingPod, ...]
     message: str
@@ -80,10 +78,8 @@ class PendingGroup:
 
     @property
     def nearest_miss(self) -> tuple[str, str]:
-        """A node and how near it came, of the first pod that can tell.
-
-        Without one, no node and kube-scheduler's words; nothing at all for pods that nobody refused.
-        """
+        """A node and how near it came, of the first pod that can tell. Without one, no node and kube-scheduler's words;
+        nothing at all for pods that nobody refused."""
         if self.cause.kind in _NEVER_REFUSED:
             return "", ""
         for pod in self.pods:
@@ -96,11 +92,13 @@ class PendingGroup:
         """How many of them a change lets in."""
         return len({each.key for each in self.pods}.intersection(change.pods))
 
+    def whom_helps(self, change: Help) -> str:
+        count = self.helped_by(change)
+        return "it" if len(self.pods) == 1 else "all of them" if count == len(self.pods) else f"{count:,} of them"
+
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """What is known of the pods that wait."""
-
     pods: Sequence[PendingPod]
     """In the order in which they were decided on."""
     groups: Sequence[PendingGroup]
@@ -242,7 +240,6 @@ class PendingQuestion:
     # -- answering ----------------------------------------------------------------------------------------------------
 
     def answer(self) -> PendingAnswer:
-        """What is known by now."""
         helps = sorted(self._helps, key=lambda each: (-len(each.pods), each.rank, each.change))
         by_cause: dict[PendingCause, list[PendingPod]] = {}
         for each in self._decided:
@@ -342,9 +339,7 @@ def _print_group(group: PendingGroup, page: TextPage) -> None:
             page.say(text(f"{pod.key}: {preemption_sentence(pod.explanation.preemption)}"), indent=_INDENT)
     if group.helps:
         best = group.helps[0]
-        count = group.helped_by(best)
-        whom = "it" if len(group.pods) == 1 else "all of them" if count == len(group.pods) else f"{count:,} of them"
-        page.say(text(f"{best.change}: would let {whom} in", style="green"), indent=_INDENT)
+        page.say(text(f"{best.change}: would let {group.whom_helps(best)} in", style="green"), indent=_INDENT)
 
 
 def _names(pods: list[PendingPod]) -> str:

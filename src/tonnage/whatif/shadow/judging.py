@@ -31,6 +31,7 @@ from tonnage.scheduling.engine.attempt import Placement
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
+from tonnage.whatif.html.amounts import count_text
 from tonnage.whatif.page import FittedTable, TableColumn, TextPage
 
 STORAGE_PLUGINS: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
@@ -136,11 +137,8 @@ def _apart(there: NodeAnswer, here: NodeAnswer) -> str:
 
 
 class Judge:
-    """One engine that decides along with another scheduler.
-
-    Pods that no profile is asked to place are judged by the first: who looks on has seldom given their scheduler's
-    name. Ties are broken by `seed`.
-    """
+    """One engine that decides along with another scheduler. Pods that no profile is asked to place are judged by the
+    first: who looks on has seldom given their scheduler's name. Ties are broken by `seed`."""
 
     def __init__(
         self,
@@ -165,10 +163,8 @@ class Judge:
         return self.engine.explain(_with_nomination(pod, ""))
 
     def follow(self, pod: Pod, verdict: ShadowVerdict) -> Placement | None:
-        """Count the pod where the other has sent it, with what Tonnage would keep back for it there.
-
-        None where Tonnage would not have sent it: then only what the cluster comes to show counts.
-        """
+        """Count the pod where the other has sent it, with what Tonnage would keep back for it there. None where Tonnage
+        would not have sent it: then only what the cluster comes to show counts."""
         if verdict.refused or not verdict.theirs:
             return None
         engine = self.engine
@@ -207,8 +203,6 @@ MOST_KEPT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A pod that was sent where its volumes could not be made or attached."""
-
     verdict: ShadowVerdict
     seen_by: str
 
@@ -219,7 +213,6 @@ class Refusal:
 
     @property
     def tonnage(self) -> str:
-        """What Tonnage would have done."""
         if not self.is_avoided:
             return "would have sent it there too"
         if not self.verdict.ours:
@@ -316,10 +309,10 @@ def show(tally: Tally, until: datetime, out: TextIO) -> None:
     if tally.by_scoring:
         page.say(text(_by_scoring(tally)))
     if tally.unseen:
-        page.say(text(f"{_many(tally.unseen, 'pod')} got a node, and not all that led to it was seen; not judged"))
+        page.say(text(f"{count_text(tally.unseen, 'pod')} got a node, and not all that led to it was seen; not judged"))
     if tally.differences:
         page.blank()
-        _differences(tally, page)
+        show_differences(tally, page, ("THEIRS", "OURS"), _JSON)
     page.blank()
     page.say(text(_refused(tally), style="bold red" if tally.refused else ""))
     if tally.refusals:
@@ -331,7 +324,7 @@ def _headline(tally: Tally, until: datetime) -> str:
     span = _span(until - tally.since)
     if not tally.decisions:
         return f"No pod was placed in {span}"
-    told = f"{_many(tally.decisions, 'decision')} in {span}: {tally.agreed:,} agreed"
+    told = f"{count_text(tally.decisions, 'decision')} in {span}: {tally.agreed:,} agreed"
     if tally.ties:
         told += f", {tally.ties:,} of them between nodes that are equally good"
     return f"{told}; {tally.differing:,} differed"
@@ -339,46 +332,42 @@ def _headline(tally: Tally, until: datetime) -> str:
 
 def _by_scoring(tally: Tally) -> str:
     come = "comes" if tally.by_scoring == 1 else "come"
-    told = f"{tally.by_scoring:,} of {_many(tally.differing, 'difference')} {come} from StorageCapacityScoring"
+    told = f"{tally.by_scoring:,} of {count_text(tally.differing, 'difference')} {come} from StorageCapacityScoring"
     return f"{told}, which kube-scheduler has off by default; without it: --feature-gates StorageCapacityScoring=false"
 
 
 def _refused(tally: Tally) -> str:
     if not tally.refused:
         return "No pod was seen to be sent where its volumes could not be made"
-    sent = f"The other scheduler sent {_many(tally.refused, 'pod')} where volumes could not be made"
+    sent = f"The other scheduler sent {count_text(tally.refused, 'pod')} where volumes could not be made"
     if not tally.avoided:
         return f"{sent}; Tonnage would have done the same"
     return f"{sent}; Tonnage would not have sent {tally.avoided:,} of them there"
 
 
-def _differences(tally: Tally, page: TextPage) -> None:
-    table = FittedTable(
-        [TableColumn("POD", is_whole=True), TableColumn("THEIRS"), TableColumn("OURS"), TableColumn("WHY")]
-    )
+def show_differences(tally: Tally, page: TextPage, heads: tuple[str, str], more: str) -> None:
+    """The first rows, under what theirs and ours is called, and how many more there are."""
+    table = FittedTable([TableColumn("POD", is_whole=True), *map(TableColumn, (*heads, "WHY"))])
     for each in tally.differences[:MOST_ROWS]:
         table.add(each.pod, each.theirs or NOWHERE, each.ours or NOWHERE, each.why)
     page.table(table)
-    _more(tally.differing - min(len(tally.differences), MOST_ROWS), page)
+    _more(tally.differing - min(len(tally.differences), MOST_ROWS), page, more)
 
 
 def _refusals(tally: Tally, page: TextPage) -> None:
-    table = FittedTable(
-        [TableColumn("POD", is_whole=True), TableColumn("SENT TO"), TableColumn("SEEN BY"), TableColumn("TONNAGE")]
-    )
+    table = FittedTable([TableColumn("POD", is_whole=True), *map(TableColumn, ("SENT TO", "SEEN BY", "TONNAGE"))])
     for each in tally.refusals[:MOST_ROWS]:
         table.add(each.verdict.pod, each.verdict.theirs, each.seen_by, each.tonnage)
     page.table(table)
-    _more(tally.refused - min(len(tally.refusals), MOST_ROWS), page)
+    _more(tally.refused - min(len(tally.refusals), MOST_ROWS), page, _JSON)
 
 
-def _more(left: int, page: TextPage) -> None:
+_JSON: Final = f"; -o json has the first {MOST_ROWS * 25:,}"
+
+
+def _more(left: int, page: TextPage, told: str) -> None:
     if left > 0:
-        page.say(text(f"… and {left:,} more; -o json has the first {MOST_ROWS * 25:,}", style="dim"))
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+        page.say(text(f"… and {left:,} more{told}", style="dim"))
 
 
 def _span(span: timedelta) -> str:

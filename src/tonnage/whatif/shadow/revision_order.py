@@ -44,8 +44,6 @@ class _News:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of one watch when it was last looked at."""
-
     told: int = 0
     open_since_s: float | None = None
     calm_since_s: float = 0.0
@@ -103,7 +101,6 @@ class RevisionOrder:
         heapq.heappush(self._held, news)
 
     def look(self, now_s: float) -> None:
-        """Tell what can be told."""
         self._read_s += min(max(now_s - self._now_s, 0.0), 2 * LOOK_EVERY_S)
         self._now_s = now_s
         for stream in self._streams:

@@ -94,9 +94,7 @@ class Shadow:
 
     def changed(self, old: Object | None, new: Object | None, *, is_judged: bool = True) -> None:
         """An object came, changed or went. It is judged first and applied then, whatever becomes of the judgement.
-
-        Without `is_judged` the state before it is not known in full: a decision that it shows is not compared.
-        """
+        Without `is_judged` the state before it is not known in full: a decision that it shows is not compared."""
         self._can_judge = is_judged
         try:
             if self._is_open:
