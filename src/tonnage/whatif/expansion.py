@@ -121,6 +121,8 @@ def _claim(claim: PersistentVolumeClaim, name: str, old: Pod, new: Pod) -> Persi
 
 
 T = TypeVar("T", bound=Object)
+MakePod = Callable[[], Doc]
+MakeClaims = Callable[[], list[Doc]]
 _SEED: Final = "expansion"
 MOST_EXPANDED: Final = 1_000
 """Pods of one workload that are explained one by one; nobody reads more, and each is told node by node."""
@@ -210,44 +212,51 @@ class WorkloadExpander:
 
     def _replicas(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[Replica]:
         copies = ReplicaCopies()
-        for name, document in self._pods(owner, present):
+        for name, make, make_claims in self._pods(owner, present):
             self._names.add(f"{owner.namespace}/{name}")
-            whole = copies.of(name, lambda name=name, document=document: self._created(name, document, owner))  # type: ignore[misc]
-            yield Replica(whole.pod, tuple(each for each in whole.claims if self._is_new(each)))
+            whole = copies.of(name, partial(self._created, owner, name, make, make_claims))
+            claims = tuple(claim for claim in whole.claims if claim.key not in self._claims)
+            self._claims.update(claim.key for claim in claims)
+            yield Replica(whole.pod, claims)
 
-    def _pods(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[tuple[str, MakeDocuments]]:
-        """Pods one after the other: the name of each, and what makes it, with the claims of its own templates."""
+    def _pods(self, owner: Workload, present: tuple[Pod, ...]) -> Iterator[tuple[str, MakePod, MakeClaims]]:
+        """Pods one after the other: the name of each, what makes it, and what makes the claims of its own templates."""
         if isinstance(owner, StatefulSet):
             taken = {ordinal_of(pod.name) for pod in present}
             revision = f"{owner.name}-{template_hash(owner.spec.template)}"
             for ordinal in count(owner.spec.ordinals.start):
                 if ordinal not in taken:
-                    yield f"{owner.name}-{ordinal}", partial(_stateful, owner, ordinal, revision)
+                    make = partial(pod_for, owner, owner.spec.template, ordinal, revision)
+                    yield f"{owner.name}-{ordinal}", make, partial(claims_for, owner, ordinal)
         elif isinstance(owner, DaemonSet):
             served = {target_node(pod) for pod in present}
             for node in self._daemon_nodes(owner):
                 if node not in served:
-                    yield self._daemon(owner, node)
+                    yield *self._daemon(owner, node), list
         elif isinstance(owner, Job):
             for index in count(len(present)):
                 doc = job_pod(owner, index)
-                yield doc["metadata"].get("name") or self._free_name(doc["metadata"]), partial(_job, owner, index)
+                yield (
+                    doc["metadata"].get("name") or self._free_name(doc["metadata"]),
+                    partial(job_pod, owner, index),
+                    list,
+                )
         elif isinstance(owner, ReplicaSet | ReplicationController):
             metadata = pod_from_template(owner.spec.template, owner)["metadata"]
             while True:
-                yield self._free_name(metadata), partial(_replica_set, owner)
+                yield self._free_name(metadata), partial(pod_from_template, owner.spec.template, owner), list
 
-    def _daemon(self, owner: DaemonSet, node: str) -> tuple[str, MakeDocuments]:
+    def _daemon(self, owner: DaemonSet, node: str) -> tuple[str, Callable[[], Doc]]:
         doc = daemon_pod(owner, node, template_hash(owner.spec.template))
-        return self._free_name(doc["metadata"]), lambda: (doc, [])
+        return self._free_name(doc["metadata"]), lambda: doc
 
     def for_node(self, owner: DaemonSet, node: Node) -> Replica | None:
         """The pod of a DaemonSet for a node that joins; None when it is to have none."""
         if not NodeEligibility.of(owner).should_run(node):
             return None
-        name, document = self._daemon(owner, node.name)
+        name, make = self._daemon(owner, node.name)
         self._names.add(f"{owner.namespace}/{name}")
-        return self._created(name, document, owner)
+        return self._created(owner, name, make)
 
     def _daemon_nodes(self, owner: DaemonSet) -> list[str]:
         eligibility = NodeEligibility.of(owner)
@@ -260,18 +269,14 @@ class WorkloadExpander:
             if f"{metadata['namespace']}/{name}" not in self._names:
                 return name
 
-    def _created(self, name: str, document: MakeDocuments, owner: Workload) -> Replica:
+    def _created(self, owner: Workload, name: str, make: MakePod, make_claims: MakeClaims = list) -> Replica:
         """A replica as a server would keep it, with all of its claims."""
-        doc, claims = document()
+        doc = make()
         doc["metadata"]["name"] = name
         pod = self._typed(Pod, doc, owner)
         ephemeral = [claim_for(pod, volume) for volume in pod.spec.volumes if volume.ephemeral is not None]
-        return Replica(pod, tuple(self._typed(PersistentVolumeClaim, each, owner) for each in (*claims, *ephemeral)))
-
-    def _is_new(self, claim: PersistentVolumeClaim) -> bool:
-        is_new = claim.key not in self._claims
-        self._claims.add(claim.key)
-        return is_new
+        docs = (*make_claims(), *ephemeral)
+        return Replica(pod, tuple(self._typed(PersistentVolumeClaim, each, owner) for each in docs))
 
     def _typed(self, cls: type[T], doc: Doc, owner: Workload) -> T:
         """A document as a server would keep it, with a uid that is the same at every run."""
@@ -284,22 +289,6 @@ class WorkloadExpander:
         if not isinstance(made, cls):
             raise TypeError(f"{place} was made a {type(made).__name__}")
         return made
-
-
-MakeDocuments = Callable[[], tuple[Doc, list[Doc]]]
-"""Makes the document of a pod and those of its claims."""
-
-
-def _stateful(owner: StatefulSet, ordinal: int, revision: str) -> tuple[Doc, list[Doc]]:
-    return pod_for(owner, owner.spec.template, ordinal, revision), claims_for(owner, ordinal)
-
-
-def _replica_set(owner: ReplicaSet | ReplicationController) -> tuple[Doc, list[Doc]]:
-    return pod_from_template(owner.spec.template, owner), []
-
-
-def _job(owner: Job, index: int) -> tuple[Doc, list[Doc]]:
-    return job_pod(owner, index), []
 
 
 def _is_of(found: ReplicaSet, deployment: Deployment) -> bool:

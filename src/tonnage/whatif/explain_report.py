@@ -138,8 +138,8 @@ def _cells(each: ClaimAccount) -> tuple[str, ...]:
     pools = amounts(pool for pool in supply.room.pools if pool < UNBOUNDED)
     if supply.room.claim_limit < UNBOUNDED:
         pools += f"{', ' if pools else ''}volumes up to {amount(supply.room.claim_limit)}"
-    policy = supply.pool_policy
-    return (each.kind, supply.group, pools, policy, _takes(each), supply.grade, _held(each), _slots(each), each.claim)
+    policy, slots = supply.pool_policy, f"{each.slots.used}/{each.slots.limit}" if each.slots is not None else ""
+    return (each.kind, supply.group, pools, policy, _takes(each), supply.grade, _held(each), slots, each.claim)
 
 
 def _lines(group: _Group) -> Iterable[tuple[str, ...]]:
@@ -179,10 +179,6 @@ def _held(each: ClaimAccount) -> str:
     told = [f"{amount(promised)} promised"] if promised else []
     told += [f"{hold.claims[0]} {hold.why}" for hold in each.supply.resting]
     return "; ".join(told)
-
-
-def _slots(each: ClaimAccount) -> str:
-    return "" if each.slots is None else f"{each.slots.used}/{each.slots.limit}"
 
 
 MAX_ROWS = 20
@@ -261,7 +257,8 @@ def _print_feasible(chosen: str, nodes: Sequence[NodeAnswer], weights: Mapping[s
     if chosen not in {each.name for each in shown}:  # nominated, and not among the best
         shown[-1:] = [each for each in nodes if each.name == chosen]
     plugins = list(nodes[0].scores)
-    spread = {name: _spread([each.scores[name] for each in nodes]) for name in plugins}
+    scores = {name: [each.scores[name] for each in nodes] for name in plugins}
+    spread = {name: max(found) - min(found) for name, found in scores.items()}
     telling = [name for name in plugins if spread[name]]
     table = _feasible_table(chosen, shown, telling, [], weights)
     rest: list[str] = []
@@ -316,10 +313,6 @@ def _footnotes(
     ties = sum(each.total == best.total for each in nodes)
     if ties > 1:
         yield f"{ties:,} nodes share the best total; the choice is by lot, and the same for the same input"
-
-
-def _spread(scores: Sequence[int]) -> int:
-    return max(scores) - min(scores)
 
 
 def _short(plugin: str, weights: Mapping[str, int]) -> str:

@@ -104,11 +104,8 @@ def read(
     """
     found, names = Manifests(), NameGenerator(random.Random(0))
     kinds = READ | WORKLOADS if with_workloads else READ
-    for source in sources:
-        for file, data in _texts(source, without, stdin):
-            for number, value in enumerate(documents_of(data, file, found.warnings), 1):
-                for origin, doc in _objects(Origin(file, number), value):
-                    _take(found, origin, doc, names, kinds)
+    for origin, doc in _all_objects(sources, without, stdin, found.warnings):
+        _take(found, origin, doc, names, kinds)
     if not found.by_key and not found.passed_over:
         raise TonnageError(f"there is no object in {', '.join(map(_shown, sources))}")
     return found
@@ -121,20 +118,17 @@ def documents_in(
 
     Raises BrokenManifest for a kind that is not served or an object without a name; the server judges the rest.
     """
-    for source in sources:
-        for file, data in _texts(source, None, stdin):
-            for number, value in enumerate(documents_of(data, file, []), 1):
-                for origin, doc in _objects(Origin(file, number), value):
-                    resource = BY_KIND.get((doc["apiVersion"], doc["kind"]))
-                    if resource is None:
-                        problem = f'no matches for kind "{doc["kind"]}" in version "{doc["apiVersion"]}"'
-                        raise BrokenManifest(origin, problem, field="kind")
-                    metadata: Doc = doc.setdefault("metadata", {})
-                    if not metadata.get("name"):
-                        raise BrokenManifest(origin, "metadata.name is not set", field="metadata.name")
-                    if resource.namespaced:
-                        metadata.setdefault("namespace", "default")
-                    yield origin, resource, doc
+    for origin, doc in _all_objects(sources, None, stdin, []):
+        resource = BY_KIND.get((doc["apiVersion"], doc["kind"]))
+        if resource is None:
+            problem = f'no matches for kind "{doc["kind"]}" in version "{doc["apiVersion"]}"'
+            raise BrokenManifest(origin, problem, field="kind")
+        metadata: Doc = doc.setdefault("metadata", {})
+        if not metadata.get("name"):
+            raise BrokenManifest(origin, "metadata.name is not set", field="metadata.name")
+        if resource.namespaced:
+            metadata.setdefault("namespace", "default")
+        yield origin, resource, doc
 
 
 def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[str]) -> Iterator[Manifest]:
@@ -153,6 +147,15 @@ def objects_at(origin: Origin, value: Any, names: NameGenerator, warnings: list[
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
+
+
+def _all_objects(
+    sources: Sequence[Source], without: Path | None, stdin: Callable[[], bytes], warnings: list[str]
+) -> Iterator[tuple[Origin, Doc]]:
+    for source in sources:
+        for file, data in _texts(source, without, stdin):
+            for number, value in enumerate(documents_of(data, file, warnings), 1):
+                yield from _objects(Origin(file, number), value)
 
 
 def _texts(source: Source, without: Path | None, stdin: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:

@@ -13,7 +13,6 @@ import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume
 from tonnage.objects.meta import Object
-from tonnage.objects.node_selectors import Taint
 from tonnage.objects.storage_v1 import AVAILABLE_CAPACITIES, CSINode, CSIStorageCapacity, VolumeNodeResources
 from tonnage.quantity import Quantity
 from tonnage.scheduling.volumes.capacity.pools import free_bytes, listed_pools
@@ -131,10 +130,6 @@ def _renamed(found: Object, like: str, name: str, taken: dict[str, int]) -> Obje
         given_back = taken.get(found.storage_class_name, 0)
         return with_more_room(copied, given_back, as_pool=False) if given_back else copied
     if isinstance(found, Node):
-        return replace(found, metadata=metadata, spec=replace(found.spec, unschedulable=False, taints=_kept(found)))
+        kept = tuple(each for each in found.spec.taints if not each.key.startswith("node.kubernetes.io/"))
+        return replace(found, metadata=metadata, spec=replace(found.spec, unschedulable=False, taints=kept))
     return replace(found, metadata=metadata)
-
-
-def _kept(node: Node) -> tuple[Taint, ...]:
-    """The taints that belong to a kind of node; those that tell of its state do not."""
-    return tuple(each for each in node.spec.taints if not each.key.startswith("node.kubernetes.io/"))

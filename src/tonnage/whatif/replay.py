@@ -100,7 +100,8 @@ class ReplayObjects:
         else:
             place = (kind, key)
             self._lives[place] += 1
-            uid, created_at = said.uid or _uid(place, self._lives[place]), said.creation_timestamp
+            uid = said.uid or stable_uid(f"{kind}/{key}/{self._lives[place]}")
+            created_at = said.creation_timestamp
             if created_at is None and now is not None:
                 created_at = now()
         if said.resource_version:
@@ -116,11 +117,6 @@ class ReplayObjects:
     def remove(self, kind: str, key: Key) -> Object | None:
         """Delete an object; None when there is none. Nothing holds it back: a replay has no finalizers at work."""
         return self._kept.get(kind, {}).pop(key, None)
-
-
-def _uid(place: Place, life: int) -> str:
-    kind, key = place
-    return stable_uid(f"{kind}/{key}/{life}")
 
 
 class ReplayError(TonnageError):

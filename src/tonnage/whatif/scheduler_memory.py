@@ -21,7 +21,7 @@ from tonnage.client.config.connection import KubeconfigUser
 from tonnage.clock import Clock
 from tonnage.endpoints import Endpoint
 from tonnage.errors import TonnageError
-from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod
+from tonnage.objects.core_v1 import ObjectReference, PersistentVolume, Pod
 from tonnage.objects.meta import Key, Object, split_key
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.plugin_args import Reservation
@@ -199,15 +199,12 @@ def _claims_of(pod: Pod) -> set[Key]:
 def _assume_claim(engine: Engine, told: AssumedClaim) -> None:
     claims = engine.cluster.storage.claims
     claim = claims.get(told.claim)
-    if claim is not None and claim.uid == told.uid and not _has(claim, told.annotations):
-        metadata = msgspec.structs.replace(
-            claim.metadata, annotations={**claim.metadata.annotations, **told.annotations}
-        )
+    if claim is None or claim.uid != told.uid:
+        return
+    annotations = {**claim.metadata.annotations, **told.annotations}
+    if annotations != claim.metadata.annotations:
+        metadata = msgspec.structs.replace(claim.metadata, annotations=annotations)
         claims.assume(msgspec.structs.replace(claim, metadata=metadata))
-
-
-def _has(claim: PersistentVolumeClaim, annotations: Mapping[str, Any]) -> bool:
-    return all(claim.metadata.annotations.get(key) == value for key, value in annotations.items())
 
 
 def _assume_volume(engine: Engine, told: AssumedVolume) -> None:

@@ -15,15 +15,14 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from tonnage.clock import VirtualClock
 from tonnage.objects.core_v1 import PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
 from tonnage.scheduling.volumes.packing import SearchBudget
 from tonnage.scheduling.volumes.packing.pool_fits import place_one
-from tonnage.whatif.simulate.disks import Disk, StorageSettings
+from tonnage.whatif.simulate.disks import Disk
 from tonnage.whatif.simulate.storage_model import StorageModel
-from tonnage.whatif.simulate.world_state import Agenda
+from tonnage.whatif.simulate.world_state import Watcher, WorldSettings, WorldState
 
 MOST_DISKS: Final = 500
 _SEARCH_STEPS: Final = 10_000
@@ -41,9 +40,9 @@ def disks_of_objects(
     objects: Iterable[Object], held: HeldCapacity | None, most: int = MOST_DISKS
 ) -> list[dict[str, Any]]:
     """The same for a cluster as its objects tell of it."""
-    known = _Known(objects)
-    storage = StorageModel(known, Agenda(VirtualClock()), StorageSettings(), random.Random(0))
-    storage.open(known.by_key.values())
+    known = list(objects)
+    storage = StorageModel(WorldState(known, WorldSettings(), Watcher(), ()), random.Random(0))
+    storage.open(known)
     return disk_documents(storage, held, most)
 
 
@@ -71,10 +70,12 @@ def _sizes(storage: StorageModel, keys: Sequence[Key], held_bytes: int) -> dict[
 
 
 def _document(storage: StorageModel, disk: Disk, promised: Mapping[Key, int]) -> dict[str, Any]:
+    found = (storage.objects.get(PersistentVolume, name) for name in disk.volumes)
+    claims = {each.name: each.spec.claim_ref.key for each in found if each is not None and each.spec.claim_ref}
     volumes = [
         {
             "volume": name,
-            "claim": _claim_of(storage, name),
+            "claim": claims.get(name),
             "pool": pool if pool >= 0 else None,
             "bytes": size_bytes,
             "promised": False,
@@ -95,11 +96,6 @@ def _document(storage: StorageModel, disk: Disk, promised: Mapping[Key, int]) ->
     }
 
 
-def _claim_of(storage: StorageModel, volume: str) -> Key | None:
-    found = storage.objects.get(PersistentVolume, volume)
-    return found.spec.claim_ref.key if found is not None and found.spec.claim_ref is not None else None
-
-
 def _shared_out(pools: Sequence[int], promised: Mapping[Key, int]) -> list[tuple[Key, int | None, int]]:
     """(claim, pool, bytes) of one way in which all of it fits, the largest first."""
     claims = sorted(promised.items(), key=lambda each: (-each[1], each[0]))
@@ -110,23 +106,3 @@ def _shared_out(pools: Sequence[int], promised: Mapping[Key, int]) -> list[tuple
         return [(claim, None, size_bytes) for claim, size_bytes in claims]
     found = ((claim, order[place], size_bytes) for (claim, size_bytes), place in zip(claims, places, strict=True))
     return sorted(found, key=lambda each: each[0])
-
-
-class _Known:
-    """Objects that stay as they are: a storage model whose clock stands still does not write."""
-
-    def __init__(self, objects: Iterable[Object]) -> None:
-        self.by_key: dict[tuple[str, Key], Object] = {(type(each).__name__, each.key): each for each in objects}
-
-    def get(self, kind: type[T], key: Key) -> T | None:
-        found = self.by_key.get((kind.__name__, key))
-        return found if isinstance(found, kind) else None
-
-    def all(self, kind: type[T]) -> list[T]:
-        return [each for each in self.by_key.values() if isinstance(each, kind)]
-
-    def put(self, new: T) -> T:
-        raise NotImplementedError("nothing is written")
-
-    def remove(self, kind: type[Object], key: Key) -> None:
-        raise NotImplementedError("nothing is written")

@@ -93,7 +93,7 @@ class Kubelets:
         if not volumes:
             self._start(pod)
         for volume in volumes:
-            self._attach(pod, volume)
+            self._attach(pod, volume.name)
 
     def pod_gone(self, pod: Pod) -> None:
         """Its share of the node and its slots are free, its volumes detached, and who waits for a slot looks again."""
@@ -108,7 +108,7 @@ class Kubelets:
             for name in self._attachments.pop((slot[0], volume), ()):
                 self._world.remove(VolumeAttachment, name)
             for waiting, name in self._waiting.pop(slot, ()):
-                self._world.agenda.after(0.0, lambda pod=waiting, name=name: self._attach_again(pod, name))  # type: ignore[misc]
+                self._world.agenda.after(0.0, lambda pod=waiting, name=name: self._attach(pod, name))  # type: ignore[misc]
 
     def _admit(self, pod: Pod, node: Node) -> bool:
         """Whether the node takes the pod. For a critical one others go; a rejected one is failed."""
@@ -160,20 +160,15 @@ class Kubelets:
 
     # -- volumes ------------------------------------------------------------------------------------------------------
 
-    def _attach(self, pod: Pod, volume: PersistentVolume) -> None:
-        node = self._world.get(Node, pod.spec.node_name)
-        if node is None:
+    def _attach(self, pod: Pod, name: str) -> None:
+        node, volume = self._world.get(Node, pod.spec.node_name), self._world.get(PersistentVolume, name)
+        if node is None or volume is None or self._world.now(pod) is None:
             return
         if not self._take_slot(pod, volume):
             latency_s = self._storage.settings.of(driver_of(volume)).attach_latency_s
             self._world.agenda.after(latency_s, lambda: self._no_slot(pod, volume))
             return
         self._rebuilds.attach(pod, node, volume, lambda: self._volume_came(pod))
-
-    def _attach_again(self, pod: Pod, volume_name: str) -> None:
-        volume = self._world.get(PersistentVolume, volume_name)
-        if volume is not None and self._world.now(pod) is not None:
-            self._attach(pod, volume)
 
     def _volume_came(self, pod: Pod) -> None:
         if pod.uid in self._missing:

@@ -325,16 +325,12 @@ class Play:
         for replica in islice(self._replicas[name], 1):
             place = (type(workload).__name__, workload.key)
             self._owners[replica.pod.uid] = place
-            if place not in self.world.sizes:
-                self.world.sizes[place] = self._present(workload)
+            if place not in self.world.sizes:  # as many as it had at the beginning
+                found = pods_of(workload, (*self._player.state.objects, *self._player.state.workloads))
+                self.world.sizes[place] = sum(not pod.is_terminal for pod in found)
             self.world.sizes[place] += 1
             return self._come(replica, span_s)
         return None
-
-    def _present(self, workload: Workload) -> int:
-        """How many pods a workload had at the beginning."""
-        found = pods_of(workload, (*self._player.state.objects, *self._player.state.workloads))
-        return sum(not pod.is_terminal for pod in found)
 
     def _come(self, replica: Replica, span_s: float | None = None) -> Pod:
         for each in (*replica.claims, replica.pod):

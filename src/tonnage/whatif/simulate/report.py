@@ -87,7 +87,11 @@ def _rows(runs: Sequence[Document]) -> Iterable[tuple[str, Callable[[Document], 
     yield "utilisation", _share("utilisation"), any(run["samples"][-1]["totalBytes"] for run in runs if run["samples"])
     yield "fragmentation", _share("fragmentation"), any_of("disks")
     highest = max((each["waiting"] for run in runs for each in run["samples"]), default=0)
-    yield "waiting, over time", _over_time("waiting", highest), bool(highest)
+
+    def over_time(run: Document) -> Text:
+        return text(sparkline([float(each["waiting"]) for each in run["samples"]], highest), style="cyan")
+
+    yield "waiting, over time", over_time, bool(highest)
 
 
 def _count(field: str, *, good: bool = False) -> Callable[[Document], Text]:
@@ -109,10 +113,6 @@ def _share(field: str) -> Callable[[Document], Text]:
         return assembled(f"{values[-1]:.0%} ", (sparkline(values, 1.0), "cyan"))
 
     return cell
-
-
-def _over_time(field: str, highest: float) -> Callable[[Document], Text]:
-    return lambda run: text(sparkline([float(each[field]) for each in run["samples"]], highest), style="cyan")
 
 
 def _print_waiting(documents: Mapping[str, Document], page: TextPage) -> None:

@@ -13,14 +13,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
 
 import msgspec
 
 from tonnage.objects.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
 from tonnage.objects.core_v1.persistent_volume import SELECTED_NODE, VolumeNodeAffinity
 from tonnage.objects.meta import Key, Object
-from tonnage.objects.node_selectors import NodeSelectorTerm
 from tonnage.objects.selectors import LabelSelector
 from tonnage.objects.storage_v1 import CSIDriver, CSIStorageCapacity, StorageClass, VolumeAttachment
 from tonnage.scheduling.volumes.capacity.class_annotations import pool_policy_of
@@ -32,13 +30,12 @@ from tonnage.whatif.simulate.disks import (
     Disk,
     Disks,
     PickPolicy,
-    StorageSettings,
     affinity_of,
     bound_claim,
     figures,
     made_volume,
 )
-from tonnage.whatif.simulate.world_state import Agenda
+from tonnage.whatif.simulate.world_state import WorldState
 
 
 class Reach:
@@ -56,30 +53,15 @@ class Reach:
         required = volume.spec.node_affinity.required
         if required is None:
             return self._nodes
-        found = {node.name: node for term in required.node_selector_terms for node in self._asked(term)}
-        return [node for node in found.values() if required.matches(node.name, node.metadata.labels)]
-
-    def _asked(self, term: NodeSelectorTerm) -> Iterable[Node]:
-        """Those among which all that the term admits are."""
-        named = next((each for each in term.match_expressions if each.operator == "In"), None)
-        if named is None:
-            return self._nodes
-        return [node for value in named.values for node in self._by_label.get((named.key, value), ())]
-
-
-T = TypeVar("T", bound=Object)
-
-
-class ClusterObjects(Protocol):
-    """The API server of the simulation, as the model writes to it."""
-
-    def put(self, new: T) -> T: ...
-
-    def remove(self, kind: type[Object], key: Key) -> None: ...
-
-    def get(self, kind: type[T], key: Key) -> T | None: ...
-
-    def all(self, kind: type[T]) -> list[T]: ...
+        asked: dict[str, Node] = {}
+        for term in required.node_selector_terms:
+            named = next((each for each in term.match_expressions if each.operator == "In"), None)
+            if named is None:
+                asked |= {node.name: node for node in self._nodes}
+                continue
+            for value in named.values:
+                asked |= {node.name: node for node in self._by_label.get((named.key, value), ())}
+        return [node for node in asked.values() if required.matches(node.name, node.metadata.labels)]
 
 
 @dataclass(slots=True)
@@ -97,15 +79,15 @@ class StorageCounts:
 class StorageModel:
     """All drivers of a simulated cluster."""
 
-    def __init__(self, objects: ClusterObjects, agenda: Agenda, settings: StorageSettings, rng: random.Random) -> None:
+    def __init__(self, objects: WorldState, rng: random.Random) -> None:
         self.objects = objects
-        self.agenda = agenda
+        self.agenda = objects.agenda
+        self.settings = objects.settings.storage
         self.rng = rng
         self.disks = Disks()
         self.counts = StorageCounts()
         self.home: dict[str, Disk] = {}
         """The disk of each volume that stands on one we know."""
-        self.settings = settings
         self.on_volume_gone: Callable[[str], None] = lambda name: None
         self.on_room: Callable[[Disk], None] = lambda disk: None
         """Told of a volume that was deleted, and of a disk with more room: by `rebuilds`, whose volumes move."""
@@ -156,7 +138,7 @@ class StorageModel:
                 self.agenda.after(0.0, lambda: self.changed(disk, has_room=True))
             self._by_class.setdefault(found.storage_class_name, {})[found.key] = found
             self._rules_of(found)[found.key] = found
-        elif not _tells_the_same(told, found):
+        elif _figures(told) != _figures(found):
             # Somebody wrote other figures: the disk itself is another now, less what stands on it.
             disk = self.disks.by_object[found.key]
             disk.change_to(found)
@@ -217,10 +199,6 @@ class StorageModel:
         told = self.settings.of(driver).pick or pool_policy_of(self._classes.get(class_name), self._drivers.get(driver))
         return next((each for each in PICK_POLICIES if each == told), DEFAULT_PICK)
 
-    def _counts_capacity(self, driver: str) -> bool:
-        found = self._drivers.get(driver)
-        return found is not None and found.spec.storage_capacity
-
     # -- making -------------------------------------------------------------------------------------------------------
 
     def claim_changed(self, claim: PersistentVolumeClaim) -> None:
@@ -246,7 +224,8 @@ class StorageModel:
             disks.sort(key=lambda each: -max(each.pools, default=0))
         name, policy = f"pvc-{self._numbers + 1:08d}", self.pick_of(class_name, driver)
         disk = next((each for each in disks if each.take(name, size_bytes, policy, self.rng)), None)
-        if disk is None and (disks or self._counts_capacity(driver)):
+        known = self._drivers.get(driver)
+        if disk is None and (disks or (known is not None and known.spec.storage_capacity)):
             self._refuse(claim)
             return
         self._numbers += 1
@@ -372,9 +351,5 @@ def driver_of(volume: PersistentVolume) -> str:
     return volume.spec.csi.driver if volume.spec.csi is not None else ""
 
 
-def _tells_the_same(one: CSIStorageCapacity, other: CSIStorageCapacity) -> bool:
-    return (one.capacity, one.maximum_volume_size, one.available_capacities) == (
-        other.capacity,
-        other.maximum_volume_size,
-        other.available_capacities,
-    ) and one.metadata.annotations == other.metadata.annotations
+def _figures(of: CSIStorageCapacity) -> tuple[object, ...]:
+    return of.capacity, of.maximum_volume_size, of.available_capacities, of.metadata.annotations

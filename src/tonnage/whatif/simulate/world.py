@@ -51,7 +51,7 @@ class World(WorldState):
         self.engine = engine_over(
             self.objects, profiles, clock=self.clock, seed=seed, foreign=foreign, takes_any_pod=any_pod
         )
-        self.storage = StorageModel(self, self.agenda, self.settings.storage, random.Random(f"storage {seed}"))
+        self.storage = StorageModel(self, random.Random(f"storage {seed}"))
         self.rebuilds = Rebuilds(self.storage)
         self.controllers = Controllers(self, random.Random(f"successors {seed}"))
         self.kubelets = Kubelets(self, self.controllers, self.rebuilds)

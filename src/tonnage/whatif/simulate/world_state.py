@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import heapq
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
@@ -105,7 +104,7 @@ class WorldSettings:
     """Whether a CSINode follows its drivers (KEP-4876)."""
 
 
-class WorldState(ABC):
+class WorldState:
     """The objects of a world, as its API server has them."""
 
     def __init__(
@@ -183,10 +182,8 @@ class WorldState(ABC):
             self.remove(Pod, pod.key)
             self.watcher.gone(found, why)
 
-    @abstractmethod
     def _came(self, before: Object | None, now: Object) -> None:
-        """Tell everybody of an object that is new or has changed."""
+        """An object is new or has changed."""
 
-    @abstractmethod
     def _gone(self, found: Object) -> None:
-        """Tell everybody of an object that is gone."""
+        """An object is gone."""
