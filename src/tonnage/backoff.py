@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tonnage.clock import Clock
@@ -20,44 +20,36 @@ _TICK_S: Final = 1e-6
 """Sums of floats may come out a hair before the time they were meant to be."""
 
 
+@dataclass(kw_only=True)
 class Backoff:
     """The pauses of one thing that is tried again. Numbers are those of client-go's reflector."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        first_s: float = 0.8,
-        max_s: float = 30.0,
-        factor: float = 2.0,
-        jitter: float = 1.0,
-        reset_after_s: float = 120.0,
-    ) -> None:
-        self._clock = clock
-        self._rng = rng
-        self._first_s = first_s
-        self._max_s = max_s
-        self._factor = factor
-        self._jitter = jitter
-        self._reset_after_s = reset_after_s
-        self._pause_s = first_s
-        self._asked_at = clock.monotonic()
+    clock: Clock
+    rng: random.Random
+    first_s: float = 0.8
+    max_s: float = 30.0
+    factor: float = 2.0
+    jitter: float = 1.0
+    reset_after_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        self._pause_s = self.first_s
+        self._asked_at = self.clock.monotonic()
 
     def next_s(self) -> float:
-        """How long to wait before the next try."""
-        now = self._clock.monotonic()
-        if now - self._asked_at > self._reset_after_s:
-            self._pause_s = self._first_s
+        now = self.clock.monotonic()
+        if now - self._asked_at > self.reset_after_s:
+            self._pause_s = self.first_s
         self._asked_at = now
-        pause_s, self._pause_s = self._pause_s, min(self._pause_s * self._factor, self._max_s)
-        return jittered(pause_s, self._jitter, self._rng)
+        pause_s, self._pause_s = self._pause_s, min(self._pause_s * self.factor, self.max_s)
+        return jittered(pause_s, self.jitter, self.rng)
 
     def reset(self) -> None:
         """All is well again: the next pause is the first."""
-        self._pause_s = self._first_s
+        self._pause_s = self.first_s
 
 
+@dataclass(kw_only=True)
 class KeyedBackoff:
     """When each of many keys may be tried again: pauses run from `first_s`, doubling, to `max_s`, with jitter.
 
@@ -65,28 +57,27 @@ class KeyedBackoff:
     whoever wakes the key, because our own writes are events too; another request may be tried at once.
     """
 
-    def __init__(self, *, clock: Clock, rng: random.Random, first_s: float, max_s: float, jitter: float = 0.2) -> None:
-        self._clock = clock
-        self._rng = rng
-        self._first_s = first_s
-        self._max_s = max_s
-        self._jitter = jitter
-        self._entries: dict[str, _Entry] = {}
+    clock: Clock
+    rng: random.Random
+    first_s: float
+    max_s: float
+    jitter: float = 0.2
+    _entries: dict[str, _Entry] = field(default_factory=dict, init=False)
 
     def left_s(self, key: str, request: Hashable) -> float:
         """How long this request has to wait; 0 when it may be tried."""
         entry = self._entries.get(key)
         if entry is None or entry.request != request:
             return 0.0
-        return remaining_s(entry.due_at_s, self._clock.monotonic())
+        return remaining_s(entry.due_at_s, self.clock.monotonic())
 
     def failed(self, key: str, request: Hashable, *, at_least_s: float = 0.0) -> float:
         """Note a failure; how long to wait now."""
         before = self._entries.get(key)
         failures = before.failures + 1 if before is not None and before.request == request else 1
-        plain_s = exponential_s(self._first_s, failures - 1, max_s=self._max_s)
-        pause_s = jittered(max(plain_s, at_least_s), self._jitter, self._rng)
-        self._entries[key] = _Entry(request, failures, self._clock.monotonic() + pause_s)
+        plain_s = exponential_s(self.first_s, failures - 1, max_s=self.max_s)
+        pause_s = jittered(max(plain_s, at_least_s), self.jitter, self.rng)
+        self._entries[key] = _Entry(request, failures, self.clock.monotonic() + pause_s)
         return pause_s
 
     def forget(self, key: str) -> None:

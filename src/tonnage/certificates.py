@@ -29,8 +29,6 @@ _RENEW_BEFORE = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a server shows and a client trusts."""
-
     ca_pem: bytes
     cert_path: Path
     key_path: Path

@@ -43,8 +43,6 @@ _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class SystemClock:
-    """The machine's own time."""
-
     def now(self) -> datetime:
         return datetime.now(UTC)
 
@@ -112,7 +110,6 @@ class VirtualClock:
         return self._start + timedelta(microseconds=self._elapsed_ns // 1000)
 
     def monotonic(self) -> float:
-        """Seconds since the clock was made."""
         return self._elapsed_ns / 1e9
 
     async def sleep(self, seconds: float) -> None:
@@ -308,7 +305,6 @@ async def in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIter
 
 
 async def repeatedly(clock: Clock, every_s: float, look: Callable[[], object]) -> None:
-    """Call `look` after every pause, for ever."""
     while True:
         await clock.sleep(every_s)
         look()

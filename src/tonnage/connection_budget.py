@@ -137,7 +137,6 @@ class ConnectionBudget(Generic[C]):
             self._silent[connection] = self._now()
 
     def showed_token(self, connection: C) -> None:
-        """It is known from now on."""
         self._leave_strangers(connection)
         self._known.add(connection)
 

@@ -129,7 +129,6 @@ class FaultFile:
         return tuple(ended)
 
     def write(self, faults: Iterable[Fault]) -> None:
-        """Make these the faults, all at once."""
         self._change(lambda _: list(faults))
 
     def _change(self, change: Callable[[Iterable[Fault]], list[Fault]]) -> None:

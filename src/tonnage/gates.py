@@ -161,7 +161,6 @@ class Gates:
         return cls().with_settings(settings)
 
     def with_(self, **settings: bool) -> Self:
-        """These gates with some of them set, by keyword."""
         return self.with_settings(settings)
 
     def with_settings(self, settings: Mapping[str, bool]) -> Self:

@@ -28,7 +28,6 @@ class KeyedHeap(Generic[T]):
         self._items: dict[str, tuple[Any, int, T]] = {}
 
     def put(self, name: str, order: Any, item: T) -> None:
-        """Add an item, or replace it and its order."""
         ticket = next(self._tickets)
         self._items[name] = (order, ticket, item)
         heapq.heappush(self._heap, (order, ticket, name))
@@ -39,7 +38,6 @@ class KeyedHeap(Generic[T]):
         return entry[2] if entry is not None else None
 
     def remove(self, name: str) -> T | None:
-        """Take an item out; None when it is not there."""
         entry = self._items.pop(name, None)
         if entry is None:
             return None
@@ -56,7 +54,6 @@ class KeyedHeap(Generic[T]):
         return None
 
     def pop(self) -> T | None:
-        """Take the top item out; None when the heap is empty."""
         item = self.peek()
         if item is not None:
             del self._items[heapq.heappop(self._heap)[2]]

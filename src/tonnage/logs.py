@@ -98,7 +98,6 @@ class LogLimiter(logging.Filter):
         self._lock = threading.RLock()  # records come from every thread
 
     def attach(self, handler: logging.Handler) -> None:
-        """Limit what a handler writes."""
         self._handler = handler
         handler.addFilter(self)
 
@@ -246,7 +245,6 @@ class Log(logging.LoggerAdapter[logging.Logger]):
 
 
 def logger(name: str) -> Log:
-    """The logger of that name, taking fields by keyword."""
     return Log(logging.getLogger(name))
 
 

@@ -46,7 +46,6 @@ def show_gates(registry: CollectorRegistry, gates: Gates) -> None:
 
 
 def exposition(registry: CollectorRegistry) -> tuple[bytes, str]:
-    """The body and content type of a /metrics answer."""
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 

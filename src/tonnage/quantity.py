@@ -114,7 +114,6 @@ class Quantity:
 
     @property
     def format(self) -> Format:
-        """The family this quantity is written in."""
         return self._format
 
     def value(self) -> int:
@@ -135,7 +134,6 @@ class Quantity:
         return Quantity(_away_from_zero(self._nanos, _NANOS_PER_MILLI) * _NANOS_PER_MILLI, self._format)
 
     def sign(self) -> int:
-        """-1, 0 or 1."""
         return (self._nanos > 0) - (self._nanos < 0)
 
     def is_zero(self) -> bool:
@@ -293,7 +291,6 @@ def _upstream_message(text: str) -> str:
 
 
 def _diagnosis(text: str) -> tuple[str, str]:
-    """What is wrong with `text`, and what to write instead."""
     if not text:
         return "it is empty", 'write a number such as "10Gi"'
     if len(text) > _MAX_TEXT:

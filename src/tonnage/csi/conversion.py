@@ -97,7 +97,6 @@ class UndecodableSecret(TonnageError):
 
 
 def secret_values(secret: Secret) -> dict[str, str]:
-    """The Secret's values by key. Raises UndecodableSecret."""
     values = {}
     for key, value in secret.data.items():
         try:

@@ -34,7 +34,6 @@ class Calls:
 
 
 def sidecar_calls(registry: CollectorRegistry) -> Calls:
-    """The metric of a sidecar: provisioner, attacher, resizer."""
     return Calls("csi_sidecar_operations_seconds", registry)
 
 

@@ -85,7 +85,6 @@ class Core:
     hooks: RebuildHooks
 
     def volume(self, volume_id: str) -> VolumeRecord:
-        """The record of a volume. Raises StatusError with NOT_FOUND."""
         record = self.allocations.volumes.get(volume_id)
         if record is None:
             raise not_found(f"there is no volume {volume_id}")
@@ -185,6 +184,5 @@ class Core:
 
 
 def refused(exc: TonnageError) -> StatusError:
-    """What is in the way of a call, as its answer."""
     remedy = f"; {exc.hint}" if exc.hint else ""
     return failed_precondition(f"{exc.message}{remedy}")

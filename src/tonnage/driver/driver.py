@@ -45,7 +45,6 @@ class UnknownWatch:
         self._problem = ""
 
     async def run(self) -> None:
-        """Look now and then, until cancelled."""
         clock, wait_s = self._core.clock, LOOK_EVERY_S
         while True:
             await clock.sleep(wait_s)
@@ -79,7 +78,6 @@ class UnknownWatch:
 
 
 def tell_unknown(unknown: list[UnknownContents]) -> None:
-    """Name contents in the log, a few of many."""
     for found in unknown[:_NAMED_AT_MOST]:
         _log.warning(
             "Contents without a record are kept, and count as used", path=str(found.path), bytes=found.size_bytes
@@ -163,7 +161,6 @@ class Driver:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes of this driver, as they were given."""
         return tuple(self.settings.pools)
 
     def node_of(self, volume_id: str) -> str | None:
@@ -184,5 +181,4 @@ class Driver:
         return await self._rebuilder.rebuild(volume_id, to_node)
 
     def close(self) -> None:
-        """Let go of the state folder."""
         self.core.folder.close()

@@ -26,8 +26,6 @@ _log = logs.logger("tonnage.driver")
 
 
 class LvmNodes:
-    """Keeps one object a node."""
-
     def __init__(self, driver: Driver, client: Client, *, namespace: str, clock: Clock) -> None:
         self._driver = driver
         self._client = client
@@ -37,7 +35,6 @@ class LvmNodes:
         self._problem = ""
 
     async def run(self) -> None:
-        """Write what changed, until cancelled."""
         while True:
             for node in self._driver.nodes:
                 try:

@@ -103,7 +103,6 @@ def pools_by_node(said: Iterable[PerNode[tuple[int, ...]]], nodes: Sequence[str]
 
 
 def _split(text: str) -> tuple[str, str]:
-    """A node, or none, and what is said of it."""
     node, separator, rest = text.partition("=")
     return (node.strip(), rest.strip()) if separator else ("", text.strip())
 

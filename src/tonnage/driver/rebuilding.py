@@ -186,7 +186,6 @@ class RebuildController:
         await self.recorder.stop()
 
     async def wait_synced(self) -> None:
-        """Return when the cluster is known; a server that is away is waited for."""
         await self.informers.wait_synced()
 
     async def run(self) -> None:

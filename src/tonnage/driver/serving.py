@@ -40,8 +40,6 @@ _Expansion = csi.PluginCapability.VolumeExpansion
 
 
 class IdentityService(rpc.IdentityServicer):
-    """The same on every socket of a driver."""
-
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 

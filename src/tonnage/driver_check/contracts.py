@@ -21,8 +21,6 @@ Segments = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CallRefused:
-    """A call that was not done."""
-
     code: Code
     told: str = ""
 
@@ -32,8 +30,6 @@ class CallRefused:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """An answer to GetCapacity."""
-
     available: int = 0
     pools: tuple[int, ...] = ()
     maximum: int | None = None
@@ -52,15 +48,12 @@ class Capacity:
 
     @property
     def largest_bytes(self) -> int:
-        """The largest volume that could be made, by these figures."""
         most = max(self.pools) if self.pools else self.available
         return most if self.maximum is None else min(most, self.maximum)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedVolume:
-    """A volume as the driver tells of it."""
-
     volume_id: str
     size_bytes: int
     topology: tuple[Segments, ...] = ()
@@ -77,8 +70,6 @@ class CheckedVolume:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """An answer to NodeGetInfo."""
-
     node_id: str
     limit: int
     topology: Segments

@@ -64,8 +64,6 @@ _PAGES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class CheckedNode:
-    """A node's own service."""
-
     client: CsiClient
     info: NodeInfo
     can: NodeCapabilities
@@ -85,29 +83,20 @@ def refusal(answer: object) -> CallRefused | None:
     return answer if isinstance(answer, CallRefused) else None
 
 
+@dataclass
 class Conversation:
     """One driver, and everything that is asked of it: each call returns its answer or its refusal."""
 
-    def __init__(
-        self,
-        controller: CsiClient,
-        nodes: Sequence[CheckedNode],
-        settings: CheckSettings,
-        *,
-        plugin: PluginCapabilities,
-        can: ControllerCapabilities,
-        clock: Clock,
-    ) -> None:
-        self._controller = controller
-        self.nodes = nodes
-        self.settings = settings
-        self.plugin = plugin
-        self.can = can
-        self.made = Made()
-        self._clock = clock
-        self._numbers = 0
-        self._contexts: dict[tuple[str, str], dict[str, str]] = {}
-        self._volume_contexts: dict[str, dict[str, str]] = {}
+    controller: CsiClient
+    nodes: Sequence[CheckedNode]
+    settings: CheckSettings
+    plugin: PluginCapabilities
+    can: ControllerCapabilities
+    clock: Clock
+    made: Made = field(default_factory=Made)
+    _numbers: int = 0
+    _contexts: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    _volume_contexts: dict[str, dict[str, str]] = field(default_factory=dict)
 
     # -- where --------------------------------------------------------------------------------------------------------
 
@@ -157,7 +146,7 @@ class Conversation:
         )
         if segments:
             request.accessible_topology.CopyFrom(csi.Topology(segments=dict(segments)))
-        answer = await tried(self._controller.get_capacity(request))
+        answer = await tried(self.controller.get_capacity(request))
         return answer if isinstance(answer, CallRefused) else Capacity.of(answer)
 
     async def figures(self, segments: Segments) -> Capacity:
@@ -167,12 +156,12 @@ class Conversation:
 
     async def settled(self, judge: Callable[[], Awaitable[CheckVerdict]]) -> CheckVerdict:
         """A verdict on figures, once they follow, or the last one after a while: drivers may look at disks in turn."""
-        until = self._clock.monotonic() + self.settings.settle_s
+        until = self.clock.monotonic() + self.settings.settle_s
         while True:
             verdict = await judge()
-            if verdict.outcome is not CheckOutcome.FAILED or self._clock.monotonic() >= until:
+            if verdict.outcome is not CheckOutcome.FAILED or self.clock.monotonic() >= until:
                 return verdict
-            await self._clock.sleep(_PAUSE_S)
+            await self.clock.sleep(_PAUSE_S)
 
     async def create(self, size_bytes: int, segments: Segments, name: str = "") -> CheckedVolume | CallRefused:
         """A volume of a new name, or asked for again by its own."""
@@ -194,7 +183,7 @@ class Conversation:
         known = self.made.volumes.get(request.name)
         if known is None:
             known = self.made.volumes[request.name] = MadeVolume(request)
-        answer = await tried(self._controller.create_volume(request))
+        answer = await tried(self.controller.create_volume(request))
         if isinstance(answer, CallRefused):
             if not known.volume_id and not is_in_doubt(answer.code):
                 del self.made.volumes[request.name]
@@ -208,7 +197,7 @@ class Conversation:
 
     async def delete(self, volume_id: str) -> CallRefused | None:
         request = csi.DeleteVolumeRequest(volume_id=volume_id, secrets=self.secrets_of("DeleteVolume"))
-        answer = refusal(await tried(self._controller.delete_volume(request)))
+        answer = refusal(await tried(self.controller.delete_volume(request)))
         name = self.made.name_of(volume_id)
         if answer is None and name:
             del self.made.volumes[name]
@@ -218,7 +207,7 @@ class Conversation:
         """A volume as the driver tells of it now; None when it cannot tell."""
         if csi.ControllerServiceCapability.RPC.GET_VOLUME in self.can.rpcs:
             asked = csi.ControllerGetVolumeRequest(volume_id=volume_id)
-            answer = await tried(self._controller.controller_volume(asked))
+            answer = await tried(self.controller.controller_volume(asked))
             return answer if isinstance(answer, CallRefused) else CheckedVolume.of(answer.volume)
         if csi.ControllerServiceCapability.RPC.LIST_VOLUMES not in self.can.rpcs:
             return None
@@ -243,7 +232,7 @@ class Conversation:
         entries: list[csi.ListVolumesResponse.Entry] = []
         token = ""
         for _ in range(_PAGES):
-            answer = await tried(self._controller.list_volumes(csi.ListVolumesRequest(starting_token=token)))
+            answer = await tried(self.controller.list_volumes(csi.ListVolumesRequest(starting_token=token)))
             if isinstance(answer, CallRefused):
                 return answer
             entries.extend(answer.entries)
@@ -272,7 +261,7 @@ class Conversation:
             volume_context=self._volume_contexts.get(volume_id, {}),
             secrets=self.secrets_of("ControllerPublishVolume"),
         )
-        answer = await tried(self._controller.controller_publish(request))
+        answer = await tried(self.controller.controller_publish(request))
         if isinstance(answer, CallRefused):
             if is_new and not is_in_doubt(answer.code):
                 self.made.published.remove(use)
@@ -290,7 +279,7 @@ class Conversation:
         request = csi.ControllerUnpublishVolumeRequest(
             volume_id=use.volume_id, node_id=use.node_id, secrets=self.secrets_of("ControllerUnpublishVolume")
         )
-        answer = refusal(await tried(self._controller.controller_unpublish(request)))
+        answer = refusal(await tried(self.controller.controller_unpublish(request)))
         if answer is None and use in self.made.published:
             self.made.published.remove(use)
         return answer
@@ -403,7 +392,7 @@ class Conversation:
     async def _ask_again(self, known: MadeVolume) -> CallRefused | None:
         """The id of a volume of which nobody knows whether it was made: it is made now, and has one."""
         try:
-            answer = await self._controller.create_volume(known.request)
+            answer = await self.controller.create_volume(known.request)
         except CsiError as exc:
             return CallRefused(exc.code, exc.told)
         known.volume_id = answer.volume.volume_id

@@ -93,7 +93,6 @@ class Results:
 
     @property
     def is_kept(self) -> bool:
-        """No contract is broken."""
         return not self.count(CheckOutcome.FAILED)
 
     def document(self) -> dict[str, Any]:

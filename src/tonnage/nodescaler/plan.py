@@ -49,7 +49,6 @@ class ScalePlan:
 
     @property
     def idle(self) -> tuple[str, ...]:
-        """The pool's nodes that nobody is on or expected on."""
         return tuple(name for name in self.members if name not in self.in_use)
 
 
@@ -113,29 +112,23 @@ def nodes_used_by(pods: Iterable[Pod], claims: Mapping[Key, PersistentVolumeClai
 
 
 def selected_nodes(pod: Pod, claims: Mapping[Key, PersistentVolumeClaim]) -> frozenset[str]:
-    """The nodes that a pod's claims have as their selected-node."""
     found = (claims.get(f"{pod.namespace}/{name}") for name in pod.claim_names())
     return frozenset(claim.selected_node for claim in found if claim is not None) - {""}
 
 
+@dataclass
 class _Planner:
     """Places pods for trial, first on nodes that are ready, then on nodes to come, and keeps what follows."""
 
-    def __init__(
-        self,
-        objects: list[Object],
-        nodes: Mapping[str, Node],
-        members: tuple[str, ...],
-        pool: NodePool,
-        ours: frozenset[str],
-        is_backing_off: bool,
-    ) -> None:
-        self._objects = objects
-        self._nodes = nodes
-        self._members = members
-        self._pool = pool
-        self._ours = ours
-        self._is_backing_off = is_backing_off
+    objects: list[Object]
+    nodes: Mapping[str, Node]
+    members: tuple[str, ...]
+    pool: NodePool
+    ours: frozenset[str]
+    is_backing_off: bool
+
+    def __post_init__(self) -> None:
+        pool, objects, nodes = self.pool, self.objects, self.nodes
         self._offered = amounts(pool.node(pool.names[0]).status.allocatable) if pool.names else {}
         self._opened: set[str] = set()
         self._names_with_old_pods = {each.spec.node_name for each in objects if isinstance(each, Pod)} - nodes.keys()
@@ -146,7 +139,7 @@ class _Planner:
         self.placed_on: set[str] = set()
 
     def is_ours(self, pod: Pod) -> bool:
-        return bool(pod.status.nominated_node_name) and pod.uid in self._ours
+        return bool(pod.status.nominated_node_name) and pod.uid in self.ours
 
     def needs_planning(self, pod: Pod) -> bool:
         """Whether a plan has anything to say about this waiting pod."""
@@ -158,22 +151,22 @@ class _Planner:
     def _waits_for_pool_node(self, pod: Pod) -> bool:
         """Somebody else expects it on a node of the pool that does not exist."""
         name = pod.status.nominated_node_name
-        return is_unschedulable(pod) and not self.is_ours(pod) and self._pool.is_named(name) and name not in self._nodes
+        return is_unschedulable(pod) and not self.is_ours(pod) and self.pool.is_named(name) and name not in self.nodes
 
     def plan(self, waiting: Iterable[Pod]) -> None:
         infos = sorted(map(PodInfo, waiting), key=self._order)
-        trial = self._trial = Trial(self._objects)
+        trial = self._trial = Trial(self.objects)
         for info in infos:
             node_name = info.pod.status.nominated_node_name
             if not node_name and not self._may_be_proposed(info.pod):
                 node_name = next(iter(sorted(trial.selected_for(info))), "")
             if node_name and not self.is_ours(info.pod):
                 self._nominated_by_others.setdefault(node_name, []).append(info)
-        for node_name in self._nominated_by_others.keys() & self._nodes.keys():
+        for node_name in self._nominated_by_others.keys() & self.nodes.keys():
             self._add_nominated_pods(node_name)
         left = [info for info in infos if not self._fits_a_ready_node(info)]
-        for name in self._members:
-            trial.cluster.put_node(without_scaler_taints(self._nodes[name]))
+        for name in self.members:
+            trial.cluster.put_node(without_scaler_taints(self.nodes[name]))
             for each in self._unpublished(name):
                 trial.cluster.storage.put(each)
         for info in left:  # what others expect stands whatever we plan, so it comes first
@@ -206,16 +199,15 @@ class _Planner:
         return True
 
     def _may_come(self, node_name: str) -> bool:
-        """The node is not ready, or not there, and will be."""
-        node = self._nodes.get(node_name)
+        node = self.nodes.get(node_name)
         if node is None:
-            return node_name in self._pool.names and len(self._members) < self._pool.max_nodes
+            return node_name in self.pool.names and len(self.members) < self.pool.max_nodes
         is_held_back = taint_of(node, NOT_READY) is not None or taint_of(node, TO_BE_DELETED) is not None
-        return is_held_back or bool(node_name in self._members and self._unpublished(node_name))
+        return is_held_back or bool(node_name in self.members and self._unpublished(node_name))
 
     def _unpublished(self, name: str) -> tuple[Object, ...]:
         """What the driver of a node will say about its storage, and has not said yet."""
-        return self._pool.storage.missing(name, self._trial.cluster.storage)
+        return self.pool.storage.missing(name, self._trial.cluster.storage)
 
     # -- the nodes to come --------------------------------------------------------------------------------------------
 
@@ -228,7 +220,7 @@ class _Planner:
             self._close(opened)
         if not found:
             found = self._place_on_a_new_node(info)
-        is_of_the_pool = found in self._opened or found in self._members
+        is_of_the_pool = found in self._opened or found in self.members
         if found:
             self.placed_on.add(found)
         if is_of_the_pool and found != before:
@@ -237,7 +229,7 @@ class _Planner:
             self.withdrawals.append(info.key)
 
     def _place_on_a_new_node(self, info: PodInfo) -> str:
-        refusal = BACKING_OFF if self._is_backing_off else AT_MAXIMUM
+        refusal = BACKING_OFF if self.is_backing_off else AT_MAXIMUM
         selected = self._trial.selected_for(info)
         for name in sorted(self._names_to_give(), key=lambda name: name not in selected):
             if not self._open(name):
@@ -264,12 +256,12 @@ class _Planner:
 
     def _open(self, name: str, *, with_nominated: bool = True) -> bool:
         """Put a node to come on the trial's cluster; False when it is there, has no name, or would be one too many."""
-        if name in self._nodes or name in self._opened or name not in self._pool.names:
+        if name in self.nodes or name in self._opened or name not in self.pool.names:
             return False
-        if self._is_backing_off or len(self._members) + len(self._opened) >= self._pool.max_nodes:
+        if self.is_backing_off or len(self.members) + len(self._opened) >= self.pool.max_nodes:
             return False
         self._opened.add(name)
-        self._trial.cluster.put_node(self._pool.node(name))
+        self._trial.cluster.put_node(self.pool.node(name))
         for each in self._unpublished(name):
             self._trial.cluster.storage.put(each)
         if with_nominated:
@@ -285,22 +277,22 @@ class _Planner:
         self._opened.discard(name)
         for info in self._nominated_by_others.get(name, ()):
             self._trial.cluster.remove_pod(info.uid)
-        for each in self._pool.storage.of(name):
+        for each in self.pool.storage.of(name):
             self._trial.cluster.storage.remove(each)
         self._trial.cluster.remove_node(name)
 
     def _names_to_give(self) -> list[str]:
         """The names no node has and nobody else expects; at the end those with pods of an earlier node of that name."""
-        taken = self._nodes.keys() | self._opened | self._nominated_by_others.keys()
+        taken = self.nodes.keys() | self._opened | self._nominated_by_others.keys()
         return sorted(
-            (name for name in self._pool.names if name not in taken), key=self._names_with_old_pods.__contains__
+            (name for name in self.pool.names if name not in taken), key=self._names_with_old_pods.__contains__
         )
 
     def wanted_nodes(self) -> tuple[str, ...]:
         """The nodes pods are planned for, and as many more as the pool has at least."""
-        missing = self._pool.min_nodes - len(self._members) - len(self._opened)
-        spare = self._names_to_give()[: max(missing, 0)] if not self._is_backing_off else []
-        return tuple(name for name in self._pool.names if name in self._opened or name in spare)
+        missing = self.pool.min_nodes - len(self.members) - len(self._opened)
+        spare = self._names_to_give()[: max(missing, 0)] if not self.is_backing_off else []
+        return tuple(name for name in self.pool.names if name in self._opened or name in spare)
 
 
 class IdleSince:

@@ -28,8 +28,6 @@ _log = logs.logger("tonnage.node-scaler")
 
 
 class PoolNodes:
-    """The nodes of one pool, to be changed."""
-
     def __init__(self, client: Client, pool: NodePool, clock: Clock) -> None:
         self._client = client
         self._pool = pool
@@ -48,7 +46,6 @@ class PoolNodes:
         return True
 
     def ready_in_s(self, node: Node) -> float:
-        """How long until the node is ready; 0 or less when it is due."""
         created_at = node.metadata.creation_timestamp
         if created_at is None:
             return 0.0
@@ -131,8 +128,6 @@ def is_set_by(manager: str, doc: Doc) -> bool:
 
 
 class ProposedNominations:
-    """What one manager proposed."""
-
     def __init__(self, client: Client, manager: str) -> None:
         self._client = client
         self.manager = manager

@@ -57,7 +57,6 @@ def class_names(classes: int) -> list[str]:
 
 
 def starter_objects(classes: int, pool_policy: str = "") -> list[Doc]:
-    """What there is, with so many classes."""
     driver = _DRIVER
     if pool_policy:
         driver = {**_DRIVER, "metadata": {"name": DRIVER_NAME, "annotations": {POOL_POLICY: pool_policy}}}
@@ -135,7 +134,6 @@ class Bootstrap:
 
     @classmethod
     def connect(cls, settings: PlaneSettings, commands: CommandLines, *, clock: Clock, rng: random.Random) -> Self:
-        """By the kubeconfig that the API server has written."""
         connection = kubeconfig.load(settings.kubeconfig)
         client = Client.connect(connection, clock=clock, rng=rng, user_agent="tonnage-up")
         identities = Identities(commands.identities, client, ca_pem=connection.cluster.ca_pem, clock=clock, rng=rng)

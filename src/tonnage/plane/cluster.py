@@ -167,7 +167,6 @@ class Plane:
         self.supervisor.watch_liveness(urls)
 
     def _ports_before(self) -> dict[str, int]:
-        """Where programs were served in the last run."""
         try:
             found = read_endpoints(self.settings.data_dir)
             return {name: port for name, each in found.items() if (port := urlsplit(each.url).port)}

@@ -161,7 +161,6 @@ class CommandLines:
         return [name, *server, *flags[name], *common, *extra]
 
     def dashboard(self, port: int) -> list[str]:
-        """The dashboard on this port of loopback."""
         return [
             *(DASHBOARD, "--kubeconfig", str(self.identities / f"{DASHBOARD}.kubeconfig")),
             *("--data-dir", str(self.settings.data_dir), "--bind", LOOPBACK, "--port", str(port)),

@@ -104,7 +104,6 @@ def needless_objects(wanted: Mapping[ObjectKey, Doc], found: Mapping[ObjectKey, 
 
 
 def kubeconfig_of(server: str, ca_pem: bytes, program: str) -> Doc:
-    """A kubeconfig whose token is in a file beside it."""
     cluster = {"server": server, "certificate-authority-data": base64.b64encode(ca_pem).decode()}
     account = account_of(program)
     return {
@@ -130,7 +129,6 @@ class Identities:
         self._tokens: dict[str, Token] = {}
 
     def kubeconfig(self, program: str) -> Path:
-        """Where a program's kubeconfig is."""
         return self._folder / f"{program}.kubeconfig"
 
     async def ensure(self, commands: Mapping[str, Sequence[str]]) -> None:

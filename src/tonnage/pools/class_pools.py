@@ -29,8 +29,6 @@ class Pool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodePools:
-    """The pools of one class on one node."""
-
     pools: tuple[Pool, ...]
     observed_at: datetime | None = None
     """When what they were read from was last written, by the server's clock; None when it does not say."""
@@ -53,7 +51,6 @@ class ClassPools:
 
     @property
     def disks(self) -> frozenset[tuple[str, str]]:
-        """Node and identity of every pool."""
         return frozenset((node, pool.identity) for node, found in self.by_node.items() for pool in found.pools)
 
 

@@ -20,8 +20,6 @@ _UNKNOWN = "unknown"
 
 
 class ClassKeeper:
-    """The classes of a program's drivers."""
-
     def __init__(self, writer: AnnotationWriter, settings: PoolsSettings, problems: ToldOnce) -> None:
         self._writer = writer
         self._settings = settings
@@ -30,7 +28,6 @@ class ClassKeeper:
         """By class, what was found and what was sent last."""
 
     def is_kept(self, storage_class: StorageClass | None) -> bool:
-        """Whether it is a class of these drivers."""
         return storage_class is not None and storage_class.provisioner in self._settings.drivers
 
     async def keep(self, all_classes: Iterable[StorageClass], source: PoolSource, published: Published) -> None:
@@ -51,7 +48,6 @@ class ClassKeeper:
             await self._apply(storage_class, wanted, source.only_node)
 
     async def remove(self, all_classes: Iterable[StorageClass], source: PoolSource) -> None:
-        """Take away what this program wrote."""
         for each in list(all_classes):
             if self.is_kept(each):
                 await self._apply(each, {}, source.only_node)

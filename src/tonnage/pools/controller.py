@@ -95,7 +95,6 @@ class ToldObjects:
         return (doc for about in self._about.values() for doc in about.values())
 
     def about(self, names: Iterable[str]) -> Iterator[Doc]:
-        """What is told under any of these names."""
         return (doc for name in names for doc in self._about.get(name, {}).values())
 
     def put(self, found: Document) -> None:
@@ -126,8 +125,6 @@ _log = logs.logger("tonnage.pools")
 
 
 class PoolsController:
-    """One source, for the classes of its drivers."""
-
     def __init__(
         self,
         client: Client,
@@ -174,7 +171,6 @@ class PoolsController:
         self._follow(csi_nodes, objects)
 
     async def run(self) -> None:
-        """Work until cancelled."""
         self.look_again()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.work.run())

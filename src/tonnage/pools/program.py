@@ -48,8 +48,6 @@ class Command:
 
 
 class PoolsProgram:
-    """Keeps the pools of one driver's classes true."""
-
     def __init__(
         self,
         client: Client,

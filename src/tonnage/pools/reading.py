@@ -29,7 +29,6 @@ def bytes_of(told: Any) -> int | None:
 
 
 def number_of(told: Any) -> int:
-    """A whole number; 0 for what is none."""
     return told if isinstance(told, int) and not isinstance(told, bool) else 0
 
 
@@ -38,7 +37,6 @@ def text_of(told: Any) -> str:
 
 
 def records(doc: Doc, name: str) -> Iterator[Mapping[str, Any]]:
-    """The entries of a list that are maps."""
     found = doc.get(name)
     return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, dict))
 

@@ -49,15 +49,12 @@ class KeepFree:
         return found
 
     def of(self, free_bytes: int) -> int:
-        """What may be given away of a pool."""
         share = -int(-free_bytes * self.percent // 100)  # rounded up: what is in doubt is kept
         return max(free_bytes - self.amount_bytes - share, 0)
 
 
 @dataclass(frozen=True)
 class PoolsSettings:
-    """Beside the source itself."""
-
     drivers: tuple[str, ...]
     """Whose classes: the `provisioner` of StorageClasses."""
     source_namespace: str = ""

@@ -47,7 +47,6 @@ def is_kept_by_provisioner(capacity: CSIStorageCapacity) -> bool:
 
 
 def ours_of(capacity: CSIStorageCapacity) -> dict[str, str]:
-    """What an object has of ours now."""
     if is_kept_by_provisioner(capacity):
         return {}
     return {key: text for key, text in capacity.metadata.annotations.items() if key in OURS}

@@ -60,8 +60,6 @@ _log = logs.logger("tonnage.pools")
 
 
 class AnnotationWriter:
-    """Applies annotations, counts it and tells it."""
-
     def __init__(self, client: Client, metrics: PoolsMetrics) -> None:
         self._client = client
         self._metrics = metrics

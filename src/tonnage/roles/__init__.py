@@ -58,7 +58,6 @@ class RoleRule:
 
 
 def account_of(program: str) -> str:
-    """The name of a program's ServiceAccount and of its ClusterRole."""
     return f"tonnage-{program}"
 
 

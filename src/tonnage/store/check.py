@@ -79,7 +79,6 @@ def check_folder(folder: Path, find_problem: FindProblem | None = None) -> Repor
 
 
 def check(connection: sqlite3.Connection, path: Path, find_problem: FindProblem | None) -> Report:
-    """Check an open file. Raises StoreForeign, StoreTooNew."""
     report = Report(path, file_bytes=path.stat().st_size)
     try:
         connection.execute("BEGIN")

@@ -108,7 +108,6 @@ class Compactor:
                 compaction.done.set_exception(error)
 
     def close(self) -> None:
-        """Begin nothing more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -114,7 +114,6 @@ class StoreHealth:
         return True
 
     def verdict(self, path: Path, now: float) -> StoreError | None:
-        """Why writes fail now, None when they work."""
         if self.problem is None and self.probing_since is not None and now - self.probing_since > STALLED_AFTER_S:
             self.failed(StoreStalled(path, now - self.probing_since), now)
         return self.problem

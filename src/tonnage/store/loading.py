@@ -108,8 +108,6 @@ class Loaded:
 
 @dataclass(slots=True)
 class _Suspect:
-    """A row whose checksum does not match."""
-
     key: str
     revision: int
     previous: int
@@ -244,7 +242,6 @@ class Scan:
 
 
 def scanned(rows: Iterable[StoredRow], seal: Seal) -> Loaded:
-    """What these rows, oldest first, come to."""
     scan = Scan(seal)
     for row in rows:
         scan.take(row)

@@ -338,7 +338,6 @@ class StoreLog:
         return found
 
     def close(self) -> None:
-        """Seal the file, if it takes it, and close it."""
         with suppress(StoreError):
             self.probe()
         with in_our_words(self.path):
@@ -381,7 +380,6 @@ class StoreLog:
 
 
 def _signed(rows: Sequence[Row], follows: int) -> list[_SignedRow]:
-    """The rows with their place in the chain and their checksum."""
     signed = []
     for revision, key, previous, deleted, document in rows:
         flag = int(deleted)

@@ -63,7 +63,6 @@ class StoreEvent(msgspec.Struct, frozen=True):
 
 
 def event_of(record: StoreRecord, previous: StoreRecord | None, *, deleted: bool) -> StoreEvent:
-    """The event that led to `record` from the live state `previous`."""
     if deleted:
         return StoreEvent(EventType.DELETE, record, previous)
     return StoreEvent(EventType.PUT_NEW if previous is None else EventType.PUT, record, previous)
@@ -79,5 +78,4 @@ def row_checksum(revision: Any, key: Any, previous: Any, follows: Any, deleted: 
 
 
 def compaction_checksum(revision: Any, rows: Any, sealed: Any) -> int:
-    """Of the one row of the compaction table."""
     return crc32(f"compaction {revision} {rows} {sealed}".encode())

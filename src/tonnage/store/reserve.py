@@ -60,7 +60,6 @@ class Reserve:
         return not self._wanted or (self.is_whole and free_bytes(self.path.parent) >= needed)
 
     def release(self) -> None:
-        """Give the room to whoever needs it now."""
         self._resize(0)
 
     def lend(self, size: int) -> bool:

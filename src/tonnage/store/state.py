@@ -104,7 +104,6 @@ class State:
 
 
 def resource_of(key: str) -> str:
-    """The first segment of a key or a prefix."""
     return key.partition("/")[0]
 
 
@@ -125,11 +124,9 @@ class KeptOut:
         return frozenset(self._rows)
 
     def rows_of(self, key: str) -> list[int] | None:
-        """The revisions of its damaged rows, None for a key that is not kept out."""
         return self._rows.get(key)
 
     def intact_row(self, key: str) -> int:
-        """The revision of its newest sound row, 0 when there is none."""
         return self._intact.get(key, 0)
 
     def error(self, key: str) -> KeyDamaged:

@@ -357,7 +357,6 @@ class Store:
         self._compactor.look()
 
     def _apply(self, record: StoreRecord, before: StoreRecord | None, *, deleted: bool) -> StoreEvent:
-        """Make one durable write visible."""
         freed = len(before.document) if before is not None else 0
         if deleted:
             self._state.bury(record.key, record.revision)

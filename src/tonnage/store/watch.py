@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from tonnage.store.errors import StoreClosed, StoreError, WatchClosed, WatchOverrun
@@ -61,19 +62,20 @@ class Window:
         return found
 
 
+@dataclass(eq=False)
 class Feed:
     """Where events go once they are durable. `revision` is that of the newest one: the store's revision."""
 
-    def __init__(
-        self, folder: Path, window: Window, read_history: ReadHistory, *, max_lag_events: int, max_lag_bytes: int
-    ) -> None:
-        self.folder = folder
-        self.revision = window.floor
-        self.window = window
-        self.read_history = read_history
-        self.max_lag_events = max_lag_events
-        self.max_lag_bytes = max_lag_bytes
-        self.is_closed = False
+    folder: Path
+    window: Window
+    read_history: ReadHistory
+    _: KW_ONLY
+    max_lag_events: int
+    max_lag_bytes: int
+    is_closed: bool = False
+
+    def __post_init__(self) -> None:
+        self.revision = self.window.floor
         self._joined: dict[str, dict[Watch, None]] = {}  # by resource; a dict keeps the order of joining
 
     def publish(self, events: list[StoreEvent]) -> None:

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from tonnage.store.errors import StoreError
 from tonnage.store.log import Row
@@ -22,42 +22,33 @@ from tonnage.store.records import StoreRecord
 from tonnage.store.reserve import BATCH_BYTES
 
 
+@dataclass(eq=False, slots=True)
 class Write:
     """A write on its way to the log. `before` is the live state it replaces, `previous` the row it follows. What
     `makes_room`, a deletion and what leads to one, may use the reserve. `discards` are the damaged rows that a deletion
     buries, and the documents they get instead."""
 
-    __slots__ = ("before", "deleted", "discards", "done", "followers", "makes_room", "previous", "record")
+    record: StoreRecord
+    _: KW_ONLY
+    before: StoreRecord | None
+    previous: int
+    deleted: bool
+    done: asyncio.Future[StoreRecord]
+    makes_room: bool = False
+    discards: Mapping[int, bytes] | None = None
+    followers: list[asyncio.Future[None]] = field(default_factory=list)
+    """Writers of the same key, waiting for this one to settle."""
 
-    def __init__(
-        self,
-        record: StoreRecord,
-        *,
-        before: StoreRecord | None,
-        previous: int,
-        deleted: bool,
-        done: asyncio.Future[StoreRecord],
-        makes_room: bool = False,
-        discards: Mapping[int, bytes] | None = None,
-    ) -> None:
-        self.record = record
-        self.before = before
-        self.previous = previous
-        self.deleted = deleted
-        self.done = done
-        self.makes_room = makes_room or deleted
-        self.discards = discards
-        self.followers: list[asyncio.Future[None]] = []  # writers of the same key, waiting for this one to settle
+    def __post_init__(self) -> None:
+        self.makes_room = self.makes_room or self.deleted
 
 
+@dataclass(eq=False, slots=True)
 class Compaction:
     """A request to compact up to `target`; `done` is None when nobody waits."""
 
-    __slots__ = ("done", "target")
-
-    def __init__(self, target: int, done: asyncio.Future[None] | None) -> None:
-        self.target = target
-        self.done = done
+    target: int
+    done: asyncio.Future[None] | None
 
 
 Writes = list[Write]

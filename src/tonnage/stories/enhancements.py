@@ -117,7 +117,6 @@ async def a_drained_node_gives_its_volumes_away(runner: StoryRunner) -> None:
 
 
 async def is_free(runner: StoryRunner, volume: str) -> bool:
-    """Whether a volume may be reached from every node."""
     return (await runner.client.get(PersistentVolume, volume)).spec.node_affinity.required is None
 
 
@@ -127,7 +126,6 @@ async def volume_of(runner: StoryRunner, name: str) -> PersistentVolume:
 
 
 async def written(runner: StoryRunner, pod: str, volume: PersistentVolume, text: str) -> str:
-    """Leave a note in a volume, where the pod would."""
     (await mounted(runner, pod, volume)).joinpath("note").write_text(text)
     return text
 
@@ -137,7 +135,6 @@ async def read(runner: StoryRunner, pod: str, volume: PersistentVolume) -> str:
 
 
 async def mounted(runner: StoryRunner, pod: str, volume: PersistentVolume) -> Path:
-    """Where the node has put the volume for this pod."""
     uid = (await runner.pod(pod)).uid
     nodes = runner.plane.settings.data_dir / "nodes"
     return next(nodes.glob(f"**/pods/{uid}/volumes/kubernetes.io~csi/{volume.name}/mount"))
@@ -269,7 +266,6 @@ async def says(runner: StoryRunner, node: str, count: int) -> bool:
 
 
 async def counted(runner: StoryRunner, node: str) -> int | None:
-    """The attach limit that is published."""
     driver = (await runner.client.get(CSINode, node)).driver(DRIVER_NAME)
     return driver.allocatable.count if driver is not None else None
 

@@ -11,7 +11,6 @@ IMAGE = "pause:3.10"
 
 
 def claim(name: str, size: str) -> Doc:
-    """A claim of the default class."""
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": claim_spec(size)}
 
 
@@ -91,7 +90,6 @@ def stateful_set(name: str, size: str, *, cpu: str = "") -> Doc:
 
 
 def deployment(name: str, template: Doc) -> Doc:
-    """One replica of a pod spec."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

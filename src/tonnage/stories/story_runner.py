@@ -83,7 +83,6 @@ class StoryRunner:
         self.say("  it held" if held else "  it did not hold", style="green" if held else "red")
 
     def say(self, line: str, style: str = "") -> None:
-        """A line of the page, whatever is in it."""
         self.console.print(text(line, style), soft_wrap=True)
 
     async def _clear_away(self) -> None:
@@ -197,8 +196,6 @@ class StoryRunner:
         return (await self.client.list(Pod, namespace=self.namespace, label_selector=selector)).items
 
     async def bound(self, name: str, timeout_s: float = PATIENCE_S) -> str:
-        """The node that a pod was sent to, once it was."""
-
         async def node() -> str:
             with suppress(NotFound):  # its controller may not have made it yet
                 return (await self.pod(name)).spec.node_name
@@ -209,8 +206,6 @@ class StoryRunner:
         return found
 
     async def running(self, name: str, timeout_s: float = PATIENCE_S) -> Pod:
-        """The pod, once it runs with its volumes."""
-
         async def runs() -> Pod | None:
             with suppress(NotFound):
                 found = await self.pod(name)
@@ -241,7 +236,6 @@ class StoryRunner:
         return [each for each in found if each.reason == reason and (not about or each.involved_object.name == about)]
 
     async def capacity(self) -> dict[str, CSIStorageCapacity]:
-        """What is published, by node."""
         found: Iterable[CSIStorageCapacity] = (await self.client.list(CSIStorageCapacity)).items
         return {
             each.node_topology.match_labels.get(TOPOLOGY_KEY, ""): each

@@ -34,8 +34,6 @@ that is enough; the third reserves whole capacity objects, as KEP-5925 is writte
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A cluster and the stories that are run on it."""
-
     title: str
     gates: str
     stories: tuple[Story, ...]

@@ -39,29 +39,16 @@ __all__ = [
     "volume",
 ]
 
-_MODULES = {
-    "builders": ("cluster_of", "node", "pod"),
-    "plugin_calls": ("decide", "filter_results", "node_scores"),
-    "storage_builders": (
-        "attachment",
-        "capacity",
-        "claim",
-        "csi_node",
-        "driver",
-        "pod_with",
-        "storage_class",
-        "volume",
-    ),
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULES = ("builders", "plugin_calls", "storage_builders")
 
 
 def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    if name in __all__:
+        for module in map(import_module, (f"{__name__}.{each}" for each in _MODULES)):
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULE_OF])
+    return sorted([*globals(), *__all__])

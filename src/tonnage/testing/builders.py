@@ -105,7 +105,6 @@ def pod(
 
 
 def info(name: str, **options: Any) -> PodInfo:
-    """A pod as decisions see it."""
     return PodInfo(pod(name, **options))
 
 

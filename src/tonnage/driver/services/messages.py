@@ -86,7 +86,6 @@ R = TypeVar("R", VolumeRecord, SnapshotRecord)
 
 
 def volume_response(record: VolumeRecord) -> csi.Volume:
-    """A volume, with the one place it can be used at."""
     return csi.Volume(
         volume_id=record.volume_id,
         capacity_bytes=record.capacity_bytes,
@@ -96,7 +95,6 @@ def volume_response(record: VolumeRecord) -> csi.Volume:
 
 
 def snapshot_response(record: SnapshotRecord) -> csi.Snapshot:
-    """A snapshot; it is ready as soon as it is there."""
     created_at = Timestamp()
     created_at.FromNanoseconds(record.created_at_ns)
     return csi.Snapshot(

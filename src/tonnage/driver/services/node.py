@@ -33,8 +33,6 @@ CAPABILITIES: Final = (
 
 
 class NodeService(rpc.NodeServicer):
-    """What the kubelet of a node asks."""
-
     def __init__(self, driver: Driver, node: str) -> None:
         self._driver = driver
         self._node = node

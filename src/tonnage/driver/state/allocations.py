@@ -30,7 +30,6 @@ class Allocations:
         self._last_order = 0
 
     def put(self, record: VolumeRecord | SnapshotRecord) -> None:
-        """Make this the record of its volume or snapshot."""
         self.remove(record)
         self._last_order = max(self._last_order, record.order)
         self._used_bytes[record.pool_id] += record.size_bytes
@@ -64,7 +63,6 @@ class Allocations:
         self.unknown_bytes[path] = size_bytes
 
     def drop_unknown(self, place: PoolId, path: Path) -> None:
-        """Contents that no record names are gone."""
         self._used_bytes[place] -= self.unknown_bytes.pop(path, 0)
 
     def next_order(self) -> int:
@@ -94,7 +92,6 @@ class Allocations:
 
     @contextmanager
     def reserving_slot(self, node: str, volume_id: str) -> Iterator[None]:
-        """Nobody else gets this slot while the block runs."""
         self._reserved_slots[node].add(volume_id)
         try:
             yield

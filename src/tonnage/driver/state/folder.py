@@ -102,11 +102,9 @@ class StateFolder:
         forget_record(self.path, record)
 
     def contents_path(self, place: PoolId, id: str) -> Path:
-        """Where the contents of a volume or a snapshot lie."""
         return self.path / place.node / f"pool-{place.pool}" / id
 
     def contents_of(self, record: VolumeRecord | SnapshotRecord) -> Path:
-        """Where the contents of a record lie."""
         return self.contents_path(record.pool_id, record.id)
 
     # -- calls, each with its intent before it ------------------------------------------------------------------------

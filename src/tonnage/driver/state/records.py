@@ -48,8 +48,6 @@ class Capability(msgspec.Struct, frozen=True):
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """A volume that is attached to a node."""
-
     capability: Capability
     readonly: bool = False
 
@@ -71,8 +69,6 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class VolumeOrigin(msgspec.Struct, frozen=True):
-    """What a volume was filled from."""
-
     kind: Literal["snapshot", "volume"]
     id: str
 
@@ -150,7 +146,6 @@ def volume_id_of(name: str) -> str:
 
 
 def snapshot_id_of(name: str) -> str:
-    """The id of the snapshot of this name, always the same."""
     return f"snap-{_digest(name)}"
 
 
@@ -190,7 +185,6 @@ def prepare_records(state_dir: Path) -> None:
 
 
 def record_path(state_dir: Path, record: VolumeRecord | SnapshotRecord) -> Path:
-    """Where a record is kept."""
     return state_dir / (VOLUMES if isinstance(record, VolumeRecord) else SNAPSHOTS) / f"{record.id}.json"
 
 
@@ -284,7 +278,6 @@ class Intents:
         self._folder = state_dir / FOLDER_NAME
 
     def prepare(self) -> None:
-        """Make the folder."""
         own_folder(self._folder)
 
     def write(self, intent: Intent) -> None:

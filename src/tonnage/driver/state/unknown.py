@@ -56,7 +56,6 @@ def unknown_contents(state_dir: Path, *, in_use: bool) -> list[UnknownContents]:
 
 
 def place_of(path: Path) -> PoolId:
-    """The pool that contents lie in."""
     return PoolId(path.parent.parent.name, int(path.parent.name.removeprefix("pool-")))
 
 

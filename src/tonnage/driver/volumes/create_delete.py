@@ -60,8 +60,6 @@ class VolumeRequest:
 
 
 class Volumes:
-    """The calls that change what volumes there are."""
-
     def __init__(self, core: Core, rebuilder: Rebuilder) -> None:
         self._core = core
         self._rebuilder = rebuilder
@@ -222,8 +220,6 @@ def _difference(known: VolumeRecord, wanted: VolumeRequest) -> str | None:
 
 
 class Snapshots:
-    """The calls that change what snapshots there are."""
-
     def __init__(self, core: Core) -> None:
         self._core = core
 
@@ -263,7 +259,6 @@ class Snapshots:
             return record
 
     async def delete(self, snapshot_id: str) -> None:
-        """See to it that there is no such snapshot."""
         core = self._core
         async with core.locks.hold(snapshot_id):
             record = core.allocations.snapshots.get(snapshot_id)

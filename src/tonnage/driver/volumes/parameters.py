@@ -45,7 +45,6 @@ class Parameters:
 
 
 def driver_parameters(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The parameters that are meant for the driver."""
     return {key: value for key, value in parameters.items() if not key.startswith(_SIDECARS)}
 
 

@@ -97,8 +97,6 @@ class Rebuilder:
 
 
 class Publications:
-    """Which node has which volume."""
-
     def __init__(self, core: Core, rebuilder: Rebuilder) -> None:
         self._core = core
         self._rebuilder = rebuilder

@@ -14,5 +14,4 @@ OF_DRIVERS: Final[tuple[PoolSource, ...]] = (OpenEbsLvm(), OpenEbsZfs(), TopoLvm
 
 
 def source_of(driver: str) -> PoolSource | None:
-    """The source for a driver of this name, where one is made for it."""
     return next((source for source in OF_DRIVERS if driver in source.drivers), None)

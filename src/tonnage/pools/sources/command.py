@@ -43,8 +43,6 @@ class InvalidOutput(TonnageError):
 
 @dataclass(frozen=True)
 class CommandOutput:
-    """What a program said once."""
-
     pools: tuple[Pool, ...] | None = None
     """For every class; None when it told them by class."""
     by_class: Mapping[str, tuple[Pool, ...]] = field(default_factory=dict)
@@ -65,7 +63,6 @@ class CommandPools(PoolSource):
     name: str = "command"
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
-        """The pools of this node."""
         if self.output is None:
             return ClassPools()
         pools = self.output.by_class.get(storage_class.name, self.output.pools)

@@ -28,7 +28,6 @@ class NodeTexts(PoolSource):
     name: str = "nodes"
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
-        """What every node says for the class."""
         key = self.key.replace("{class}", storage_class.name)
         by_node: dict[str, NodePools] = {}
         problems: list[str] = []

@@ -50,7 +50,6 @@ class OpenEbsLvm(PoolSource):
     has_agent = True
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
-        """The groups that the class draws from."""
         parameters = parameters_of(storage_class)
         volgroup, vgpattern = parameters.get("volgroup"), parameters.get("vgpattern", "")
         try:

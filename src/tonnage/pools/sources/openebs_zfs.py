@@ -47,7 +47,6 @@ class OpenEbsZfs(PoolSource):
         return tuple(dict.fromkeys((name_of(node), labels_of(node).get(NODE_ID, name_of(node)))))
 
     def pools_of(self, storage_class: StorageClass, published: Published) -> ClassPools:
-        """The pools that the class draws from."""
         parameters = parameters_of(storage_class)
         poolname, poolpattern = parameters.get("poolname", ""), parameters.get("poolpattern", "")
         if poolname and poolpattern:

@@ -54,7 +54,6 @@ class TopoLvm(PoolSource):
 
 
 def _told(node: Doc, prefix: str) -> Mapping[str, int]:
-    """Free bytes by device class."""
     found = {key.removeprefix(prefix): text for key, text in annotations_of(node).items() if key.startswith(prefix)}
     return {name: free for name, text in found.items() if (free := bytes_of(text)) is not None}
 
