@@ -12,27 +12,10 @@ from typing import ClassVar
 
 from tonnage.documents.strategy import Strategy, fill
 from tonnage.documents.validation.metadata import validate_labels
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
-from tonnage.objects.field_rules import (
-    Asked,
-    Rules,
-    both,
-    check,
-    choice,
-    if_set,
-    is_dual_stack,
-    must_be,
-    named,
-    needed,
-    one_of,
-    parse_ip,
-    port_number_or_name,
-    sentences,
-    validate_cidr,
-    validate_ip,
-)
 
 # Field -> the type that has it. On an update that leaves the type, a value nobody touched goes with it.
 _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
@@ -131,14 +114,16 @@ class ServiceStrategy(Strategy):
 
 def _validate_ingress(ingress: Doc, path: str, kept: Set[str]) -> Errors:
     address, mode = ingress.get("ip", ""), ingress.get("ipMode")
-    errors = validate_ip(address, f"{path}.ip", kept) if address else []
+    errors = rules.validate_ip(address, f"{path}.ip", kept) if address else []
     if address and mode is None:
         errors.append(required(f"{path}.ipMode", "must be specified when `ip` is set"))
     elif not address and mode is not None:
         errors.append(forbidden(f"{path}.ipMode", "may not be specified when `ip` is not set"))
     else:
-        errors += check(ingress, path, {"ipMode": one_of("Proxy", "VIP")})
-    return errors + check(ingress, path, {"hostname": if_set(both(named(names.dns_subdomain), _NOT_AN_IP))})
+        errors += rules.check(ingress, path, {"ipMode": rules.one_of("Proxy", "VIP")})
+    return errors + rules.check(
+        ingress, path, {"hostname": rules.if_set(rules.both(rules.named(names.dns_subdomain), _NOT_AN_IP))}
+    )
 
 
 def _drop_untouched_node_ports(spec: Doc, was: Doc) -> None:
@@ -186,13 +171,13 @@ def validate_service(doc: Doc, old: Doc | None = None) -> Errors:
     errors += _validate_type(spec, is_headless)
     errors += _validate_ports(spec.get("ports", []))
     errors += validate_labels(spec.get("selector", {}), "spec.selector")
-    errors += choice(spec["sessionAffinity"], ("ClientIP", "None"), "spec.sessionAffinity")
+    errors += rules.choice(spec["sessionAffinity"], ("ClientIP", "None"), "spec.sessionAffinity")
     errors += _validate_affinity_timeout(spec)
     errors += _validate_addresses(spec, was)
     kept = set(was.get("externalIPs", ()))
     for idx, address in enumerate(spec.get("externalIPs", ())):
         errors += _validate_external_ip(address, f"spec.externalIPs[{idx}]", kept)
-    errors += choice(spec["type"], _TYPES, "spec.type")
+    errors += rules.choice(spec["type"], _TYPES, "spec.type")
     errors += _validate_port_clashes(spec)
     errors += _validate_balancer_fields(spec, was)
     return errors + _validate_traffic(spec)
@@ -212,7 +197,7 @@ def _validate_type(spec: Doc, is_headless: bool) -> Errors:
     name = spec.get("externalName", "").removesuffix(".")
     if not name:
         return [*errors, required("spec.externalName")]
-    return errors + sentences("spec.externalName", name, names.dns_subdomain(name))
+    return errors + rules.sentences("spec.externalName", name, names.dns_subdomain(name))
 
 
 def _validate_ports(ports: list[Doc]) -> Errors:
@@ -221,13 +206,13 @@ def _validate_ports(ports: list[Doc]) -> Errors:
     for idx, port in enumerate(ports):
         at, name = f"spec.ports[{idx}]", port.get("name", "")
         if name:
-            errors += sentences(f"{at}.name", name, names.dns_label(name))
+            errors += rules.sentences(f"{at}.name", name, names.dns_label(name))
             if name in taken:
                 errors.append(duplicate(f"{at}.name", name))
             taken.add(name)
         elif len(ports) > 1:
             errors.append(required(f"{at}.name"))
-        errors += check(port, at, _PORT)
+        errors += rules.check(port, at, _PORT)
     return errors
 
 
@@ -280,11 +265,13 @@ def _validate_addresses(spec: Doc, was: Doc) -> Errors:
         errors.append(invalid("spec.clusterIPs", several, "must be empty when `clusterIP` is not specified"))
     seen: set[str] = set()
     for idx, family in enumerate(families):
-        errors += one_of("IPv4", "IPv6")(family, f"spec.ipFamilies[{idx}]")
+        errors += rules.one_of("IPv4", "IPv6")(family, f"spec.ipFamilies[{idx}]")
         if family in seen:
             errors.append(duplicate(f"spec.ipFamilies[{idx}]", family))
         seen.add(family)
-    errors += check(spec, "spec", {"ipFamilyPolicy": one_of("PreferDualStack", "RequireDualStack", "SingleStack")})
+    errors += rules.check(
+        spec, "spec", {"ipFamilyPolicy": rules.one_of("PreferDualStack", "RequireDualStack", "SingleStack")}
+    )
 
     wrong: Errors = []
     if several[:1] == ["None"] and len(several) > 1:
@@ -292,16 +279,16 @@ def _validate_addresses(spec: Doc, was: Doc) -> Errors:
     kept = set(was.get("clusterIPs", ()))
     for idx, address in enumerate(several):
         if idx > 0 or address != "None":
-            wrong += validate_ip(address, f"spec.clusterIPs[{idx}]", kept)
+            wrong += rules.validate_ip(address, f"spec.clusterIPs[{idx}]", kept)
     errors += wrong
     if len(several) > 2:
         errors.append(invalid("spec.clusterIPs", several, "may only hold up to 2 values"))
     if wrong:
         return errors
-    if len(several) > 1 and not is_dual_stack(several):
+    if len(several) > 1 and not rules.is_dual_stack(several):
         errors.append(invalid("spec.clusterIPs", several, "may specify no more than one IP for each IP family"))
     for idx, (address, family) in enumerate(zip(several, families, strict=False)):
-        parsed = parse_ip(address)
+        parsed = rules.parse_ip(address)
         if parsed is not None and family in ("IPv4", "IPv6") and family != f"IPv{parsed.version}":
             told = f"expected an {family} value as indicated by `ipFamilies[{idx}]`"
             errors.append(invalid(f"spec.clusterIPs[{idx}]", address, told))
@@ -321,9 +308,9 @@ def _validate_kept(spec: Doc, was: Doc) -> Errors:
 
 
 def _validate_external_ip(address: str, path: str, kept: set[str]) -> Errors:
-    if errors := validate_ip(address, path, kept):
+    if errors := rules.validate_ip(address, path, kept):
         return errors
-    parsed = parse_ip(address)
+    parsed = rules.parse_ip(address)
     if parsed is None:
         return []
     told = ""
@@ -346,7 +333,7 @@ def _validate_balancer_fields(spec: Doc, was: Doc) -> Errors:
         errors.append(forbidden("spec.LoadBalancerSourceRanges", _ONLY_BALANCERS))
     kept = {item.strip() for item in was.get("loadBalancerSourceRanges", ())}
     for idx, text in enumerate(ranges):
-        errors += validate_cidr(text.strip(), f"spec.LoadBalancerSourceRanges[{idx}]", kept)
+        errors += rules.validate_cidr(text.strip(), f"spec.LoadBalancerSourceRanges[{idx}]", kept)
     if "allocateLoadBalancerNodePorts" in spec and not is_balancer:
         errors.append(forbidden("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCERS))
     if "loadBalancerClass" in spec:
@@ -354,7 +341,7 @@ def _validate_balancer_fields(spec: Doc, was: Doc) -> Errors:
         if not is_balancer:
             errors.append(forbidden("spec.loadBalancerClass", _ONLY_BALANCERS))
         else:
-            errors += sentences("spec.loadBalancerClass", kind, names.qualified_name(kind))
+            errors += rules.sentences("spec.loadBalancerClass", kind, names.qualified_name(kind))
     if (
         is_balancer
         and was.get("type") == "LoadBalancer"
@@ -368,7 +355,7 @@ def _validate_traffic(spec: Doc) -> Errors:
     policy = spec.get("externalTrafficPolicy")
     errors: Errors = []
     if is_externally_accessible(spec):
-        errors += choice(policy or "", ("Cluster", "Local"), "spec.externalTrafficPolicy")
+        errors += rules.choice(policy or "", ("Cluster", "Local"), "spec.externalTrafficPolicy")
     elif policy is not None:
         told = "may only be set for externally-accessible services"
         errors.append(invalid("spec.externalTrafficPolicy", policy, told))
@@ -376,17 +363,17 @@ def _validate_traffic(spec: Doc) -> Errors:
     if checks and not (spec["type"] == "LoadBalancer" and policy == "Local"):
         told = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
         errors.append(invalid("spec.healthCheckNodePort", checks, told))
-    return errors + check(spec, "spec", _TRAFFIC)
+    return errors + rules.check(spec, "spec", _TRAFFIC)
 
 
-_NOT_AN_IP = must_be(lambda host: parse_ip(host) is None, "must be a DNS name, not an IP address")
-_PORT: Rules = {
-    "port": Asked(named(names.port_number), 0),
-    "protocol": needed(one_of("SCTP", "TCP", "UDP")),
-    "targetPort": Asked(port_number_or_name, 0),
-    "appProtocol": named(names.qualified_name),
+_NOT_AN_IP = rules.must_be(lambda host: rules.parse_ip(host) is None, "must be a DNS name, not an IP address")
+_PORT: rules.Rules = {
+    "port": rules.Asked(rules.named(names.port_number), 0),
+    "protocol": rules.needed(rules.one_of("SCTP", "TCP", "UDP")),
+    "targetPort": rules.Asked(rules.port_number_or_name, 0),
+    "appProtocol": rules.named(names.qualified_name),
 }
-_TRAFFIC: Rules = {
-    "internalTrafficPolicy": one_of("Cluster", "Local"),
-    "trafficDistribution": one_of("PreferClose", "PreferSameZone", "PreferSameNode"),
+_TRAFFIC: rules.Rules = {
+    "internalTrafficPolicy": rules.one_of("Cluster", "Local"),
+    "trafficDistribution": rules.one_of("PreferClose", "PreferSameZone", "PreferSameNode"),
 }

@@ -8,22 +8,10 @@ that the built-in kinds add. Upstream repeats some causes on an update; a broken
 
 from __future__ import annotations
 
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import MAX_ERRORS_TOLD, Errors, forbidden, go_value, invalid, required, too_long
-from tonnage.objects.field_rules import (
-    Asked,
-    Rules,
-    at_most_bytes,
-    check,
-    each,
-    immutable,
-    must_be,
-    nonnegative,
-    sentences,
-    unchanged_fields,
-    validate_label_name,
-)
 from tonnage.objects.names import NameRule
 
 ANNOTATIONS_MAX_BYTES = 256 * 1024
@@ -39,16 +27,16 @@ def validate_object_meta(
     meta: Doc = doc.get("metadata", {})
     errors: Errors = []
     if prefix := meta.get("generateName"):
-        errors += sentences("metadata.generateName", prefix, names.name_prefix(prefix, name_rule))
+        errors += rules.sentences("metadata.generateName", prefix, names.name_prefix(prefix, name_rule))
     if name := meta.get("name"):
-        errors += sentences("metadata.name", name, name_rule(name) or names.path_segment(name))
+        errors += rules.sentences("metadata.name", name, name_rule(name) or names.path_segment(name))
     else:
         errors.append(required("metadata.name", "name or generateName is required"))
     errors += _validate_namespace(meta.get("namespace"), namespaced)
-    errors += nonnegative(meta.get("generation", 0), "metadata.generation")
+    errors += rules.nonnegative(meta.get("generation", 0), "metadata.generation")
     return (
         errors
-        + check(meta, "metadata", _AT_ANY_TIME)
+        + rules.check(meta, "metadata", _AT_ANY_TIME)
         + _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
     )
 
@@ -57,7 +45,7 @@ def validate_object_meta_update(new: Doc, old: Doc, *, are_finalizers_qualified:
     """Everything wrong with a change of metadata; `new` carries the stored generation and timestamps already."""
     meta: Doc = new.get("metadata", {})
     before: Doc = old.get("metadata", {})
-    errors = check(meta, "metadata", _AT_ANY_TIME)
+    errors = rules.check(meta, "metadata", _AT_ANY_TIME)
     finalizer_errors = _validate_finalizers(meta.get("finalizers", []), are_finalizers_qualified)
     if "deletionTimestamp" in before:
         added = sorted(set(meta.get("finalizers", [])) - set(before.get("finalizers", [])))
@@ -70,15 +58,15 @@ def validate_object_meta_update(new: Doc, old: Doc, *, are_finalizers_qualified:
     if meta.get("generation", 0) < before.get("generation", 0):
         errors.append(invalid("metadata.generation", meta.get("generation", 0), "must not be decremented"))
     for field in ("name", "namespace", "uid"):
-        errors += immutable(f"metadata.{field}", meta.get(field, ""), before.get(field, ""))
+        errors += rules.immutable(f"metadata.{field}", meta.get(field, ""), before.get(field, ""))
     times = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-    return errors + unchanged_fields(new, old, *(f"metadata.{field}" for field in times)) + finalizer_errors
+    return errors + rules.unchanged_fields(new, old, *(f"metadata.{field}" for field in times)) + finalizer_errors
 
 
 def validate_labels(labels: dict[str, str], path: str) -> Errors:
     errors: Errors = []
     for key, value in labels.items():
-        errors += validate_label_name(key, path) + sentences(path, value, names.label_value(value))
+        errors += rules.validate_label_name(key, path) + rules.sentences(path, value, names.label_value(value))
     return errors
 
 
@@ -86,7 +74,7 @@ def validate_annotations(annotations: dict[str, str], path: str) -> Errors:
     """Keys as for labels, but in any case; the sum of all keys and values is bounded, their form is free."""
     errors: Errors = []
     for key in annotations:
-        errors += sentences(path, key, names.label_key(key.lower()))
+        errors += rules.sentences(path, key, names.label_key(key.lower()))
     if byte_size(annotations) > ANNOTATIONS_MAX_BYTES:
         errors.append(too_long(path, ANNOTATIONS_MAX_BYTES))
     return errors
@@ -101,7 +89,7 @@ def _validate_namespace(namespace: str | None, namespaced: bool) -> Errors:
         return [forbidden("metadata.namespace", "not allowed on this type")] if namespace else []
     if not namespace:
         return [required("metadata.namespace")]
-    return sentences("metadata.namespace", namespace, names.dns_label(namespace))
+    return rules.sentences("metadata.namespace", namespace, names.dns_label(namespace))
 
 
 def _validate_owners(owners: list[Doc], path: str) -> Errors:
@@ -144,10 +132,10 @@ def _validate_finalizers(finalizers: list[str], are_qualified: bool) -> Errors:
     path = "metadata.finalizers"
     errors: Errors = []
     for finalizer in finalizers:
-        errors += sentences(path, finalizer, names.qualified_name(finalizer))
+        errors += rules.sentences(path, finalizer, names.qualified_name(finalizer))
     if _ORPHAN in finalizers and _FOREGROUND in finalizers:
         errors.append(invalid(path, finalizers, f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set"))
-    return errors + (each(validate_qualified_finalizer)(finalizers, path) if are_qualified else [])
+    return errors + (rules.each(validate_qualified_finalizer)(finalizers, path) if are_qualified else [])
 
 
 def validate_qualified_finalizer(finalizer: str, path: str) -> Errors:
@@ -158,7 +146,7 @@ def validate_qualified_finalizer(finalizer: str, path: str) -> Errors:
 
 def validate_field_manager(manager: str, path: str) -> Errors:
     """The name a writer gives itself, in managedFields and in the query of a write: printable, at most 128 bytes."""
-    errors = at_most_bytes(FIELD_MANAGER_MAX_BYTES)(manager, path)
+    errors = rules.at_most_bytes(FIELD_MANAGER_MAX_BYTES)(manager, path)
     at = 0
     for char in manager:
         if not char.isprintable():
@@ -169,15 +157,15 @@ def validate_field_manager(manager: str, path: str) -> Errors:
     return errors
 
 
-_MANAGED_FIELDS: Rules = {
-    "operation": Asked(must_be(lambda value: value in ("Apply", "Update"), "must be `Apply` or `Update`")),
-    "fieldsType": must_be(lambda value: value in ("", "FieldsV1"), "must be `FieldsV1`"),
+_MANAGED_FIELDS: rules.Rules = {
+    "operation": rules.Asked(rules.must_be(lambda value: value in ("Apply", "Update"), "must be `Apply` or `Update`")),
+    "fieldsType": rules.must_be(lambda value: value in ("", "FieldsV1"), "must be `FieldsV1`"),
     "manager": validate_field_manager,
-    "subresource": at_most_bytes(256),
+    "subresource": rules.at_most_bytes(256),
 }
-_AT_ANY_TIME: Rules = {
+_AT_ANY_TIME: rules.Rules = {
     "labels": validate_labels,
     "annotations": validate_annotations,
     "ownerReferences": _validate_owners,
-    "managedFields": each(_MANAGED_FIELDS),
+    "managedFields": rules.each(_MANAGED_FIELDS),
 }

@@ -5,21 +5,10 @@ Of the sources whose plugins left Kubernetes long ago only the fields that must 
 
 from __future__ import annotations
 
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required
-from tonnage.objects.field_rules import (
-    Rule,
-    Rules,
-    at_most_bytes,
-    both,
-    check,
-    named,
-    needed,
-    no_backsteps,
-    one_of,
-    part,
-)
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 
@@ -86,12 +75,14 @@ def validate_source(spec: Doc, path: str, *, has_node_affinity: bool) -> Errors:
     return errors
 
 
-CSI_DRIVER_NAME = needed(both(at_most_bytes(63), named(names.csi_driver_name)))
+CSI_DRIVER_NAME = rules.needed(rules.both(rules.at_most_bytes(63), rules.named(names.csi_driver_name)))
 """Mirrors ValidateCSIDriverName: there, at most 63 bytes, a subdomain in any case."""
-_SECRET = part({"name": needed(named(names.dns_subdomain)), "namespace": needed(named(names.dns_label))})
-_CSI: Rules = {
+_SECRET = rules.part(
+    {"name": rules.needed(rules.named(names.dns_subdomain)), "namespace": rules.needed(rules.named(names.dns_label))}
+)
+_CSI: rules.Rules = {
     "driver": CSI_DRIVER_NAME,
-    "volumeHandle": needed(),
+    "volumeHandle": rules.needed(),
     # nodeStageSecretRef is not among them: upstream forgot it, and objects rely on that.
     **dict.fromkeys(
         ("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"),
@@ -101,12 +92,16 @@ _CSI: Rules = {
 
 
 def validate_host_path(source: Doc, path: str) -> Errors:
-    errors = check(source, path, {"path": needed(no_backsteps)})
-    return errors if not source.get("path") else errors + check(source, path, {"type": one_of(*_HOST_PATH_TYPES)})
+    errors = rules.check(source, path, {"path": rules.needed(rules.no_backsteps)})
+    return (
+        errors
+        if not source.get("path")
+        else errors + rules.check(source, path, {"type": rules.one_of(*_HOST_PATH_TYPES)})
+    )
 
 
 def validate_nfs(source: Doc, path: str) -> Errors:
-    errors = check(source, path, {"server": needed(), "path": needed()})
+    errors = rules.check(source, path, {"server": rules.needed(), "path": rules.needed()})
     if not source.get("path", "").startswith("/"):
         errors.append(invalid(f"{path}.path", source.get("path", ""), "must be an absolute path"))
     return errors
@@ -124,11 +119,11 @@ def _validate_fc(source: Doc, path: str) -> Errors:
     return []
 
 
-_RULES: dict[str, Rule] = {
-    "csi": part(_CSI),
+_RULES: dict[str, rules.Rule] = {
+    "csi": rules.part(_CSI),
     "fc": _validate_fc,
     "flocker": _validate_flocker,
     "hostPath": validate_host_path,
-    "local": part({"path": needed(no_backsteps)}),
+    "local": rules.part({"path": rules.needed(rules.no_backsteps)}),
     "nfs": validate_nfs,
 }

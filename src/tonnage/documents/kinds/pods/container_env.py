@@ -5,22 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import (
-    Asked,
-    Rules,
-    check,
-    each,
-    if_set,
-    named,
-    needed,
-    no_backsteps,
-    part,
-    sentences,
-    unsupported,
-)
 from tonnage.quantity import Quantity
 
 _OF_BOTH = ("metadata.name", "metadata.namespace", "metadata.uid")
@@ -43,7 +31,7 @@ def validate_env_from(sources: list[Doc], path: str) -> Errors:
     """Whole ConfigMaps and Secrets as variables. Mirrors ValidateEnvFrom, which forgets the index in some paths."""
     errors: Errors = []
     for idx, source in enumerate(sources):
-        errors += check(source, f"{path}[{idx}]", _ENV_FROM)
+        errors += rules.check(source, f"{path}[{idx}]", _ENV_FROM)
         given = source.keys() & {"configMapRef", "secretRef"}
         if not given:
             errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
@@ -65,10 +53,10 @@ def validate_field_ref(reference: Doc, path: str, allowed: Sequence[str] = _ENV_
         base, key = subscripted.groups()
         if base in ("metadata.annotations", "metadata.labels"):
             key = key.lower() if base == "metadata.annotations" else key
-            return sentences(path, key, names.qualified_name(key))
+            return rules.sentences(path, key, names.qualified_name(key))
         told = f"field label does not support subscript: {field}"
     elif field in _KNOWN_FIELDS:
-        return [] if field in allowed else [unsupported(f"{path}.fieldPath", field, allowed)]
+        return [] if field in allowed else [rules.unsupported(f"{path}.fieldPath", field, allowed)]
     else:
         told = f"field label not supported: {field}"
     return [invalid(f"{path}.fieldPath", field, f"error converting fieldPath: {told}")]
@@ -83,7 +71,7 @@ def validate_resource_field_ref(reference: Doc, path: str, *, needs_container: b
     elif not resource:
         errors.append(required(f"{path}.resource"))
     elif resource not in _RESOURCE_FIELDS and not resource.startswith(_HUGE_PAGE_FIELDS):
-        errors.append(unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS))
+        errors.append(rules.unsupported(f"{path}.resource", resource, _RESOURCE_FIELDS))
     divisor = Quantity.of(reference.get("divisor"))
     if not divisor.is_zero():
         errors += _validate_divisor(resource, str(divisor), f"{path}.divisor")
@@ -104,7 +92,7 @@ def _validate_divisor(resource: str, divisor: str, path: str) -> Errors:
 
 
 def _validate_variable(variable: Doc, path: str) -> Errors:
-    errors = check(variable, path, _VARIABLE)
+    errors = rules.check(variable, path, _VARIABLE)
     source, path = variable.get("valueFrom"), f"{path}.valueFrom"
     if source is None:
         return errors
@@ -118,25 +106,29 @@ def _validate_variable(variable: Doc, path: str) -> Errors:
     return errors
 
 
-validate_env = each(_validate_variable)
+validate_env = rules.each(_validate_variable)
 """Names and sources of variables. Mirrors ValidateEnv."""
-_NAME_PREFIX = part({"name": needed(named(lambda name: names.name_prefix(name, names.dns_subdomain)))})
-_ENV_FROM: Rules = {
-    "prefix": if_set(named(names.env_var_name)),
+_NAME_PREFIX = rules.part(
+    {"name": rules.needed(rules.named(lambda name: names.name_prefix(name, names.dns_subdomain)))}
+)
+_ENV_FROM: rules.Rules = {
+    "prefix": rules.if_set(rules.named(names.env_var_name)),
     "configMapRef": _NAME_PREFIX,
     "secretRef": _NAME_PREFIX,
 }
-_KEY = part({"name": Asked(named(names.dns_subdomain)), "key": needed(named(names.config_key))})
-_FILE_KEY: Rules = {
-    "key": needed(named(names.env_var_name)),
-    "volumeName": needed(named(names.dns_label)),
-    "path": needed(no_backsteps),
+_KEY = rules.part(
+    {"name": rules.Asked(rules.named(names.dns_subdomain)), "key": rules.needed(rules.named(names.config_key))}
+)
+_FILE_KEY: rules.Rules = {
+    "key": rules.needed(rules.named(names.env_var_name)),
+    "volumeName": rules.needed(rules.named(names.dns_label)),
+    "path": rules.needed(rules.no_backsteps),
 }
-_VARIABLE: Rules = {
-    "name": needed(named(names.env_var_name)),
+_VARIABLE: rules.Rules = {
+    "name": rules.needed(rules.named(names.env_var_name)),
     "valueFrom.fieldRef": validate_field_ref,
     "valueFrom.resourceFieldRef": validate_resource_field_ref,
     "valueFrom.configMapKeyRef": _KEY,
     "valueFrom.secretKeyRef": _KEY,
-    "valueFrom.fileKeyRef": part(_FILE_KEY),
+    "valueFrom.fileKeyRef": rules.part(_FILE_KEY),
 }

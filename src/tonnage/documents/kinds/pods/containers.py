@@ -15,30 +15,12 @@ from tonnage.documents.kinds.pods.container_env import validate_env, validate_en
 from tonnage.documents.kinds.pods.pod_security import validate_security_context
 from tonnage.documents.pod_resources import is_sidecar
 from tonnage.documents.validation.resources import validate_resource_requirements
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_found, required, too_many
-from tonnage.objects.field_rules import (
-    Asked,
-    Rules,
-    check,
-    choice,
-    descending_path,
-    each,
-    forbid_fields,
-    if_set,
-    must_be,
-    named,
-    needed,
-    no_backsteps,
-    nonnegative,
-    one_of,
-    part,
-    port_number_or_name,
-    sentences,
-)
 
-PULL_POLICY = needed(one_of("Always", "IfNotPresent", "Never"))
+PULL_POLICY = rules.needed(rules.one_of("Always", "IfNotPresent", "Never"))
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _NOT_EPHEMERAL = ("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", *_PROBES, "lifecycle")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
@@ -93,7 +75,7 @@ def validate_init_containers(containers: list[Doc], regular: list[Doc], path: st
             errors += _validate_hooks(container, at, pod.grace_period_s)
             continue
         told = "may not be set for init containers without restartPolicy=Always"
-        errors += forbid_fields(container, ("lifecycle", *_PROBES), at, told)
+        errors += rules.forbid_fields(container, ("lifecycle", *_PROBES), at, told)
         for number, policy in enumerate(container.get("resizePolicy", ())):
             if policy.get("restartPolicy") == "RestartContainer":
                 where = f"{at}.resizePolicy[{number}].restartPolicy"
@@ -118,9 +100,9 @@ def validate_ephemeral_containers(containers: list[Doc], others: list[Doc], path
         if target and target not in targets:
             errors.append(not_found(f"{at}.targetContainerName", target))
         told = "cannot be set for an Ephemeral Container"
-        errors += forbid_fields({key: item for key, item in container.items() if item}, _NOT_EPHEMERAL, at, told)
+        errors += rules.forbid_fields({key: item for key, item in container.items() if item}, _NOT_EPHEMERAL, at, told)
         for number, mount in enumerate(container.get("volumeMounts", ())):
-            errors += forbid_fields(mount, ("subPath", "subPathExpr"), f"{at}.volumeMounts[{number}]", told)
+            errors += rules.forbid_fields(mount, ("subPath", "subPathExpr"), f"{at}.volumeMounts[{number}]", told)
     return errors
 
 
@@ -133,10 +115,10 @@ def validate_image_spacing(container: Doc, path: str) -> Errors:
 
 
 def _validate_common(container: Doc, path: str, pod: Surroundings) -> Errors:
-    errors = check(container, path, _CONTAINER)
+    errors = rules.check(container, path, _CONTAINER)
     errors += _validate_mounts(container, f"{path}.volumeMounts", pod.volumes)
     errors += _validate_devices(container, f"{path}.volumeDevices", pod.volumes)
-    errors += check(container, path, {"imagePullPolicy": PULL_POLICY})
+    errors += rules.check(container, path, {"imagePullPolicy": PULL_POLICY})
     resources = container.get("resources", {})
     errors += validate_resource_requirements(resources, f"{path}.resources", claim_names=pod.claim_names)
     errors += _validate_resize(container.get("resizePolicy", []), f"{path}.resizePolicy", pod.restart_policy)
@@ -152,23 +134,23 @@ def _validate_ports(ports: list[Doc], path: str) -> Errors:
     for idx, port in enumerate(ports):
         if name := port.get("name", ""):
             wrong = names.port_name(name)
-            errors += sentences(f"{path}[{idx}].name", name, wrong)
+            errors += rules.sentences(f"{path}[{idx}].name", name, wrong)
             if not wrong and name in taken:
                 errors.append(duplicate(f"{path}[{idx}].name", name))
             taken.update(() if wrong else (name,))
-        errors += check(port, f"{path}[{idx}]", _PORT)
+        errors += rules.check(port, f"{path}[{idx}]", _PORT)
     return errors
 
 
-_PORT: Rules = {
-    "containerPort": needed(named(names.port_number)),
-    "hostPort": if_set(named(names.port_number)),
-    "protocol": needed(one_of("SCTP", "TCP", "UDP")),
+_PORT: rules.Rules = {
+    "containerPort": rules.needed(rules.named(names.port_number)),
+    "hostPort": rules.if_set(rules.named(names.port_number)),
+    "protocol": rules.needed(rules.one_of("SCTP", "TCP", "UDP")),
 }
-_CONTAINER: Rules = {
-    "name": needed(named(names.dns_label)),
-    "image": needed(),
-    "terminationMessagePolicy": needed(one_of("File", "FallbackToLogsOnError")),
+_CONTAINER: rules.Rules = {
+    "name": rules.needed(rules.named(names.dns_label)),
+    "image": rules.needed(),
+    "terminationMessagePolicy": rules.needed(rules.one_of("File", "FallbackToLogsOnError")),
     "ports": _validate_ports,
     "env": validate_env,
     "envFrom": validate_env_from,
@@ -197,32 +179,34 @@ def _validate_resize(policies: list[Doc], path: str, restart_policy: str) -> Err
         if resource in taken:
             errors.append(duplicate(f"{path}[{idx}]", resource))
         taken.add(resource)
-        errors += choice(resource, ("cpu", "memory"), path)
-        errors += choice(restart, ("NotRequired", "RestartContainer"), path)
+        errors += rules.choice(resource, ("cpu", "memory"), path)
+        errors += rules.choice(restart, ("NotRequired", "RestartContainer"), path)
         if restart_policy == "Never" and restart != "NotRequired":
             errors.append(invalid(path, restart, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
     return errors
 
 
-_EXIT_CODES: Rules = {
-    "operator": Asked(one_of("In", "NotIn")),
+_EXIT_CODES: rules.Rules = {
+    "operator": rules.Asked(rules.one_of("In", "NotIn")),
     "values": lambda codes, path: [too_many(path, len(codes), 255)] if len(codes) > 255 else [],
 }
-_RESTART_RULE: Rules = {
-    "action": Asked(one_of("Restart", "RestartAllContainers")),
-    "exitCodes": Asked(
-        lambda codes, path: [required(path, "must be specified")] if codes == "" else check(codes, path, _EXIT_CODES)
+_RESTART_RULE: rules.Rules = {
+    "action": rules.Asked(rules.one_of("Restart", "RestartAllContainers")),
+    "exitCodes": rules.Asked(
+        lambda codes, path: (
+            [required(path, "must be specified")] if codes == "" else rules.check(codes, path, _EXIT_CODES)
+        )
     ),
 }
-_RESTART_RULES = each(_RESTART_RULE, at_most=20)
+_RESTART_RULES = rules.each(_RESTART_RULE, at_most=20)
 
 
 def _validate_restarts(container: Doc, path: str) -> Errors:
     """A container's own restart policy and its rules by exit code. Mirrors validateContainerRestartPolicy."""
-    errors = check(container, path, {"restartPolicy": one_of("Always", "Never", "OnFailure")})
+    errors = rules.check(container, path, {"restartPolicy": rules.one_of("Always", "Never", "OnFailure")})
     if "restartPolicy" not in container and container.get("restartPolicyRules"):
         errors.append(required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"))
-    return errors + check(container, path, {"restartPolicyRules": _RESTART_RULES})
+    return errors + rules.check(container, path, {"restartPolicyRules": _RESTART_RULES})
 
 
 def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> Errors:
@@ -235,10 +219,10 @@ def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> E
     for idx, mount in enumerate(container.get("volumeMounts", ())):
         at = f"{path}[{idx}]"
         name, target = mount.get("name", ""), mount.get("mountPath", "")
-        errors += check(mount, at, {"name": needed()})
+        errors += rules.check(mount, at, {"name": rules.needed()})
         if name not in volumes:
             errors.append(not_found(f"{at}.name", name))
-        errors += check(mount, at, {"mountPath": needed()})
+        errors += rules.check(mount, at, {"mountPath": rules.needed()})
         if target in taken:
             errors.append(invalid(f"{at}.mountPath", target, "must be unique"))
         taken.add(target)
@@ -246,22 +230,22 @@ def _validate_mounts(container: Doc, path: str, volumes: Mapping[str, Doc]) -> E
             errors.append(invalid(f"{at}.name", name, "must not already exist in volumeDevices"))
         if target in device_paths:
             errors.append(invalid(f"{at}.mountPath", target, "must not already exist as a path in volumeDevices"))
-        errors += descending_path(mount.get("subPath", ""), f"{path}.subPath")
+        errors += rules.descending_path(mount.get("subPath", ""), f"{path}.subPath")
         if mount.get("subPath") and mount.get("subPathExpr"):
             told = "subPathExpr and subPath are mutually exclusive"
             errors.append(invalid(f"{at}.subPathExpr", mount["subPathExpr"], told))
-        errors += descending_path(mount.get("subPathExpr", ""), f"{path}.subPathExpr")
+        errors += rules.descending_path(mount.get("subPathExpr", ""), f"{path}.subPathExpr")
         errors += _validate_propagation(mount, path, is_privileged)
     return errors
 
 
 def _validate_propagation(mount: Doc, path: str, is_privileged: bool) -> Errors:
     mode = mount.get("mountPropagation")
-    errors = check(mount, path, {"mountPropagation": one_of("Bidirectional", "HostToContainer", "None")})
+    errors = rules.check(mount, path, {"mountPropagation": rules.one_of("Bidirectional", "HostToContainer", "None")})
     if mode == "Bidirectional" and not is_privileged:
         told = "Bidirectional mount propagation is available only to privileged containers"
         errors.append(forbidden(f"{path}.mountPropagation", told))
-    errors += check(mount, path, {"recursiveReadOnly": one_of("Disabled", "Enabled", "IfPossible")})
+    errors += rules.check(mount, path, {"recursiveReadOnly": rules.one_of("Disabled", "Enabled", "IfPossible")})
     if mount.get("recursiveReadOnly") in ("Enabled", "IfPossible"):
         at = f"{path}.recursiveReadOnly"
         if not mount.get("readOnly"):
@@ -281,7 +265,7 @@ def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> 
     for idx, device in enumerate(container.get("volumeDevices", ())):
         at = f"{path}[{idx}]"
         name, target = device.get("name", ""), device.get("devicePath", "")
-        errors += check(device, at, {"name": needed()})
+        errors += rules.check(device, at, {"name": rules.needed()})
         if name in taken_names:
             errors.append(invalid(f"{at}.name", name, "must be unique"))
         if name not in volumes:
@@ -289,10 +273,10 @@ def _validate_devices(container: Doc, path: str, volumes: Mapping[str, Doc]) -> 
         elif not volumes[name].keys() & {"persistentVolumeClaim", "ephemeral"}:
             told = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
             errors.append(invalid(f"{at}.name", name, told))
-        errors += check(device, at, {"devicePath": needed()})
+        errors += rules.check(device, at, {"devicePath": rules.needed()})
         if target in taken_paths:
             errors.append(invalid(f"{at}.devicePath", target, "must be unique"))
-        if no_backsteps(target, at):
+        if rules.no_backsteps(target, at):
             errors.append(invalid(f"{at}.devicePath", target, "can not contain backsteps ('..')"))
         else:
             taken_paths.add(target)
@@ -313,36 +297,38 @@ def _validate_hooks(container: Doc, path: str, grace_period_s: int | None) -> Er
     for name in _PROBES:
         if name in container:
             errors += _validate_handler(container[name], f"{path}.{name}", grace_period_s)
-            errors += check(container[name], f"{path}.{name}", _PROBE)
-            errors += check(container[name], f"{path}.{name}", _READINESS if name == "readinessProbe" else _LIVENESS)
+            errors += rules.check(container[name], f"{path}.{name}", _PROBE)
+            errors += rules.check(
+                container[name], f"{path}.{name}", _READINESS if name == "readinessProbe" else _LIVENESS
+            )
     return errors
 
 
-_PROBE: Rules = {
-    **dict.fromkeys(_COUNTS, nonnegative),
-    "terminationGracePeriodSeconds": must_be(lambda value: value > 0, "must be greater than 0"),
+_PROBE: rules.Rules = {
+    **dict.fromkeys(_COUNTS, rules.nonnegative),
+    "terminationGracePeriodSeconds": rules.must_be(lambda value: value > 0, "must be greater than 0"),
 }
 # A container that is not ready is not killed, so there is nothing to wait for.
-_READINESS: Rules = {
-    "terminationGracePeriodSeconds": must_be(lambda value: False, "must not be set for readinessProbes"),
+_READINESS: rules.Rules = {
+    "terminationGracePeriodSeconds": rules.must_be(lambda value: False, "must not be set for readinessProbes"),
 }
-_LIVENESS: Rules = {"successThreshold": Asked(must_be(lambda value: value == 1, "must be 1"), 0)}
-_PORT_OF_HANDLER = Asked(port_number_or_name, 0)
-_HTTP_GET: Rules = {
-    "path": needed(),
+_LIVENESS: rules.Rules = {"successThreshold": rules.Asked(rules.must_be(lambda value: value == 1, "must be 1"), 0)}
+_PORT_OF_HANDLER = rules.Asked(rules.port_number_or_name, 0)
+_HTTP_GET: rules.Rules = {
+    "path": rules.needed(),
     "port": _PORT_OF_HANDLER,
-    "scheme": Asked(one_of("HTTP", "HTTPS")),
+    "scheme": rules.Asked(rules.one_of("HTTP", "HTTPS")),
     "httpHeaders": lambda headers, path: [
         error
         for header in headers
-        for error in sentences(path, header.get("name", ""), names.http_header_name(header.get("name", "")))
+        for error in rules.sentences(path, header.get("name", ""), names.http_header_name(header.get("name", "")))
     ],
 }
-_HANDLER: Rules = {
-    "exec": part({"command": needed()}),
-    "httpGet": part(_HTTP_GET),
-    "tcpSocket": part({"port": _PORT_OF_HANDLER}),
-    "grpc": part({"port": _PORT_OF_HANDLER}),
+_HANDLER: rules.Rules = {
+    "exec": rules.part({"command": rules.needed()}),
+    "httpGet": rules.part(_HTTP_GET),
+    "tcpSocket": rules.part({"port": _PORT_OF_HANDLER}),
+    "grpc": rules.part({"port": _PORT_OF_HANDLER}),
 }
 
 
@@ -350,7 +336,7 @@ def _validate_handler(handler: Doc, path: str, grace_period_s: int | None) -> Er
     given = [name for name in _HANDLERS if name in handler]
     if not given:
         return [required(path, "must specify a handler type")]
-    errors = check({given[0]: handler[given[0]]}, path, _HANDLER)
+    errors = rules.check({given[0]: handler[given[0]]}, path, _HANDLER)
     if given[0] == "sleep" and grace_period_s is not None:
         seconds = handler["sleep"].get("seconds", 0)
         if not 0 <= seconds <= grace_period_s:

@@ -14,24 +14,10 @@ from tonnage.documents.validation.selectors import (
     validate_node_selector,
     validate_node_selector_term,
 )
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required
-from tonnage.objects.field_rules import (
-    Asked,
-    Rules,
-    check,
-    each,
-    if_set,
-    must_be,
-    named,
-    needed,
-    one_of,
-    part,
-    positive,
-    unsupported,
-    validate_label_name,
-)
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -43,7 +29,7 @@ def validate_affinity(affinity: Doc, path: str, *, allow_invalid_values: bool = 
     if REQUIRED in node:
         at = f"{path}.nodeAffinity.{REQUIRED}"
         errors += validate_node_selector(node[REQUIRED], at, allow_invalid_values=allow_invalid_values)
-    return errors + check(affinity, path, _AFFINITY)
+    return errors + rules.check(affinity, path, _AFFINITY)
 
 
 def _validate_preference(term: Doc, path: str) -> Errors:
@@ -58,16 +44,16 @@ def validate_topology_spread(constraints: list[Doc], path: str) -> Errors:
     for idx, constraint in enumerate(constraints):
         at = f"{path}[{idx}]"
         key, action = _pair(constraint)
-        errors += check(constraint, at, _SPREAD)
+        errors += rules.check(constraint, at, _SPREAD)
         if last[key, action] > idx:
             errors.append(duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         domains = constraint.get("minDomains")
         if domains is not None:
-            errors += positive(domains, f"{at}.minDomains")
+            errors += rules.positive(domains, f"{at}.minDomains")
             if action != "DoNotSchedule":
                 told = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
                 errors.append(invalid(f"{at}.minDomains", domains, told))
-        errors += check(constraint, at, _SPREAD_POLICIES)
+        errors += rules.check(constraint, at, _SPREAD_POLICIES)
         errors += _validate_label_keys(constraint, at)
         errors += validate_label_selector(constraint.get("labelSelector"), f"{at}.labelSelector")
     return errors
@@ -81,7 +67,7 @@ def _validate_toleration(toleration: Doc, path: str) -> Errors:
     errors: Errors = []
     key, operator, value, effect = (toleration.get(field, "") for field in ("key", "operator", "value", "effect"))
     if key:
-        errors += validate_label_name(key, f"{path}.key")
+        errors += rules.validate_label_name(key, f"{path}.key")
     elif operator != "Exists":
         told = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         errors.append(invalid(f"{path}.operator", operator, told))
@@ -97,8 +83,8 @@ def _validate_toleration(toleration: Doc, path: str) -> Errors:
     else:
         # Lt and Gt are known, but their gate is closed on a stock server; the list then tells of them all the same.
         known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
-        errors.append(unsupported(f"{path}.operator", operator, known))
-    return errors + check(toleration, path, {"effect": if_set(TAINT_EFFECT)})
+        errors.append(rules.unsupported(f"{path}.operator", operator, known))
+    return errors + rules.check(toleration, path, {"effect": rules.if_set(TAINT_EFFECT)})
 
 
 def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
@@ -106,7 +92,7 @@ def validate_scheduling_gates(gates: list[Doc], path: str) -> Errors:
     seen: set[str] = set()
     for idx, gate in enumerate(gates):
         name, at = gate.get("name", ""), f"{path}[{idx}]"
-        errors += named(names.qualified_name)(name, at)
+        errors += rules.named(names.qualified_name)(name, at)
         if name in seen:
             errors.append(duplicate(at, name))
         seen.add(name)
@@ -171,14 +157,16 @@ def _without_seconds(toleration: Doc) -> frozenset[tuple[str, str]]:
 
 
 def _validate_pod_term(term: Doc, path: str) -> Errors:
-    errors = check(term, path, {"labelSelector": validate_label_selector, "namespaceSelector": validate_label_selector})
+    errors = rules.check(
+        term, path, {"labelSelector": validate_label_selector, "namespaceSelector": validate_label_selector}
+    )
     for namespace in term.get("namespaces", ()):
-        errors += named(names.dns_label)(namespace, f"{path}.namespace")
+        errors += rules.named(names.dns_label)(namespace, f"{path}.namespace")
     errors += _validate_label_keys(term, path)
     key = term.get("topologyKey", "")
     if not key:
         errors.append(required(f"{path}.topologyKey", "can not be empty"))
-    return errors + validate_label_name(key, f"{path}.topologyKey")
+    return errors + rules.validate_label_name(key, f"{path}.topologyKey")
 
 
 def _validate_label_keys(term: Doc, path: str) -> Errors:
@@ -191,7 +179,7 @@ def _validate_label_keys(term: Doc, path: str) -> Errors:
             errors.append(forbidden(f"{path}.{field}", "must not be specified when labelSelector is not set"))
         elif keys:
             for idx, key in enumerate(keys):
-                errors += validate_label_name(key, f"{path}.{field}[{idx}]")
+                errors += rules.validate_label_name(key, f"{path}.{field}[{idx}]")
     positions = {key: idx for idx, key in enumerate(match)}
     for key in _repeated_keys(selector or {}):
         if key in positions:
@@ -214,21 +202,23 @@ def _repeated_keys(selector: Doc) -> Iterator[str]:
         seen.add(key)
 
 
-TAINT_EFFECT = one_of("NoSchedule", "PreferNoSchedule", "NoExecute")
-validate_tolerations = each(_validate_toleration)
-_WEIGHT = Asked(must_be(lambda weight: 1 <= weight <= 100, "must be in the range 1-100"), 0)
-_POD_AFFINITY: Rules = {
-    REQUIRED: each(_validate_pod_term),
-    PREFERRED: each({"weight": _WEIGHT, "podAffinityTerm": Asked(_validate_pod_term, {})}),
+TAINT_EFFECT = rules.one_of("NoSchedule", "PreferNoSchedule", "NoExecute")
+validate_tolerations = rules.each(_validate_toleration)
+_WEIGHT = rules.Asked(rules.must_be(lambda weight: 1 <= weight <= 100, "must be in the range 1-100"), 0)
+_POD_AFFINITY: rules.Rules = {
+    REQUIRED: rules.each(_validate_pod_term),
+    PREFERRED: rules.each({"weight": _WEIGHT, "podAffinityTerm": rules.Asked(_validate_pod_term, {})}),
 }
-_AFFINITY: Rules = {
-    f"nodeAffinity.{PREFERRED}": each({"weight": _WEIGHT, "preference": _validate_preference}),
-    "podAffinity": part(_POD_AFFINITY),
-    "podAntiAffinity": part(_POD_AFFINITY),
+_AFFINITY: rules.Rules = {
+    f"nodeAffinity.{PREFERRED}": rules.each({"weight": _WEIGHT, "preference": _validate_preference}),
+    "podAffinity": rules.part(_POD_AFFINITY),
+    "podAntiAffinity": rules.part(_POD_AFFINITY),
 }
-_SPREAD: Rules = {
-    "maxSkew": Asked(positive, 0),
-    "topologyKey": needed(told="can not be empty"),
-    "whenUnsatisfiable": Asked(one_of("DoNotSchedule", "ScheduleAnyway")),
+_SPREAD: rules.Rules = {
+    "maxSkew": rules.Asked(rules.positive, 0),
+    "topologyKey": rules.needed(told="can not be empty"),
+    "whenUnsatisfiable": rules.Asked(rules.one_of("DoNotSchedule", "ScheduleAnyway")),
 }
-_SPREAD_POLICIES: Rules = dict.fromkeys(("nodeAffinityPolicy", "nodeTaintsPolicy"), one_of("Honor", "Ignore"))
+_SPREAD_POLICIES: rules.Rules = dict.fromkeys(
+    ("nodeAffinityPolicy", "nodeTaintsPolicy"), rules.one_of("Honor", "Ignore")
+)

@@ -19,30 +19,10 @@ from tonnage.documents.validation.volume_sources import (
     validate_host_path,
     validate_nfs,
 )
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, go_value, invalid, required
-from tonnage.objects.field_rules import (
-    Asked,
-    Rule,
-    Rules,
-    both,
-    check,
-    descending_path,
-    each,
-    file_mode,
-    if_set,
-    must_be,
-    named,
-    needed,
-    one_of,
-    part,
-    sentences,
-    token_lifetime,
-    unreserved_path,
-    unsupported,
-    within,
-)
 from tonnage.quantity import Quantity
 
 # Of several sources the first in this order is judged, the others are refused.
@@ -74,7 +54,7 @@ def validate_volumes(volumes: list[Doc], path: str, *, pod_name: str, is_pod: bo
         at = f"{path}[{idx}]"
         name = volume.get("name", "")
         found = _validate_source(volume, at, pod_name=pod_name, is_pod=is_pod)
-        found += sentences(f"{at}.name", name, names.dns_label(name)) if name else [required(f"{at}.name")]
+        found += rules.sentences(f"{at}.name", name, names.dns_label(name)) if name else [required(f"{at}.name")]
         if name in legal:
             found.append(duplicate(f"{at}.name", name))
         if not found:
@@ -102,7 +82,7 @@ def _validate_source(volume: Doc, path: str, *, pod_name: str, is_pod: bool) -> 
             if source == "image" and is_pod and not content.get("reference")
             else []
         )
-        errors += check(volume, path, {source: _RULES[source]})
+        errors += rules.check(volume, path, {source: _RULES[source]})
     told = "may not specify more than 1 volume type"
     return errors + [forbidden(f"{path}.{_MISSPELLED.get(other, other)}", told) for other in given[1:]]
 
@@ -115,7 +95,7 @@ def _validate_ephemeral(volume: Doc, path: str, pod_name: str) -> Errors:
     if pod_name and name:
         claim = f"{pod_name}-{name}"
         wrong = [f"PVC name {go_value(claim)}: {told}" for told in names.dns_subdomain(claim)]
-        errors += sentences(f"{path}.name", name, wrong)
+        errors += rules.sentences(f"{path}.name", name, wrong)
     return errors
 
 
@@ -132,7 +112,7 @@ def validate_claim_template(template: Doc, path: str) -> Errors:
 
 
 def _validate_downward_file(file: Doc, path: str) -> Errors:
-    errors = check(file, path, {"path": needed(unreserved_path)})
+    errors = rules.check(file, path, {"path": rules.needed(rules.unreserved_path)})
     if "fieldRef" in file:
         errors += validate_field_ref(file["fieldRef"], f"{path}.fieldRef", FILE_FIELDS)
         if "resourceFieldRef" in file:
@@ -143,12 +123,12 @@ def _validate_downward_file(file: Doc, path: str) -> Errors:
         errors += validate_resource_field_ref(file["resourceFieldRef"], at, needs_container=True)
     else:
         errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
-    return errors + check(file, path, {"mode": file_mode})
+    return errors + rules.check(file, path, {"mode": rules.file_mode})
 
 
 def _validate_projected(source: Doc, path: str) -> Errors:
     """Several sources under one mount point: no path twice. Mirrors validateProjectionSources."""
-    errors = check(source, path, {"defaultMode": file_mode})
+    errors = rules.check(source, path, {"defaultMode": rules.file_mode})
     taken: set[str] = set()
 
     def take(target: str, shown: str) -> Errors:
@@ -163,34 +143,36 @@ def _validate_projected(source: Doc, path: str) -> Errors:
                 name = projection[kind].get("name", "")
                 errors += [] if name else [required(f"{at}.{kind}.name")]
                 for number, item in enumerate(projection[kind].get("items", ())):
-                    errors += check(item, f"{at}.{kind}.items[{number}]", _ITEM)
+                    errors += rules.check(item, f"{at}.{kind}.items[{number}]", _ITEM)
                     errors += take(item.get("path", ""), name)
         for file in projection.get("downwardAPI", {}).get("items", ()):
             errors += _validate_downward_file(file, f"{at}.downwardAPI")
             errors += take(file.get("path", ""), file.get("path", ""))
         if "serviceAccountToken" in projection:
             token = projection["serviceAccountToken"]
-            errors += check(token, f"{at}.serviceAccountToken", {"expirationSeconds": Asked(token_lifetime, 0)})
-            errors += check(token, path, {"path": needed(unreserved_path)})
+            errors += rules.check(
+                token, f"{at}.serviceAccountToken", {"expirationSeconds": rules.Asked(rules.token_lifetime, 0)}
+            )
+            errors += rules.check(token, path, {"path": rules.needed(rules.unreserved_path)})
         if len(projection) > 1:
             errors.append(forbidden(at, "may not specify more than 1 volume type per source"))
     return errors
 
 
 def _validate_downward(source: Doc, path: str) -> Errors:
-    errors = check(source, path, {"defaultMode": file_mode})
+    errors = rules.check(source, path, {"defaultMode": rules.file_mode})
     for file in source.get("items", ()):
         errors += _validate_downward_file(file, path)  # upstream gives no index
     return errors
 
 
 def _validate_csi(source: Doc, path: str) -> Errors:
-    errors = check(source, path, {"driver": CSI_DRIVER_NAME})
+    errors = rules.check(source, path, {"driver": CSI_DRIVER_NAME})
     if "nodePublishSecretRef" in source:
         name = source["nodePublishSecretRef"].get("name", "")
         if not name:
             errors.append(required(f"{path}.nodePublishSecretRef.name"))
-        errors += sentences(f"{path}.name", name, names.dns_subdomain(name)) if name else []
+        errors += rules.sentences(f"{path}.name", name, names.dns_subdomain(name)) if name else []
     return errors
 
 
@@ -200,19 +182,19 @@ def _validate_size_limit(size: str, path: str) -> Errors:
     return [forbidden(path, "SizeLimit field must be a valid resource quantity")]
 
 
-_ITEM: Rules = {"key": needed(), "path": needed(unreserved_path), "mode": file_mode}
-_KEYS: Rules = {"defaultMode": file_mode, "items": each(_ITEM)}
-_RULES: dict[str, Rule] = {
-    "emptyDir": part({"sizeLimit": _validate_size_limit}),
+_ITEM: rules.Rules = {"key": rules.needed(), "path": rules.needed(rules.unreserved_path), "mode": rules.file_mode}
+_KEYS: rules.Rules = {"defaultMode": rules.file_mode, "items": rules.each(_ITEM)}
+_RULES: dict[str, rules.Rule] = {
+    "emptyDir": rules.part({"sizeLimit": _validate_size_limit}),
     "hostPath": validate_host_path,
-    "secret": part({"secretName": needed(), **_KEYS}),
+    "secret": rules.part({"secretName": rules.needed(), **_KEYS}),
     "nfs": validate_nfs,
-    "persistentVolumeClaim": part({"claimName": needed()}),
+    "persistentVolumeClaim": rules.part({"claimName": rules.needed()}),
     "downwardAPI": _validate_downward,
-    "configMap": part({"name": needed(), **_KEYS}),
+    "configMap": rules.part({"name": rules.needed(), **_KEYS}),
     "projected": _validate_projected,
     "csi": _validate_csi,
-    "image": part({"pullPolicy": PULL_POLICY}),
+    "image": rules.part({"pullPolicy": PULL_POLICY}),
 }
 
 
@@ -231,14 +213,14 @@ def validate_in_tree(source: str, content: Doc, path: str, volume_name: str) -> 
 
 
 def _azure_disk(disk: Doc, path: str) -> Errors:
-    errors = check(disk, path, _AZURE_WORDS)
+    errors = rules.check(disk, path, _AZURE_WORDS)
     kind, uri = disk.get("kind"), disk.get("diskURI", "")
     managed = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
     blob = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
-        errors.append(unsupported(f"{path}.diskURI", uri, (managed,)))
+        errors.append(rules.unsupported(f"{path}.diskURI", uri, (managed,)))
     if kind not in (None, "Managed") and not uri.startswith("https://"):
-        errors.append(unsupported(f"{path}.diskURI", uri, (blob,)))
+        errors.append(rules.unsupported(f"{path}.diskURI", uri, (blob,)))
     return errors
 
 
@@ -253,7 +235,7 @@ def _fibre_channel(target: Doc, path: str) -> Errors:
     if ports and lun is None:
         errors.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
     elif ports:
-        errors += sentences(f"{path}.lun", lun, names.in_range(lun or 0, 0, 255))
+        errors += rules.sentences(f"{path}.lun", lun, names.in_range(lun or 0, 0, 255))
     return errors
 
 
@@ -280,7 +262,7 @@ def _flocker(dataset: Doc, path: str) -> Errors:
 
 
 def _iscsi(target: Doc, path: str) -> Errors:
-    errors = check(target, path, {"iqn": needed(_iscsi_name), "lun": within(0, 255)})
+    errors = rules.check(target, path, {"iqn": rules.needed(_iscsi_name), "lun": rules.within(0, 255)})
     if (target.get("chapAuthDiscovery") or target.get("chapAuthSession")) and "secretRef" not in target:
         errors.append(required(f"{path}.secretRef"))
     return errors + (_iscsi_name(target["initiatorName"], f"{path}.initiatorname") if "initiatorName" in target else [])
@@ -318,17 +300,19 @@ def _secret_name(source: Doc, path: str) -> Errors:
     return []
 
 
-_AZURE_WORDS: Rules = {
-    "cachingMode": one_of("None", "ReadOnly", "ReadWrite"),
-    "kind": one_of("Dedicated", "Managed", "Shared"),
+_AZURE_WORDS: rules.Rules = {
+    "cachingMode": rules.one_of("None", "ReadOnly", "ReadWrite"),
+    "kind": rules.one_of("Dedicated", "Managed", "Shared"),
 }
 # 0 is legal, for it is what an absent partition looks like; the sentence does not know that.
-_PARTITION = part({"partition": must_be(lambda value: 0 <= value <= 255, "must be between 1 and 255, inclusive")})
-_STORAGE_OS: Rules = {
-    "volumeName": needed(named(names.dns_label)),
-    "volumeNamespace": if_set(named(names.dns_label)),
+_PARTITION = rules.part(
+    {"partition": rules.must_be(lambda value: 0 <= value <= 255, "must be between 1 and 255, inclusive")}
+)
+_STORAGE_OS: rules.Rules = {
+    "volumeName": rules.needed(rules.named(names.dns_label)),
+    "volumeNamespace": rules.if_set(rules.named(names.dns_label)),
 }
-_OF_IN_TREE: dict[str, Rule] = {
+_OF_IN_TREE: dict[str, rules.Rule] = {
     "awsElasticBlockStore": _PARTITION,
     "gcePersistentDisk": _PARTITION,
     "azureDisk": _azure_disk,
@@ -336,8 +320,8 @@ _OF_IN_TREE: dict[str, Rule] = {
     "fc": _fibre_channel,
     "flexVolume": _flex_options,
     "flocker": _flocker,
-    "gitRepo": part({"directory": descending_path}),
+    "gitRepo": rules.part({"directory": rules.descending_path}),
     "iscsi": _iscsi,
     "quobyte": _quobyte,
-    "storageos": both(part(_STORAGE_OS), _secret_name),
+    "storageos": rules.both(rules.part(_STORAGE_OS), _secret_name),
 }

@@ -11,25 +11,10 @@ from tonnage.documents.validation.metadata import byte_size
 from tonnage.documents.validation.resources import validate_nonnegative_quantity
 from tonnage.documents.validation.selectors import label_selector_warnings, validate_label_selector
 from tonnage.documents.validation.volume_sources import CSI_DRIVER_NAME
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, dig, same
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, required, too_long
-from tonnage.objects.field_rules import (
-    IMMUTABLE,
-    Asked,
-    Rules,
-    check,
-    each,
-    immutable,
-    must_be,
-    named,
-    needed,
-    nonnegative,
-    one_of,
-    sentences,
-    token_lifetime,
-    within,
-)
 
 _NODE_ID_MAX_BYTES = 256
 _NOT_THROUGH_STATUS = ("deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers")
@@ -67,7 +52,7 @@ class CSIDriverStrategy(Strategy):
     def validate(self, doc: Doc) -> Errors:
         """The four booleans upstream requires are there: defaults have filled them in."""
         spec = doc.get("spec", {})
-        errors = check(doc, "", _DRIVER)
+        errors = rules.check(doc, "", _DRIVER)
         if "serviceAccountTokenInSecrets" in spec and not spec.get("tokenRequests"):
             told = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
             errors.append(invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], told))
@@ -76,7 +61,7 @@ class CSIDriverStrategy(Strategy):
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = self.validate(new)
         for field, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")):
-            errors += immutable(f"spec.{shown}", dig(new, "spec", field), dig(old, "spec", field))
+            errors += rules.immutable(f"spec.{shown}", dig(new, "spec", field), dig(old, "spec", field))
         return errors
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
@@ -98,17 +83,17 @@ def _validate_token_requests(requests: list[Doc], path: str) -> Errors:
         if audience in audiences:
             errors.append(duplicate(f"{path}[{idx}].audience", audience))
         else:
-            errors += check(request, f"{path}[{idx}]", {"expirationSeconds": token_lifetime})
+            errors += rules.check(request, f"{path}[{idx}]", {"expirationSeconds": rules.token_lifetime})
         audiences.add(audience)
     return errors
 
 
-_LIFECYCLE_MODE = one_of("Persistent", "Ephemeral")
-_DRIVER: Rules = {
-    "spec.fsGroupPolicy": one_of("File", "None", "ReadWriteOnceWithFSType"),
+_LIFECYCLE_MODE = rules.one_of("Persistent", "Ephemeral")
+_DRIVER: rules.Rules = {
+    "spec.fsGroupPolicy": rules.one_of("File", "None", "ReadWriteOnceWithFSType"),
     "spec.tokenRequests": _validate_token_requests,
     "spec.volumeLifecycleModes": lambda modes, at: [wrong for mode in modes for wrong in _LIFECYCLE_MODE(mode, at)],
-    "spec.nodeAllocatableUpdatePeriodSeconds": must_be(
+    "spec.nodeAllocatableUpdatePeriodSeconds": rules.must_be(
         lambda seconds: seconds >= 10, "must be greater than or equal to 10 seconds"
     ),
 }
@@ -124,7 +109,7 @@ class CSINodeStrategy(Strategy):
         seen: set[str] = set()
         for idx, driver in enumerate(dig(doc, "spec", "drivers") or []):
             path, name = f"spec.drivers[{idx}]", driver.get("name", "")
-            errors += check(driver, path, _NODE_DRIVER)
+            errors += rules.check(driver, path, _NODE_DRIVER)
             if name in seen:
                 errors.append(duplicate(f"{path}.name", name))
             seen.add(name)
@@ -142,18 +127,18 @@ class CSINodeStrategy(Strategy):
             for driver in by_name.get(before.get("name", ""), ()):
                 judged = driver | excused
                 if not unchanged("CSINodeDriver", judged, before | excused):
-                    errors.append(invalid("spec.drivers", internal("CSINodeDriver", judged), IMMUTABLE))
+                    errors.append(invalid("spec.drivers", internal("CSINodeDriver", judged), rules.IMMUTABLE))
         return errors
 
 
-_NODE_DRIVER: Rules = {
+_NODE_DRIVER: rules.Rules = {
     "name": CSI_DRIVER_NAME,
-    "nodeID": needed(
-        must_be(
+    "nodeID": rules.needed(
+        rules.must_be(
             lambda text: len(text.encode()) <= _NODE_ID_MAX_BYTES, f"must be {_NODE_ID_MAX_BYTES} characters or less"
         )
     ),
-    "allocatable.count": nonnegative,
+    "allocatable.count": rules.nonnegative,
 }
 
 
@@ -166,7 +151,7 @@ def _validate_topology_keys(keys: list[str], path: str) -> Errors:
         if key in seen:
             errors.append(duplicate(path, key))
         seen.add(key)
-        errors += sentences(path, key, names.qualified_name(key))
+        errors += rules.sentences(path, key, names.qualified_name(key))
     return errors
 
 
@@ -180,15 +165,15 @@ class CSIStorageCapacityStrategy(Strategy):
     def validate(self, doc: Doc, *, allow_invalid_values: bool = False) -> Errors:
         topology = doc.get("nodeTopology")
         errors = validate_label_selector(topology, "nodeTopology", allow_invalid_values=allow_invalid_values)
-        return errors + check(doc, "", _CAPACITY)
+        return errors + rules.check(doc, "", _CAPACITY)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         """What a driver was asked for (class and topology) stays; what it answered may change."""
         topology, before = new.get("nodeTopology"), old.get("nodeTopology")
         errors = self.validate(new, allow_invalid_values=bool(validate_label_selector(before, "nodeTopology")))
         if not unchanged("LabelSelector", topology, before):
-            errors.append(invalid("nodeTopology", internal("LabelSelector", topology), IMMUTABLE))
-        return errors + immutable("storageClassName", new.get("storageClassName"), old.get("storageClassName"))
+            errors.append(invalid("nodeTopology", internal("LabelSelector", topology), rules.IMMUTABLE))
+        return errors + rules.immutable("storageClassName", new.get("storageClassName"), old.get("storageClassName"))
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         return label_selector_warnings(new.get("nodeTopology"), "nodeTopology")
@@ -198,10 +183,10 @@ class CSIStorageCapacityStrategy(Strategy):
             new.pop("availableCapacities", None)
 
 
-_CAPACITY: Rules = {
-    "storageClassName": Asked(named(names.dns_subdomain)),
+_CAPACITY: rules.Rules = {
+    "storageClassName": rules.Asked(rules.named(names.dns_subdomain)),
     "capacity": validate_nonnegative_quantity,
-    "availableCapacities": each(validate_nonnegative_quantity),
+    "availableCapacities": rules.each(validate_nonnegative_quantity),
 }
 
 
@@ -213,16 +198,16 @@ class VolumeAttachmentStrategy(Strategy):
     new_status: ClassVar[Doc] = {"attached": False}
 
     def validate(self, doc: Doc) -> Errors:
-        errors = check(doc, "", {"spec.attacher": CSI_DRIVER_NAME})
+        errors = rules.check(doc, "", {"spec.attacher": CSI_DRIVER_NAME})
         errors += _validate_attachment_source(dig(doc, "spec", "source") or {})
-        errors += check(doc, "", {"spec.nodeName": Asked(named(names.dns_subdomain))})
+        errors += rules.check(doc, "", {"spec.nodeName": rules.Asked(rules.named(names.dns_subdomain))})
         errors += _validate_attachment_status(doc.get("status", {}))
-        return errors + check(doc, "", {"spec.source.persistentVolumeName": named(names.dns_subdomain)})
+        return errors + rules.check(doc, "", {"spec.source.persistentVolumeName": rules.named(names.dns_subdomain)})
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = self.validate(new)
         if not unchanged("VolumeAttachmentSpec", new.get("spec"), old.get("spec")):
-            errors.append(invalid("spec", internal("VolumeAttachmentSpec", new.get("spec")), IMMUTABLE))
+            errors.append(invalid("spec", internal("VolumeAttachmentSpec", new.get("spec")), rules.IMMUTABLE))
         return errors
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
@@ -263,5 +248,5 @@ def _validate_attachment_status(status: Doc) -> Errors:
         if len((dig(status, field, "message") or "").encode()) > _VOLUME_ERROR_MAX_BYTES:
             # Upstream names the bound of another field here, 256 KiB.
             errors.append(too_long(f"status.{field}.message", _ATTACHMENT_METADATA_MAX_BYTES))
-        errors += check(status, "status", {f"{field}.errorCode": within(0, 2**31 - 1)})
+        errors += rules.check(status, "status", {f"{field}.errorCode": rules.within(0, 2**31 - 1)})
     return errors

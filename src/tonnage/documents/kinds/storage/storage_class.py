@@ -10,21 +10,11 @@ from tonnage.documents.validation.selectors import (
     topology_term_warnings,
     validate_topology_selector_term,
 )
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, too_long
-from tonnage.objects.field_rules import (
-    Asked,
-    Rules,
-    check,
-    if_set,
-    immutable,
-    needed,
-    one_of,
-    sentences,
-    unchanged_fields,
-)
 
 _PARAMETERS_MAX_COUNT = 512
 _PARAMETERS_MAX_BYTES = 256 * 1024
@@ -36,12 +26,12 @@ class StorageClassStrategy(Strategy):
     defaults: ClassVar[Doc] = {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
 
     def validate(self, doc: Doc) -> Errors:
-        return check(doc, "", _STORAGE_CLASS)
+        return rules.check(doc, "", _STORAGE_CLASS)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         parameters = dict(sorted(new.get("parameters", {}).items())) or None
-        errors = self.validate(new) + immutable("parameters", parameters, old.get("parameters"))
-        return errors + unchanged_fields(new, old, "provisioner", "reclaimPolicy", "volumeBindingMode")
+        errors = self.validate(new) + rules.immutable("parameters", parameters, old.get("parameters"))
+        return errors + rules.unchanged_fields(new, old, "provisioner", "reclaimPolicy", "volumeBindingMode")
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
         terms = new.get("allowedTopologies", [])
@@ -52,7 +42,7 @@ class StorageClassStrategy(Strategy):
 
 class VolumeAttributesClassStrategy(Strategy):
     def validate(self, doc: Doc) -> Errors:
-        return check(doc, "", _ATTRIBUTES_CLASS)
+        return rules.check(doc, "", _ATTRIBUTES_CLASS)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         errors = [
@@ -64,7 +54,7 @@ class VolumeAttributesClassStrategy(Strategy):
 
 
 def _validate_driver(name: str, path: str) -> Errors:
-    return sentences(path, name.lower(), names.qualified_name(name.lower()))
+    return rules.sentences(path, name.lower(), names.qualified_name(name.lower()))
 
 
 def _validate_parameters(parameters: dict[str, str], path: str) -> Errors:
@@ -91,16 +81,16 @@ def _validate_allowed_topologies(terms: list[Doc], path: str) -> Errors:
     return errors
 
 
-_STORAGE_CLASS: Rules = {
-    "provisioner": needed(_validate_driver),
+_STORAGE_CLASS: rules.Rules = {
+    "provisioner": rules.needed(_validate_driver),
     "parameters": _validate_parameters,
-    "reclaimPolicy": if_set(one_of("Delete", "Retain")),
-    "volumeBindingMode": Asked(one_of("Immediate", "WaitForFirstConsumer")),
+    "reclaimPolicy": rules.if_set(rules.one_of("Delete", "Retain")),
+    "volumeBindingMode": rules.Asked(rules.one_of("Immediate", "WaitForFirstConsumer")),
     "allowedTopologies": _validate_allowed_topologies,
 }
-_ATTRIBUTES_CLASS: Rules = {
-    "driverName": needed(_validate_driver),
-    "parameters": needed(_validate_parameters, told="must contain at least one key/value pair"),
+_ATTRIBUTES_CLASS: rules.Rules = {
+    "driverName": rules.needed(_validate_driver),
+    "parameters": rules.needed(_validate_parameters, told="must contain at least one key/value pair"),
 }
 
 

@@ -13,17 +13,9 @@ from tonnage.documents.kinds.workloads.workload import (
     validate_always_running,
 )
 from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.objects import field_rules as rules
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import Errors, invalid, required
-from tonnage.objects.field_rules import (
-    amount_of,
-    at_most_all,
-    check,
-    count_or_percent,
-    nonnegative,
-    unchanged_fields,
-    unsupported,
-)
 from tonnage.objects.texts.decode_budget import whole_number
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -64,12 +56,12 @@ class DaemonSetStrategy(WorkloadStrategy):
             errors.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
         errors += validate_pod_template(template, "spec.template")
         errors += validate_always_running(template, "DaemonSet")
-        errors += check(doc, "", {"spec.minReadySeconds": nonnegative})
+        errors += rules.check(doc, "", {"spec.minReadySeconds": rules.nonnegative})
         errors += validate_daemon_set_strategy(spec.get("updateStrategy", {}), "spec.updateStrategy")
-        return errors + check(doc, "", {"spec.revisionHistoryLimit": nonnegative})
+        return errors + rules.check(doc, "", {"spec.revisionHistoryLimit": rules.nonnegative})
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return unchanged_fields(new, old, "spec.selector") + self.validate(new)
+        return rules.unchanged_fields(new, old, "spec.selector") + self.validate(new)
 
 
 def _template_generation(doc: Doc) -> int:
@@ -88,15 +80,15 @@ def validate_daemon_set_strategy(strategy: Doc, path: str) -> Errors:
         return []
     if kind != "RollingUpdate":
         shown = shown_strategy(kind, rolling, ("MaxUnavailable", "MaxSurge"))
-        return [unsupported(path, shown, ("RollingUpdate", "OnDelete"))]
+        return [rules.unsupported(path, shown, ("RollingUpdate", "OnDelete"))]
     if rolling is None:
         return [required(f"{path}.rollingUpdate")]
     out, extra = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     at = f"{path}.rollingUpdate"
-    errors = count_or_percent(out, f"{at}.maxUnavailable") + count_or_percent(extra, f"{at}.maxSurge")
-    errors += at_most_all(out, f"{at}.maxUnavailable") + at_most_all(extra, f"{at}.maxSurge")
-    if amount_of(out) != 0 and amount_of(extra) != 0:
+    errors = rules.count_or_percent(out, f"{at}.maxUnavailable") + rules.count_or_percent(extra, f"{at}.maxSurge")
+    errors += rules.at_most_all(out, f"{at}.maxUnavailable") + rules.at_most_all(extra, f"{at}.maxSurge")
+    if rules.amount_of(out) != 0 and rules.amount_of(extra) != 0:
         errors.append(invalid(f"{at}.maxSurge", extra, "may not be set when maxUnavailable is non-zero"))
-    elif amount_of(out) == 0 and amount_of(extra) == 0:
+    elif rules.amount_of(out) == 0 and rules.amount_of(extra) == 0:
         errors.append(required(f"{at}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
     return errors
