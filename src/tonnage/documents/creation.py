@@ -21,7 +21,7 @@ from tonnage.documents.validation.metadata import validate_object_meta
 from tonnage.errors import RequestEntityTooLarge
 from tonnage.gates import Gates
 from tonnage.objects.document import Doc, encode
-from tonnage.objects.field_errors import Errors, FieldError
+from tonnage.objects.field_errors import Errors
 from tonnage.objects.resources import Resource
 
 MAX_OBJECT_BYTES = 3 * 1024 * 1024 // 2
@@ -100,7 +100,8 @@ class Creator:
             are_finalizers_qualified=strategy.are_finalizers_qualified,
         )
         errors += strategy.validate(doc)
-        wrong = [error for error in errors if not (self._options.allow_missing and _is_missing(error))]
+        is_excused = self._options.allow_missing
+        wrong = [error for error in errors if not (is_excused and error.reason == "FieldValueRequired")]
         if wrong:
             raise api_errors.invalid(resource, meta.get("name", ""), wrong)
         return errors
@@ -114,10 +115,6 @@ class Creator:
             doc["metadata"]["generation"] = 1
         elif strategy.generation is Generation.LATE:
             doc["metadata"].pop("generation", None)
-
-
-def _is_missing(error: FieldError) -> bool:
-    return error.reason == "FieldValueRequired"
 
 
 def refuse_too_large(resource: Resource, doc: Doc, old: Doc | None = None) -> None:

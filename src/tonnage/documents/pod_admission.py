@@ -28,7 +28,8 @@ TOPOLOGY_LABELS = (ZONE, REGION)
 def tolerate_node_trouble(pod: Doc) -> None:
     """Let the pod stay five minutes on a node that is not ready or unreachable, unless it says how long itself."""
     tolerations = pod["spec"].get("tolerations", [])
-    missing = [taint for taint in _EVICTING_TAINTS if not any(_speaks_of(item, taint) for item in tolerations)]
+    spoken_of = {item.get("key", "") for item in tolerations if item.get("effect", "") in ("NoExecute", "")}
+    missing = [taint for taint in _EVICTING_TAINTS if not spoken_of & {taint, ""}]
     if missing:
         pod["spec"]["tolerations"] = tolerations + [
             {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _EVICTION_DELAY_S}
@@ -44,7 +45,7 @@ def resolve_priority(pod: Doc, classes: Iterable[Doc]) -> None:
     wanted = spec.get("priorityClassName", "")
     by_name = {item["metadata"]["name"]: item for item in classes}
     if wanted and wanted not in by_name:
-        raise _forbidden(pod, f"no PriorityClass with name {wanted} was found")
+        raise _refused(pod, f"no PriorityClass with name {wanted} was found")
     found = by_name[wanted] if wanted else default_priority_class(by_name.values())
     if found is None:
         name, priority, policy = "", 0, "PreemptLowerPriority"
@@ -60,7 +61,7 @@ def resolve_priority(pod: Doc, classes: Iterable[Doc]) -> None:
     ):
         # A class made before there were policies has none, and then the pod's own stands.
         if stated != computed and computed != "":
-            raise _forbidden(
+            raise _refused(
                 pod,
                 f"{what} ({stated}) must not be provided in pod spec; "
                 f"priority admission controller computed {computed} from the given PriorityClass name",
@@ -110,17 +111,6 @@ def topology_labels(node: Doc | None) -> dict[str, str]:
     return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
 
 
-def _speaks_of(toleration: Doc, taint: str) -> bool:
-    return toleration.get("key", "") in (taint, "") and toleration.get("effect", "") in ("NoExecute", "")
-
-
-def _forbidden(pod: Doc, reason: str) -> Forbidden:
-    # Before a generated name is filled in upstream has only the prefix to show.
-    name = pod["metadata"].get("name") or pod["metadata"].get("generateName", "")
-    return forbidden(_PODS, name, reason)
-
-
-_POD_ROW: Final = BY_PLURAL["", "pods"]
 DEFAULT_ACCOUNT: Final = "default"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 MOUNTABLE_ANNOTATION: Final = "kubernetes.io/enforce-mountable-secrets"
@@ -153,7 +143,9 @@ def obey_account(pod: Doc, account: Doc | None, generate_name: Callable[[str], s
     if spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", False)):
         _mount_token(spec, generate_name)
     if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
-        spec["imagePullSecrets"] = [_named(each) for each in account["imagePullSecrets"]]
+        spec["imagePullSecrets"] = [
+            {k: v for k, v in each.items() if k == "name" and v} for each in account["imagePullSecrets"]
+        ]
     if account["metadata"].get("annotations", {}).get(MOUNTABLE_ANNOTATION) in _TRUE:
         for why in _secrets_not_listed(spec, account):
             raise _refused(pod, f"{why} is not allowed because service account {name} does not reference that secret")
@@ -223,32 +215,27 @@ def _refuse_references_of_mirror(pod: Doc) -> None:
     if spec.get("serviceAccountName"):
         raise _refused(pod, "a mirror pod may not reference service accounts")
     containers = [each for field in ("initContainers", "containers") for each in spec.get(field, ())]
-    volumes, sources = spec.get("volumes", ()), list(_projected(spec))
+    volumes = spec.get("volumes", ())
+    sources = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
+    # Drivers of CSI, RBD, CephFS and others name a secret in one of these fields.
+    fields = ("secretName", "secretRef", "nodePublishSecretRef")
+    named = [
+        source.get(field)
+        for volume in volumes
+        for source in volume.values()
+        if type(source) is dict
+        for field in fields
+    ]
     if (
         spec.get("imagePullSecrets")
         or any(True for each in containers for _ in _secrets_of_container(each))
-        or any(_refers_to_secret(source) for volume in volumes for source in volume.values() if type(source) is dict)
-        or any("secret" in volume for volume in volumes)
-        or any("secret" in source for source in sources)
+        or any(named)
+        or any("secret" in source for source in (*volumes, *sources))
     ):
         raise _refused(pod, "a mirror pod may not reference secrets")
     if any("serviceAccountToken" in source for source in sources):
         raise _refused(pod, "a mirror pod may not use ServiceAccountToken volume projections")
 
 
-def _refers_to_secret(source: Doc) -> bool:
-    """Whether a volume source of any sort names a secret, as drivers of CSI, RBD, CephFS and others have them do."""
-    return any(source.get(field) for field in ("secretName", "secretRef", "nodePublishSecretRef"))
-
-
-def _projected(spec: Doc) -> Iterator[Doc]:
-    for volume in spec.get("volumes", ()):
-        yield from volume.get("projected", {}).get("sources", ())
-
-
-def _named(reference: Doc) -> Doc:
-    return {"name": reference["name"]} if reference.get("name") else {}
-
-
 def _refused(pod: Doc, why: str) -> Forbidden:
-    return forbidden(_POD_ROW, pod["metadata"].get("name") or pod["metadata"].get("generateName", ""), why)
+    return forbidden(_PODS, pod["metadata"].get("name") or pod["metadata"].get("generateName", ""), why)

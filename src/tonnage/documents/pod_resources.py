@@ -10,7 +10,6 @@ them adds them. Amounts are exact quantities, keyed by resource name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from tonnage.documents.validation.resources import is_huge_pages
@@ -62,7 +61,8 @@ def qos_class(spec: Doc) -> str:
     requests: Amounts = {}
     limits: Amounts = {}
     is_guaranteed = True
-    for asker in [spec] if "resources" in spec else list(_all_containers(spec)):
+    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
+    for asker in [spec] if "resources" in spec else containers:
         _add(requests, _qos_amounts(asker, "requests"))
         limited = _qos_amounts(asker, "limits")
         _add(limits, limited)
@@ -70,11 +70,6 @@ def qos_class(spec: Doc) -> str:
     if not requests and not limits:
         return "BestEffort"
     return "Guaranteed" if is_guaranteed and requests == limits else "Burstable"
-
-
-def _all_containers(spec: Doc) -> Iterator[Doc]:
-    yield from spec.get("containers", ())
-    yield from spec.get("initContainers", ())
 
 
 def _qos_amounts(asker: Doc, which: Literal["requests", "limits"]) -> Amounts:

@@ -125,6 +125,7 @@ def must_be(is_legal: Callable[[Any], bool], told: str) -> Rule:
     return lambda value, path: [] if is_legal(value) else [invalid(path, value, told)]
 
 
+file_mode = must_be(lambda value: 0 <= value <= 0o777, "must be a number between 0 and 0777 (octal), both inclusive")
 IMMUTABLE = "field is immutable"
 
 
@@ -140,7 +141,6 @@ def unchanged_fields(new: Doc, old: Doc, *paths: str) -> Errors:
 
 
 NEGATIVE = "must be greater than or equal to 0"
-_MAX_INT32 = 2**31 - 1
 
 
 def validate_label_name(key: str, path: str) -> Errors:
@@ -174,16 +174,6 @@ def nonnegative(value: int, path: str) -> Errors:
 
 def positive(value: int, path: str) -> Errors:
     return [] if value > 0 else [invalid(path, value, "must be greater than zero")]
-
-
-def user_or_group(value: int | None, path: str) -> Errors:
-    return [] if value is None else sentences(path, value, names.in_range(value, 0, _MAX_INT32))
-
-
-def file_mode(value: int | None, path: str) -> Errors:
-    if value is None or 0 <= value <= 0o777:
-        return []
-    return [invalid(path, value, "must be a number between 0 and 0777 (octal), both inclusive")]
 
 
 def token_lifetime(seconds: int, path: str) -> Errors:

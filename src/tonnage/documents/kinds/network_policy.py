@@ -125,7 +125,8 @@ def _validate_block(block: Doc, at: str, kept: Set[str]) -> Errors:
     for idx, text in enumerate(block.get("except", [])):
         errors += validate_cidr(text, f"{at}.except[{idx}]", kept)
         inner = _network(text)
-        if inner is not None and not _is_inside(inner, outer):
+        is_inside = inner is not None and inner.network_address in outer and outer.prefixlen < inner.prefixlen
+        if inner is not None and not is_inside:
             errors.append(invalid(f"{at}.except[{idx}]", text, _STRICT_SUBSET))
     return errors
 
@@ -137,9 +138,3 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     if address is None or not length.isdigit() or int(length) > address.max_prefixlen:
         return None
     return ipaddress.ip_network(f"{address}/{int(length)}", strict=False)
-
-
-def _is_inside(
-    inner: ipaddress.IPv4Network | ipaddress.IPv6Network, outer: ipaddress.IPv4Network | ipaddress.IPv6Network
-) -> bool:
-    return inner.network_address in outer and outer.prefixlen < inner.prefixlen

@@ -21,24 +21,28 @@ from tonnage.documents.kinds.pods.pod_placement import (
     validate_tolerations,
     validate_topology_spread,
 )
-from tonnage.documents.kinds.pods.pod_security import validate_host_users, validate_os, validate_pod_security_context
+from tonnage.documents.kinds.pods.pod_security import (
+    containers_in,
+    validate_host_users,
+    validate_os,
+    validate_pod_security_context,
+)
 from tonnage.documents.kinds.pods.pod_volumes import validate_volumes
 from tonnage.documents.known_pod_specs import KnownSpecs, depends_on_its_pod, text_of_spec
 from tonnage.documents.pod_resources import aggregate, amounts_of, is_pod_level_resource
 from tonnage.documents.validation.internal_form import internal
 from tonnage.documents.validation.metadata import validate_annotations, validate_labels
 from tonnage.documents.validation.resources import is_huge_pages, validate_resource_name, validate_resource_requirements
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, not_found, required, too_long
-from tonnage.objects.field_rules import choice, sentences, unsupported, validate_ip
 
 MIRROR = "kubernetes.io/config.mirror"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _MAX_INT32 = 2**31 - 1
 _legal: KnownSpecs[bool] = KnownSpecs()
 """Specs of pods that nothing is wrong with, judged strictly."""
-DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _NAMESERVERS_MAX, _SEARCHES_MAX, _SEARCH_CHARS_MAX = 3, 32, 2048
 _HOSTNAME_MAX_BYTES = 64
 _SEARCH = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -141,49 +145,14 @@ def validate_pod_spec(
     )
     errors += _validate_pod_level(spec, f"{path}.resources", pod)
     errors += validate_host_network(spec, path, is_pod)
-    errors += choice(spec.get("restartPolicy", ""), ("Always", "OnFailure", "Never"), f"{path}.restartPolicy")
-    errors += choice(spec.get("dnsPolicy", ""), DNS_POLICIES, f"{path}.dnsPolicy")
-    errors += validate_labels(spec.get("nodeSelector", {}), f"{path}.nodeSelector")
+    errors += rules.check(spec, path, _WORDS)
     errors += validate_pod_security_context(spec, f"{path}.securityContext")
     errors += validate_affinity(spec.get("affinity", {}), f"{path}.affinity", allow_invalid_values=allow_invalid_values)
     errors += validate_dns(spec, f"{path}.dnsConfig")
-    for idx, gate in enumerate(spec.get("readinessGates", ())):
-        kind = gate.get("conditionType", "")
-        errors += sentences(f"{path}.readinessGates[{idx}].conditionType", kind, names.qualified_name(kind))
-    errors += validate_scheduling_gates(spec.get("schedulingGates", []), f"{path}.schedulingGates")
-    errors += validate_topology_spread(spec.get("topologySpreadConstraints", []), f"{path}.topologySpreadConstraints")
+    errors += rules.check(spec, path, _GATES_AND_SPREAD)
     errors += validate_host_users(spec, path)
     errors += validate_hostname_override(spec, f"{path}.hostnameOverride")
-    errors += _validate_names(spec, path)
-    errors += validate_os(spec, path)
-    return errors + _validate_file_keys(spec, path)
-
-
-def _validate_names(spec: Doc, path: str) -> Errors:
-    errors: Errors = []
-    for field, rule in (("serviceAccountName", names.dns_subdomain), ("nodeName", names.dns_subdomain)):
-        if spec.get(field):
-            errors += sentences(f"{path}.{field}", spec[field], rule(spec[field]))
-    deadline_s = spec.get("activeDeadlineSeconds")
-    if deadline_s is not None:
-        errors += sentences(f"{path}.activeDeadlineSeconds", deadline_s, names.in_range(deadline_s, 1, _MAX_INT32))
-    for field in ("hostname", "subdomain"):
-        if spec.get(field):
-            errors += sentences(f"{path}.{field}", spec[field], names.dns_label(spec[field]))
-    errors += validate_tolerations(spec.get("tolerations", []), f"{path}.tolerations")
-    errors += validate_host_aliases(spec.get("hostAliases", []), f"{path}.hostAliases")
-    if spec.get("priorityClassName"):
-        name = spec["priorityClassName"]
-        errors += sentences(f"{path}.priorityClassName", name, names.dns_subdomain(name))
-    if "runtimeClassName" in spec:
-        name = spec["runtimeClassName"]
-        errors += sentences(f"{path}.runtimeClassName", name, names.dns_subdomain(name))
-    if "preemptionPolicy" in spec:
-        policies = ("PreemptLowerPriority", "Never")
-        errors += choice(spec["preemptionPolicy"], policies, f"{path}.preemptionPolicy")
-    if "overhead" in spec:
-        errors += validate_resource_requirements({"limits": spec["overhead"]}, f"{path}.overhead")
-    return errors
+    return errors + rules.check(spec, path, _NAMES) + validate_os(spec, path) + _validate_file_keys(spec, path)
 
 
 def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Errors:
@@ -200,18 +169,15 @@ def _validate_resource_claims(claims: list[Doc], metadata: Doc, path: str) -> Er
         elif name in taken:
             errors.append(duplicate(f"{at}.name", name))
         else:
-            errors += sentences(f"{at}.name", name, names.dns_label(name))
+            errors += rules.sentences(f"{at}.name", name, names.dns_label(name))
             taken.add(name)
         found = [field for field in fields if field in claim]
         if len(found) != 1:
-            told = (
-                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-                if found
-                else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            )
+            told = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            if found:
+                told = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             errors.append(invalid(at, internal("PodResourceClaim", claim), told))
-        for field in found:
-            errors += sentences(f"{at}.{field}", claim[field], names.dns_subdomain(claim[field]))
+        errors += rules.check(claim, at, dict.fromkeys(fields, _SUBDOMAIN))
     return errors
 
 
@@ -247,7 +213,7 @@ def _validate_pod_level(spec: Doc, path: str, pod: Surroundings) -> Errors:
 def _validate_pod_level_name(name: str, path: str) -> Errors:
     errors = validate_resource_name(name, path)
     if not errors and not is_pod_level_resource(name):
-        errors.append(unsupported(path, name, ("cpu", "hugepages-", "memory")))
+        errors.append(rules.unsupported(path, name, ("cpu", "hugepages-", "memory")))
     return errors
 
 
@@ -255,18 +221,16 @@ def _validate_file_keys(spec: Doc, path: str) -> Errors:
     """A variable read from a file needs an emptyDir to read it from. Mirrors validateFileKeyRefVolumes."""
     errors: Errors = []
     volumes = {volume.get("name", ""): volume for volume in spec.get("volumes", ())}
-    for field in ("initContainers", "containers", "ephemeralContainers"):
-        for idx, container in enumerate(spec.get(field, ())):
-            for number, variable in enumerate(container.get("env", ())):
-                reference = variable.get("valueFrom", {}).get("fileKeyRef")
-                if reference is None:
-                    continue
-                name = reference.get("volumeName", "")
-                at = f"{path}.{field}[{idx}].env[{number}].valueFrom.fileKeyRef.volumeName"
-                if name not in volumes:
-                    errors.append(not_found(at, name))
-                elif "emptyDir" not in volumes[name]:
-                    errors.append(invalid(at, name, "referenced volume must be of type emptyDir"))
+    for container, where in containers_in(spec, path):
+        for idx, variable in enumerate(container.get("env", ())):
+            reference = variable.get("valueFrom", {}).get("fileKeyRef")
+            if reference is None:
+                continue
+            name, at = reference.get("volumeName", ""), f"{where}.env[{idx}].valueFrom.fileKeyRef.volumeName"
+            if name not in volumes:
+                errors.append(not_found(at, name))
+            elif "emptyDir" not in volumes[name]:
+                errors.append(invalid(at, name, "referenced volume must be of type emptyDir"))
     return errors
 
 
@@ -299,8 +263,7 @@ def validate_dns(spec: Doc, path: str) -> Errors:
     if len(servers) > _NAMESERVERS_MAX:
         told = f"must not have more than {_NAMESERVERS_MAX} nameservers"
         errors.append(invalid(f"{path}.nameservers", servers, told))
-    for idx, server in enumerate(servers):
-        errors += validate_ip(server, f"{path}.nameservers[{idx}]")
+    errors += rules.each(rules.validate_ip)(servers, f"{path}.nameservers")
     if len(searches) > _SEARCHES_MAX:
         told = f"must not have more than {_SEARCHES_MAX} search paths"
         errors.append(invalid(f"{path}.searches", searches, told))
@@ -311,10 +274,10 @@ def validate_dns(spec: Doc, path: str) -> Errors:
         domain = search.removesuffix(".")
         if search != "." and not re.fullmatch(_SEARCH_DOMAIN, domain):
             errors.append(invalid(f"{path}.searches[{idx}]", domain, _SEARCH_TOLD))
-    for idx, option in enumerate(config.get("options", ())):
-        if not option.get("name"):
-            errors.append(required(f"{path}.options[{idx}]", "must not be empty"))
-    return errors
+    options = enumerate(config.get("options", ()))
+    return errors + [
+        required(f"{path}.options[{idx}]", "must not be empty") for idx, each in options if not each.get("name")
+    ]
 
 
 def validate_hostname_override(spec: Doc, path: str) -> Errors:
@@ -328,13 +291,30 @@ def validate_hostname_override(spec: Doc, path: str) -> Errors:
         errors.append(forbidden(path, "may not be specified when hostNetwork is true"))
     if len(name.encode()) > _HOSTNAME_MAX_BYTES:
         errors.append(too_long(path, _HOSTNAME_MAX_BYTES))
-    return errors + sentences(path, name, names.dns_subdomain(name))
+    return errors + rules.sentences(path, name, names.dns_subdomain(name))
 
 
-def validate_host_aliases(aliases: list[Doc], path: str) -> Errors:
-    errors: Errors = []
-    for idx, alias in enumerate(aliases):
-        errors += validate_ip(alias.get("ip", ""), f"{path}[{idx}].ip")
-        for number, host in enumerate(alias.get("hostnames", ())):
-            errors += sentences(f"{path}[{idx}].hostnames[{number}]", host, names.dns_subdomain(host))
-    return errors
+_SUBDOMAIN, _LABEL = rules.named(names.dns_subdomain), rules.named(names.dns_label)
+_WORDS: rules.Rules = {
+    "restartPolicy": rules.needed(rules.one_of("Always", "OnFailure", "Never")),
+    "dnsPolicy": rules.needed(rules.one_of("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")),
+    "nodeSelector": validate_labels,
+}
+_GATES_AND_SPREAD: rules.Rules = {
+    "readinessGates": rules.each({"conditionType": rules.Asked(rules.named(names.qualified_name))}),
+    "schedulingGates": validate_scheduling_gates,
+    "topologySpreadConstraints": validate_topology_spread,
+}
+_NAMES: rules.Rules = {
+    "serviceAccountName": rules.if_set(_SUBDOMAIN),
+    "nodeName": rules.if_set(_SUBDOMAIN),
+    "activeDeadlineSeconds": rules.within(1, _MAX_INT32),
+    "hostname": rules.if_set(_LABEL),
+    "subdomain": rules.if_set(_LABEL),
+    "tolerations": validate_tolerations,
+    "hostAliases": rules.each({"ip": rules.Asked(rules.validate_ip), "hostnames": rules.each(_SUBDOMAIN)}),
+    "priorityClassName": rules.if_set(_SUBDOMAIN),
+    "runtimeClassName": _SUBDOMAIN,
+    "preemptionPolicy": lambda policy, path: rules.choice(policy, ("PreemptLowerPriority", "Never"), path),
+    "overhead": lambda amounts, path: validate_resource_requirements({"limits": amounts}, path),
+}

@@ -10,6 +10,7 @@ from heapq import merge
 from itertools import islice
 
 from tonnage.documents.kinds.pods.pod_placement import PREFERRED, REQUIRED
+from tonnage.documents.kinds.pods.pod_security import containers_in
 from tonnage.documents.kinds.storage.persistent_volume_claim import claim_spec_warnings
 from tonnage.documents.known_pod_specs import KnownSpecs, text_of_spec
 from tonnage.documents.validation.selectors import DEPRECATED_NODE_LABELS, node_selector_term_warnings
@@ -37,29 +38,25 @@ _without_warnings: KnownSpecs[bool] = KnownSpecs()
 
 
 def pod_warnings(pod: Doc) -> list[str]:
-    wrong = names.dns_label(pod["metadata"].get("name", ""))
-    told = [
-        "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
-        f"a DNS label is recommended: [{' '.join(wrong)}]"
-    ]
+    told = _name_warnings(pod["metadata"].get("name", ""), "the Pod's hostname")
     text = text_of_spec(pod["spec"])
     if _without_warnings.get(text):
-        return told if wrong else []
+        return told
     about_spec = spec_warnings(pod["spec"], "spec")
     if not about_spec:
         _without_warnings.keep(text, True)
-    return (told if wrong else []) + about_spec
+    return told + about_spec
 
 
 def workload_name_warnings(name: str) -> list[str]:
     """Pods are named after a Deployment or ReplicaSet, so its name had better be a label too."""
+    return _name_warnings(name, "Pod names and hostnames")
+
+
+def _name_warnings(name: str, used_in: str) -> list[str]:
     wrong = names.dns_label(name)
-    if not wrong:
-        return []
-    return [
-        "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
-        f"a DNS label is recommended: [{' '.join(wrong)}]"
-    ]
+    told = f"metadata.name: this is used in {used_in}, which can result in surprising behavior;"
+    return [f"{told} a DNS label is recommended: [{' '.join(wrong)}]"] if wrong else []
 
 
 def spec_warnings(spec: Doc, path: str) -> list[str]:
@@ -73,7 +70,7 @@ def spec_warnings(spec: Doc, path: str) -> list[str]:
         if template is not None:
             claim_spec = template.get("spec", {})
             told += claim_spec_warnings(claim_spec, f"{at}.ephemeral.volumeClaimTemplate.spec")
-    for container, at in _containers(spec, path):
+    for container, at in containers_in(spec, path):
         told += _container_warnings(container, at)
     return told + _port_warnings(spec, path)
 
@@ -135,7 +132,7 @@ def _port_warnings(spec: Doc, path: str) -> list[str]:
     """The same port and protocol twice in a pod, across containers."""
     told: list[str] = []
     known: dict[tuple[int, str], _KnownPorts] = {}
-    for container, at in _containers(spec, path):
+    for container, at in containers_in(spec, path):
         for idx, port in enumerate(container.get("ports", ())):
             where = f"{at}.ports[{idx}]"
             others = known.setdefault((port.get("containerPort", 0), port.get("protocol", "")), _KnownPorts())
@@ -182,9 +179,3 @@ class _KnownPorts:
                 yield f"{where}: overlapping port definition with {there}"
             else:
                 yield f"{where}: dangerously ambiguous port definition with {there}"
-
-
-def _containers(spec: Doc, path: str) -> Iterator[tuple[Doc, str]]:
-    for field in ("initContainers", "containers", "ephemeralContainers"):
-        for idx, container in enumerate(spec.get(field, ())):
-            yield container, f"{path}.{field}[{idx}]"

@@ -196,15 +196,12 @@ def _validate_managed_by(value: str, path: str) -> Errors:
         errors.append(invalid(path, value, told))
     else:
         errors += [invalid(path, host, told) for told in names.dns_subdomain(host)]
-        if names.path_segment(rest.replace("/", "")) or not _is_url_path(rest):
+        is_url_path = all(char.isalnum() or char in "/-._~%!$&'()*+,;=:" for char in rest)
+        if names.path_segment(rest.replace("/", "")) or not is_url_path:
             errors.append(invalid(path, rest, "Invalid path"))
     if len(value.encode()) > _MANAGED_BY_MAX:
         errors.append(too_long(path, _MANAGED_BY_MAX))
     return errors
-
-
-def _is_url_path(text: str) -> bool:
-    return all(each.isalnum() or each in "/-._~%!$&'()*+,;=:" for each in text)
 
 
 def _validate_completion_mode(spec: Doc, path: str) -> Errors:
