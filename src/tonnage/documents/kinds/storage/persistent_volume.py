@@ -19,17 +19,15 @@ from tonnage.documents.validation.selectors import (
     validate_node_selector,
 )
 from tonnage.documents.validation.volume_sources import SOURCE_DEFAULTS, SOURCES, validate_source
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS
 from tonnage.objects.core_v1.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from tonnage.objects.document import Doc, copy
-from tonnage.objects.field_errors import Errors, forbidden, invalid, not_supported, required
-from tonnage.objects.field_rules import IMMUTABLE, immutable
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
-_RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
-_INLINE = "may not be specified in the context of inline volumes"
 # A node's label before and after it left beta.
 _GA_LABELS = {
     BETA_ZONE: ZONE,
@@ -136,7 +134,7 @@ def validate_persistent_volume_update(new: Doc, old: Doc, *, node_affinity_is_mu
         told = "spec.persistentvolumesource is immutable after creation\n"
         told += diff("PersistentVolumeSource", before, source)
         errors.append(forbidden("spec.persistentvolumesource", told))
-    errors += immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
+    errors += rules.immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
     if not node_affinity_is_mutable and "nodeAffinity" in before:
         errors += _validate_kept_affinity(spec.get("nodeAffinity"), before["nodeAffinity"])
     if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
@@ -149,59 +147,36 @@ def validate_volume_spec(
     spec: Doc, path: str, *, is_inline: bool = False, allow_invalid_values: bool = False
 ) -> Errors:
     """A volume's spec; the inline kind is a CSI source and hardly anything else."""
-    errors: Errors = []
-    if is_inline:
-        errors += [forbidden(f"{path}.{field}", _INLINE) for field in ("claimRef", "capacity") if spec.get(field)]
-        if "csi" not in spec:
-            errors.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
-    modes = spec.get("accessModes", [])
-    errors += validate_access_modes(modes, f"{path}.accessModes") if modes else [required(f"{path}.accessModes")]
-    if not is_inline:
-        errors += _validate_capacity(spec.get("capacity"), f"{path}.capacity")
-    errors += _validate_reclaim_policy(spec, path, is_inline)
-    has_node_affinity = False
-    if "nodeAffinity" in spec and is_inline:
-        errors.append(forbidden(f"{path}.nodeAffinity", _INLINE))
-    elif "nodeAffinity" in spec:
-        has_node_affinity = True
+    errors = rules.check(spec, path, _INLINE if is_inline else _VOLUME)
+    if "nodeAffinity" in spec and not is_inline:
         errors += _validate_node_affinity(spec["nodeAffinity"], f"{path}.nodeAffinity", allow_invalid_values)
-    errors += validate_source(spec, path, has_node_affinity=has_node_affinity)
+    errors += validate_source(spec, path, has_node_affinity="nodeAffinity" in spec and not is_inline)
     is_root = posixpath.normpath(spec.get("hostPath", {}).get("path") or ".") in ("/", "//")
     if is_root and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         told = "may not be 'recycle' for a hostPath mount of '/'"
         errors.append(forbidden(f"{path}.persistentVolumeReclaimPolicy", told))
-    return errors + _validate_class_and_mode(spec, path, is_inline)
+    errors += rules.check(spec, path, _INLINE_CLASS if is_inline else _CLASS)
+    if "volumeAttributesClassName" in spec and "csi" not in spec and not is_inline:
+        errors.append(required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
+    return errors
 
 
 def validate_access_modes(modes: list[str], path: str) -> Errors:
     """Known modes; ReadWriteOncePod stands alone. Shared with claims."""
-    errors = [not_supported(path, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
+    errors = [rules.unsupported(path, mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
     if "ReadWriteOncePod" in modes and any(mode != "ReadWriteOncePod" for mode in modes if mode in ACCESS_MODES):
         errors.append(forbidden(path, "may not use ReadWriteOncePod with other access modes"))
     return errors
 
 
-def _validate_capacity(capacity: dict[str, str] | None, path: str) -> Errors:
-    errors: Errors = []
-    if not capacity:
-        errors.append(required(path))
-    if not capacity or capacity.keys() != {"storage"}:
-        errors.append(not_supported(path, internal("ResourceList", capacity), ("storage",)))
-    for name, text in (capacity or {}).items():
+def _validate_capacity(capacity: dict[str, str], path: str) -> Errors:
+    errors = [] if capacity else [required(path)]
+    if capacity.keys() != {"storage"}:
+        errors.append(rules.unsupported(path, internal("ResourceList", capacity or None), ("storage",)))
+    for name, text in capacity.items():
         errors += validate_basic_resource(text, f"{path}[{name}]")
         errors += validate_positive_quantity(text, f"{path}[{name}]")
     return errors
-
-
-def _validate_reclaim_policy(spec: Doc, path: str, is_inline: bool) -> Errors:
-    policy = spec.get("persistentVolumeReclaimPolicy")
-    at = f"{path}.persistentVolumeReclaimPolicy"
-    if not policy:
-        return []
-    if is_inline:
-        told = "may only be Retain in the context of inline volumes"
-        return [] if policy == "Retain" else [forbidden(at, told)]
-    return [] if policy in _RECLAIM_POLICIES else [not_supported(at, policy, _RECLAIM_POLICIES)]
 
 
 def _validate_node_affinity(affinity: Doc, path: str, allow_invalid_values: bool) -> Errors:
@@ -210,31 +185,42 @@ def _validate_node_affinity(affinity: Doc, path: str, allow_invalid_values: bool
     return validate_node_selector(affinity["required"], f"{path}.required", allow_invalid_values=allow_invalid_values)
 
 
-def _validate_class_and_mode(spec: Doc, path: str, is_inline: bool) -> Errors:
-    errors: Errors = []
-    class_name, mode = spec.get("storageClassName"), spec.get("volumeMode")
-    if class_name and is_inline:
-        errors.append(forbidden(f"{path}.storageClassName", _INLINE))
-    elif class_name:
-        told = names.dns_subdomain(class_name)
-        errors += [invalid(f"{path}.storageClassName", class_name, sentence) for sentence in told]
-    if mode is not None and is_inline:
-        if mode != "Filesystem":
-            told_mode = "may not specify volumeMode other than Filesystem in the context of inline volumes"
-            errors.append(forbidden(f"{path}.volumeMode", told_mode))
-    elif mode is not None and mode not in VOLUME_MODES:
-        errors.append(not_supported(f"{path}.volumeMode", mode, VOLUME_MODES))
-    attributes_class = spec.get("volumeAttributesClassName")
-    if attributes_class is None or is_inline:
-        return errors
-    at = f"{path}.volumeAttributesClassName"
-    if attributes_class:
-        errors += [invalid(at, attributes_class, sentence) for sentence in names.dns_subdomain(attributes_class)]
-    else:
-        errors.append(required(at, "an empty string is disallowed"))
-    if "csi" not in spec:
-        errors.append(required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
-    return errors
+def _forbidden_unless(allowed: str | None, told: str) -> rules.Rule:
+    return lambda value, path: [] if value == allowed else [forbidden(path, told)]
+
+
+_NOT_INLINE = _forbidden_unless(None, "may not be specified in the context of inline volumes")
+_SUBDOMAIN = rules.named(names.dns_subdomain)
+_MODES = rules.needed(validate_access_modes)
+_VOLUME: rules.Rules = {
+    "accessModes": _MODES,
+    "capacity": rules.Asked(_validate_capacity, {}),
+    "persistentVolumeReclaimPolicy": rules.if_set(rules.one_of("Delete", "Recycle", "Retain")),
+}
+_INLINE: rules.Rules = {
+    "claimRef": rules.if_set(_NOT_INLINE),
+    "capacity": rules.if_set(_NOT_INLINE),
+    "csi": rules.Asked(
+        lambda csi, at: [required(at, "has to be specified in the context of inline volumes")] if csi is None else [],
+        None,
+    ),
+    "accessModes": _MODES,
+    "persistentVolumeReclaimPolicy": rules.if_set(
+        _forbidden_unless("Retain", "may only be Retain in the context of inline volumes")
+    ),
+    "nodeAffinity": _NOT_INLINE,
+}
+_CLASS: rules.Rules = {
+    "storageClassName": rules.if_set(_SUBDOMAIN),
+    "volumeMode": rules.one_of(*VOLUME_MODES),
+    "volumeAttributesClassName": rules.needed(_SUBDOMAIN, told="an empty string is disallowed").rule,
+}
+_INLINE_CLASS: rules.Rules = {
+    "storageClassName": rules.if_set(_NOT_INLINE),
+    "volumeMode": _forbidden_unless(
+        "Filesystem", "may not specify volumeMode other than Filesystem in the context of inline volumes"
+    ),
+}
 
 
 def _validate_kept_affinity(new: Doc | None, old: Doc) -> Errors:
@@ -247,7 +233,7 @@ def _validate_kept_affinity(new: Doc | None, old: Doc) -> Errors:
         return []
     # The path has no `spec.` in front, as upstream's.
     shown = internal("VolumeNodeAffinity", new)
-    return [invalid("nodeAffinity", shown, f"{IMMUTABLE}, except for updating from beta label to GA")]
+    return [invalid("nodeAffinity", shown, f"{rules.IMMUTABLE}, except for updating from beta label to GA")]
 
 
 def _requirements(affinity: Doc) -> list[Doc]:

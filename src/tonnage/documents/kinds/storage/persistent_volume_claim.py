@@ -13,12 +13,12 @@ from tonnage.documents.validation.resources import (
     validate_resource_quantity,
 )
 from tonnage.documents.validation.selectors import validate_label_selector
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.core_v1 import BETA_STORAGE_CLASS, class_name_in
 from tonnage.objects.core_v1.persistent_volume import RESIZE_STATUSES
 from tonnage.objects.document import Doc, copy, dig
-from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
-from tonnage.objects.field_rules import IMMUTABLE, immutable
+from tonnage.objects.field_errors import Errors, forbidden, invalid, required
 from tonnage.quantity import Quantity
 
 _LEGACY_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
@@ -55,7 +55,7 @@ class PersistentVolumeClaimStrategy(Strategy):
             errors += _validate_resource_key(name, path)
             if resize_status not in RESIZE_STATUSES:
                 # Upstream shows the key here, not the value that is wrong.
-                errors.append(not_supported(path, name, RESIZE_STATUSES))
+                errors.append(rules.unsupported(path, name, sorted(RESIZE_STATUSES)))
         path = "status.allocatedResources"
         for name, text in status.get("allocatedResources", {}).items():
             key_errors = _validate_resource_key(name, path)
@@ -132,12 +132,9 @@ def validate_claim_spec(
     )
     errors += validate_access_modes(modes, f"{path}.accessModes")
     errors += _validate_request(dig(spec, "resources", "requests", "storage"), f"{path}.resources[storage]")
-    errors += _validate_class_name(spec, "storageClassName", path)
-    mode = spec.get("volumeMode")
-    if mode is not None and mode not in VOLUME_MODES:
-        errors.append(not_supported(f"{path}.volumeMode", mode, VOLUME_MODES))
+    errors += rules.check(spec, path, _CLASS_AND_MODE)
     errors += _validate_data_sources(spec, path, allow_any_api_group)
-    return errors + _validate_class_name(spec, "volumeAttributesClassName", path)
+    return errors + rules.check(spec, path, {"volumeAttributesClassName": _CLASS_NAME})
 
 
 def validate_claim_update(new: Doc, old: Doc) -> Errors:
@@ -160,7 +157,7 @@ def validate_claim_update(new: Doc, old: Doc) -> Errors:
     # A claim whose expansion failed may go back, but not below what the volume has: no volume ever shrinks.
     if size < size_before and size <= Quantity.of(dig(old, "status", "capacity", "storage")):
         errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
-    errors += immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
+    errors += rules.immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
     return errors + _validate_attributes_class_change(spec, before, dig(old, "status") or {})
 
 
@@ -199,9 +196,8 @@ def _validate_request(text: str | None, path: str) -> Errors:
     return validate_positive_quantity(text, path) or validate_resource_quantity("storage", text, path)
 
 
-def _validate_class_name(spec: Doc, field: str, path: str) -> Errors:
-    name = spec.get(field)
-    return [invalid(f"{path}.{field}", name, told) for told in names.dns_subdomain(name)] if name else []
+_CLASS_NAME = rules.if_set(rules.named(names.dns_subdomain))
+_CLASS_AND_MODE: rules.Rules = {"storageClassName": _CLASS_NAME, "volumeMode": rules.one_of(*VOLUME_MODES)}
 
 
 def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> Errors:
@@ -222,17 +218,14 @@ def _validate_data_sources(spec: Doc, path: str, allow_any_api_group: bool) -> E
 
 
 def _validate_data_source(source: Doc, path: str, allow_any_api_group: bool) -> Errors:
-    errors = [required(f"{path}.{field}") for field in ("name", "kind") if not source.get(field)]
+    errors = rules.check(source, path, {"name": rules.needed(), "kind": rules.needed()})
     group = source.get("apiGroup", "")
     if not group and source.get("kind") != "PersistentVolumeClaim":
         told = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         errors.append(invalid(path, source.get("kind", ""), told))
     if group and not allow_any_api_group:
-        errors += [invalid(f"{path}.apiGroup", group, sentence) for sentence in names.dns_subdomain(group)]
-    namespace = source.get("namespace")
-    if namespace:
-        errors += [invalid(f"{path}.namespace", namespace, sentence) for sentence in names.dns_label(namespace)]
-    return errors
+        errors += rules.sentences(f"{path}.apiGroup", group, names.dns_subdomain(group))
+    return errors + rules.check(source, path, {"namespace": rules.if_set(rules.named(names.dns_label))})
 
 
 def _excuse_new_class(new: Doc, old: Doc, judged: Doc) -> Errors:
@@ -244,7 +237,7 @@ def _excuse_new_class(new: Doc, old: Doc, judged: Doc) -> Errors:
         judged.pop("storageClassName", None)
     if is_moved or (now or "") == (before or ""):
         return []
-    return [invalid(f"metadata.annotations.{BETA_STORAGE_CLASS}", now or "", IMMUTABLE)]
+    return [invalid(f"metadata.annotations.{BETA_STORAGE_CLASS}", now or "", rules.IMMUTABLE)]
 
 
 def _excuse_growth(judged: Doc, before: Doc) -> None:
@@ -254,7 +247,7 @@ def _excuse_growth(judged: Doc, before: Doc) -> None:
     judged["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
 
 
-def _validate_attributes_class_change(spec: Doc, before: Doc, status: Doc) -> list[FieldError]:
+def _validate_attributes_class_change(spec: Doc, before: Doc, status: Doc) -> Errors:
     name = spec.get("volumeAttributesClassName")
     is_changed = name != before.get("volumeAttributesClassName")
     if not is_changed or "currentVolumeAttributesClassName" not in status or name:
@@ -265,7 +258,7 @@ def _validate_attributes_class_change(spec: Doc, before: Doc, status: Doc) -> li
 
 
 def _validate_resource_key(name: str, path: str) -> Errors:
-    errors = [invalid(path, name, sentence) for sentence in names.qualified_name(name)]
+    errors = rules.sentences(path, name, names.qualified_name(name))
     if not errors and is_native(name) and name != "storage":
-        errors.append(not_supported(path, name, ("storage",)))
+        errors.append(rules.unsupported(path, name, ("storage",)))
     return errors
