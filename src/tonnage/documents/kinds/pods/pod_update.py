@@ -16,10 +16,10 @@ from tonnage.documents.kinds.pods.pod_placement import (
 from tonnage.documents.kinds.pods.pod_spec import MIRROR, validate_pod, validate_pod_annotations
 from tonnage.documents.validation.internal_form import pod_spec_diff, pod_spec_unchanged
 from tonnage.documents.validation.selectors import has_invalid_values
+from tonnage.objects import field_rules as rules
 from tonnage.objects import names
 from tonnage.objects.document import Doc, copy, same
 from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid
-from tonnage.objects.field_rules import immutable, is_dual_stack, sentences, validate_ip
 
 _MAX_INT32 = 2**31 - 1
 _UPDATABLE = ",".join(
@@ -36,7 +36,9 @@ _STATUS_LISTS = {
     "initContainerStatuses": "initContainers",
     "ephemeralContainerStatuses": "ephemeralContainers",
 }
-_SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
+_OBSERVED: rules.Rules = {
+    "observedGeneration": rules.must_be(lambda generation: generation >= 0, "must be a non-negative integer")
+}
 
 
 def validate_pod_update(new: Doc, old: Doc) -> Errors:
@@ -109,7 +111,7 @@ def _validate_deadline(now: int | None, before: int | None) -> Errors:
         told = "must not update from a positive integer to nil value"
         return [] if before is None else [invalid(at, None, told)]
     if not 0 <= now <= _MAX_INT32:
-        return sentences(at, now, names.in_range(now, 0, _MAX_INT32))
+        return rules.sentences(at, now, names.in_range(now, 0, _MAX_INT32))
     if before is not None and before < now:
         return [invalid(at, now, "must be less than or equal to previous value")]
     return []
@@ -123,52 +125,41 @@ def _validate_annotation_changes(new: Doc, old: Doc) -> Errors:
     return [forbidden(f"metadata.annotations[{MIRROR}]", told)]
 
 
-# -- status -----------------------------------------------------------------------------------------------------------
-
-
 def validate_pod_status_update(new: Doc, old: Doc, *, nomination_ends_with_binding: bool) -> Errors:
     """With `nomination_ends_with_binding` a pod that has a node cannot be given a nomination any more."""
     status, was = new.get("status", {}), old.get("status", {})
     errors = validate_pod_annotations(new["metadata"].get("annotations", {}), new["spec"], "metadata.annotations")
     errors += _validate_annotation_changes(new, old)
-    errors += _validate_conditions(status.get("conditions", []))
+    for idx, condition in enumerate(status.get("conditions", ())):
+        at, kind = f"status.conditions[{idx}]", condition.get("type", "")
+        errors += rules.check(condition, at, _OBSERVED)
+        if kind not in ("PodScheduled", "Ready", "Initialized"):
+            errors += rules.sentences(f"{at}.Type", kind, names.qualified_name(kind))
     nominee = status.get("nominatedNodeName", "")
     if nominee and nominee != was.get("nominatedNodeName", ""):
         at = "status.nominatedNodeName"
-        errors += sentences(at, nominee, names.dns_subdomain(nominee))
+        errors += rules.sentences(at, nominee, names.dns_subdomain(nominee))
         if nomination_ends_with_binding and old["spec"].get("nodeName"):
             errors.append(forbidden(at, "may not be set on pods that are already bound to a node"))
-    errors += _validate_observed(status, "status")
-    errors += immutable("status.qosClass", status.get("qosClass", ""), was.get("qosClass", ""))
+    errors += rules.check(status, "status", _OBSERVED)
+    errors += rules.immutable("status.qosClass", status.get("qosClass", ""), was.get("qosClass", ""))
     for field, kind in _STATUS_LISTS.items():
         errors += _validate_transitions(status.get(field, []), was.get(field, []), f"status.{field}", old["spec"], kind)
     errors += _validate_claim_statuses(status.get("resourceClaimStatuses", []), new["spec"])
     errors += _validate_addresses(status.get("podIPs", []), was.get("podIPs", []), "status.podIPs")
-    return errors + _validate_host_addresses(status, was)
-
-
-def _validate_conditions(conditions: list[Doc]) -> Errors:
-    errors: Errors = []
-    for idx, condition in enumerate(conditions):
-        at, kind = f"status.conditions[{idx}]", condition.get("type", "")
-        errors += _validate_observed(condition, at)
-        if kind not in _SYSTEM_CONDITIONS:
-            errors += sentences(f"{at}.Type", kind, names.qualified_name(kind))
-    return errors
-
-
-def _validate_observed(part: Doc, path: str) -> Errors:
-    generation = part.get("observedGeneration", 0)
-    if generation >= 0:
-        return []
-    return [invalid(f"{path}.observedGeneration", generation, "must be a non-negative integer")]
+    several = status.get("hostIPs", [])
+    if several and several[0].get("ip", "") != status.get("hostIP", ""):
+        errors.append(invalid("status.hostIPs[0].ip", several[0].get("ip", ""), "must be equal to `hostIP`"))
+    return errors + _validate_addresses(several, was.get("hostIPs", []), "status.hostIPs")
 
 
 def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Doc, kind: str) -> Errors:
     """A container that ended stays ended, unless a restart policy says otherwise; ephemeral ones have none."""
     errors: Errors = []
     restartable = {} if kind == "ephemeralContainers" else {item.get("name", ""): item for item in spec.get(kind, ())}
-    if kind != "ephemeralContainers" and _all_may_restart(spec):
+    containers = spec.get("containers", []) + spec.get("initContainers", [])
+    actions = [rule.get("action") for container in containers for rule in container.get("restartPolicyRules", ())]
+    if kind != "ephemeralContainers" and "RestartAllContainers" in actions:
         return []
     followers: dict[str, Doc] = {}
     for status in now:
@@ -185,12 +176,6 @@ def _validate_transitions(now: list[Doc], before: list[Doc], path: str, spec: Do
         if container is None or not _may_restart(container, spec, ended.get("exitCode", 0)):
             errors.append(forbidden(f"{path}[{idx}].state", "may not be transitioned to non-terminated state"))
     return errors
-
-
-def _all_may_restart(spec: Doc) -> bool:
-    containers = spec.get("containers", []) + spec.get("initContainers", [])
-    rules = [rule for container in containers for rule in container.get("restartPolicyRules", ())]
-    return any(rule.get("action") == "RestartAllContainers" for rule in rules)
 
 
 def _may_restart(container: Doc, spec: Doc, exit_code: int) -> bool:
@@ -216,9 +201,7 @@ def _validate_claim_statuses(statuses: list[Doc], spec: Doc) -> Errors:
         if name in taken:
             errors.append(duplicate(f"{at}.name", name))
         taken.add(name)
-        if "resourceClaimName" in status:
-            claim = status["resourceClaimName"]
-            errors += sentences(f"{at}.resourceClaimName", claim, names.dns_subdomain(claim))
+        errors += rules.check(status, at, {"resourceClaimName": rules.named(names.dns_subdomain)})
     return errors
 
 
@@ -227,18 +210,8 @@ def _validate_addresses(now: list[Doc], before: list[Doc], path: str) -> Errors:
     values = [item.get("ip", "") for item in now]
     errors: Errors = []
     for idx, value in enumerate(values):
-        errors += validate_ip(value, f"{path}[{idx}]", kept)
-    if len(values) > 2 or (len(values) == 2 and not is_dual_stack(values)):
+        errors += rules.validate_ip(value, f"{path}[{idx}]", kept)
+    if len(values) > 2 or (len(values) == 2 and not rules.is_dual_stack(values)):
         shown = [{"IP": value} for value in values]
         errors.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
     return errors
-
-
-def _validate_host_addresses(status: Doc, was: Doc) -> Errors:
-    several = status.get("hostIPs", [])
-    if not several:
-        return []
-    errors: Errors = []
-    if several[0].get("ip", "") != status.get("hostIP", ""):
-        errors.append(invalid("status.hostIPs[0].ip", several[0].get("ip", ""), "must be equal to `hostIP`"))
-    return errors + _validate_addresses(several, was.get("hostIPs", []), "status.hostIPs")

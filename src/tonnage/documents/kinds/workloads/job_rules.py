@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tonnage.objects.document import Doc, same
 from tonnage.objects.field_errors import OMIT, Errors, duplicate, go_value, invalid, required, too_long, too_many
-from tonnage.objects.field_rules import nonnegative, unsupported, validate_label_name
+from tonnage.objects.field_rules import Asked, Rules, check, each, needed, nonnegative, one_of, validate_label_name
 from tonnage.objects.texts.index_intervals import Interval, InvalidIntervals, count_of, parse_interval, parse_intervals
 
 
@@ -25,7 +25,7 @@ def validate_job_status(new: Doc, old: Doc) -> Errors:
 
 def has_condition(doc: Doc, kind: str, status: str = "True") -> bool:
     conditions = doc.get("status", {}).get("conditions", ())
-    return any(each.get("type") == kind and each.get("status") == status for each in conditions)
+    return any(item.get("type") == kind and item.get("status") == status for item in conditions)
 
 
 def is_finished(doc: Doc) -> bool:
@@ -34,9 +34,8 @@ def is_finished(doc: Doc) -> bool:
 
 def _validate_numbers(doc: Doc) -> Errors:
     status = doc.get("status", {})
-    errors: Errors = []
-    for field in ("active", "succeeded", "failed", "ready", "terminating"):
-        errors += nonnegative(status.get(field, 0), f"status.{field}")
+    counts = ("active", "succeeded", "failed", "ready", "terminating")
+    errors = check(status, "status", dict.fromkeys(counts, nonnegative))
     seen: set[str] = set()
     for field in ("succeeded", "failed"):
         for idx, uid in enumerate(status.get("uncountedTerminatedPods", {}).get(field, ())):
@@ -193,40 +192,39 @@ def _validate_kept(new: Doc, old: Doc) -> Errors:
     return errors
 
 
-_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
-_OPERATORS = ("In", "NotIn")
-_STATUSES = ("False", "True", "Unknown")
 _MOST_RULES = 20
 _MOST_CODES = 255
-_MOST_PATTERNS = 20
 _MOST_INDEX_BYTES = 64 * 1024
+
+
+def _word(*values: str) -> Asked:
+    """A required word; where it is missing the words are listed as Go prints them."""
+    return needed(one_of(*values), told=f"valid values: [{' '.join(map(go_value, values))}]")
+
+
+_ACTION: Rules = {"action": _word("Count", "FailIndex", "FailJob", "Ignore")}
+_OPERATOR: Rules = {"operator": _word("In", "NotIn")}
+_PATTERNS = each({"type": Asked(validate_label_name), "status": _word("False", "True", "Unknown")}, at_most=20)
 
 
 def validate_pod_failure_policy(spec: Doc, path: str) -> Errors:
     rules = spec["podFailurePolicy"].get("rules", [])
     errors = [too_many(f"{path}.rules", len(rules), _MOST_RULES)] if len(rules) > _MOST_RULES else []
     pod = spec.get("template", {}).get("spec", {})
-    names = {each.get("name", "") for field in ("containers", "initContainers") for each in pod.get(field, ())}
+    names = {item.get("name", "") for field in ("containers", "initContainers") for item in pod.get(field, ())}
     for idx, rule in enumerate(rules):
         errors += _validate_rule(rule, f"{path}.rules[{idx}]", names, has_index_limit="backoffLimitPerIndex" in spec)
     return errors
 
 
 def _validate_rule(rule: Doc, path: str, names: set[str], *, has_index_limit: bool) -> Errors:
-    errors: Errors = []
-    action = rule.get("action", "")
-    if not action:
-        errors.append(required(f"{path}.action", _valid_values(_ACTIONS)))
-    elif action == "FailIndex":
-        if not has_index_limit:
-            errors.append(invalid(f"{path}.action", action, "requires the backoffLimitPerIndex to be set"))
-    elif action not in _ACTIONS:
-        errors.append(unsupported(f"{path}.action", action, _ACTIONS))
+    errors = check(rule, path, _ACTION)
+    if rule.get("action") == "FailIndex" and not has_index_limit:
+        errors.append(invalid(f"{path}.action", "FailIndex", "requires the backoffLimitPerIndex to be set"))
     codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions", [])
     if codes is not None:
         errors += _validate_exit_codes(codes, f"{path}.onExitCodes", names)
-    if conditions:
-        errors += _validate_patterns(conditions, f"{path}.onPodConditions")
+    errors += _PATTERNS(conditions, f"{path}.onPodConditions")
     if codes is not None and conditions:
         errors.append(invalid(path, OMIT, "specifying both OnExitCodes and OnPodConditions is not supported"))
     if codes is None and not conditions:
@@ -234,25 +232,9 @@ def _validate_rule(rule: Doc, path: str, names: set[str], *, has_index_limit: bo
     return errors
 
 
-def _validate_patterns(patterns: list[Doc], path: str) -> Errors:
-    errors = [too_many(path, len(patterns), _MOST_PATTERNS)] if len(patterns) > _MOST_PATTERNS else []
-    for idx, pattern in enumerate(patterns):
-        errors += validate_label_name(pattern.get("type", ""), f"{path}[{idx}].type")
-        status = pattern.get("status", "")
-        if not status:
-            errors.append(required(f"{path}[{idx}].status", _valid_values(_STATUSES)))
-        elif status not in _STATUSES:
-            errors.append(unsupported(f"{path}[{idx}].status", status, _STATUSES))
-    return errors
-
-
 def _validate_exit_codes(rule: Doc, path: str, names: set[str]) -> Errors:
-    errors: Errors = []
     operator, container, values = rule.get("operator", ""), rule.get("containerName"), rule.get("values", [])
-    if not operator:
-        errors.append(required(f"{path}.operator", _valid_values(_OPERATORS)))
-    elif operator not in _OPERATORS:
-        errors.append(unsupported(f"{path}.operator", operator, _OPERATORS))
+    errors = check(rule, path, _OPERATOR)
     if container is not None and container not in names:
         told = "must be one of the container or initContainer names in the pod template"
         errors.append(invalid(f"{path}.containerName", container, told))
@@ -267,9 +249,7 @@ def _validate_exit_codes(rule: Doc, path: str, names: set[str]) -> Errors:
         if code in seen:
             errors.append(duplicate(f"{path}.values[{idx}]", code))
         seen.add(code)
-    if values != sorted(values):
-        errors.append(invalid(f"{path}.values", values, "must be ordered"))
-    return errors
+    return errors if values == sorted(values) else [*errors, invalid(f"{path}.values", values, "must be ordered")]
 
 
 def validate_success_policy(spec: Doc, path: str) -> Errors:
@@ -311,8 +291,3 @@ def _validate_success_rule(rule: Doc, path: str, completions: int) -> Errors:
             )
             errors.append(invalid(f"{path}.succeededCount", count, told))
     return errors
-
-
-def _valid_values(values: tuple[str, ...]) -> str:
-    """As Go prints a list of quoted words."""
-    return f"valid values: [{' '.join(map(go_value, values))}]"
