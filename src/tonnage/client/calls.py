@@ -16,7 +16,6 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 from tonnage.backoff import Backoff
 from tonnage.client import errors
 from tonnage.client.errors import Disconnected, Untrusted
+from tonnage.client.leadership import Leadership
 from tonnage.client.throttle import Limit
 from tonnage.client.transport.wire import HttpResponse, Request, Stream, Transport
 from tonnage.clock import Clock
@@ -35,22 +35,6 @@ from tonnage.objects.small_groups import LEASE_HEADER
 
 OnRequest = Callable[[str, str, int, float], None]
 """(verb, resource, HTTP code or 0 when there was no answer, seconds): told of every request, also of second tries."""
-
-
-class WriteGuard(Protocol):
-    """Who says whether a write may leave: `leadership.Leadership`."""
-
-    @property
-    def token(self) -> str: ...
-
-    @property
-    def window_s(self) -> float: ...
-
-    def check(self, what: str) -> None:
-        """Raises what the sender of the write is to get."""
-        ...
-
-    def left_unanswered(self) -> None: ...
 
 
 _RETRIES = 4
@@ -100,7 +84,7 @@ class Caller:
         rng: random.Random,
         limit: Limit | None = None,
         on_request: OnRequest | None = None,
-        guard: WriteGuard | None = None,
+        guard: Leadership | None = None,
     ) -> None:
         self.transport = transport
         self._guard = guard
@@ -163,7 +147,7 @@ class Caller:
             return await self._guarded(call, self._guard)
         return await self._counted(call, call.request)
 
-    async def _guarded(self, call: ApiCall, guard: WriteGuard) -> HttpResponse:
+    async def _guarded(self, call: ApiCall, guard: Leadership) -> HttpResponse:
         request = call.request
         what, was_sent = f"{request.method} {request.path.partition('?')[0]}", False
 

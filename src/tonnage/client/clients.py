@@ -16,10 +16,11 @@ import random
 from dataclasses import dataclass
 from typing import Final, Self
 
-from tonnage.client.calls import OnRequest, WriteGuard
+from tonnage.client.calls import OnRequest
 from tonnage.client.config.connection import ServerConnection
 from tonnage.client.config.credentials import Credentials
 from tonnage.client.http import USER_AGENT, Client
+from tonnage.client.leadership import Leadership
 from tonnage.client.throttle import SpareTokens, TokenBucket
 from tonnage.client.transport.http_transport import MAX_CONNECTIONS, HttpTransport
 from tonnage.clock import Clock, SystemClock
@@ -61,7 +62,7 @@ class Clients:
         qps: float = 0.0,
         burst: int = 0,
         on_request: OnRequest | None = None,
-        guard: WriteGuard | None = None,
+        guard: Leadership | None = None,
         lease_timeout_s: float = LEASE_TIMEOUT_S,
     ) -> Clients:
         """Clients of the server that a kubeconfig names; nothing is sent yet. `qps` 0 is no limit for work, `burst` 0

@@ -5,28 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import cast
 
-from tonnage.errors import (
-    AlreadyExists,
-    ApiError,
-    BadRequest,
-    Cause,
-    Conflict,
-    Expired,
-    Forbidden,
-    Gone,
-    InternalError,
-    Invalid,
-    MethodNotAllowed,
-    NotAcceptable,
-    NotFound,
-    RequestEntityTooLarge,
-    ServiceUnavailable,
-    Timeout,
-    TonnageError,
-    TooManyRequests,
-    Unauthorized,
-    UnsupportedMediaType,
-)
+from tonnage.errors import AlreadyExists, ApiError, Cause, Expired, TonnageError
 from tonnage.objects.meta import Status
 
 
@@ -68,28 +47,7 @@ class NoCredentials(TonnageError):
     """What the server should be shown could not be had: an unreadable file, an exec plugin that failed."""
 
 
-_BY_REASON: dict[str, type[ApiError]] = {
-    cls.reason: cls
-    for cls in (
-        AlreadyExists,
-        BadRequest,
-        Conflict,
-        Expired,
-        Forbidden,
-        Gone,
-        InternalError,
-        Invalid,
-        MethodNotAllowed,
-        NotAcceptable,
-        NotFound,
-        RequestEntityTooLarge,
-        ServiceUnavailable,
-        Timeout,
-        TooManyRequests,
-        Unauthorized,
-        UnsupportedMediaType,
-    )
-}
+_BY_REASON = {cls.reason: cls for cls in ApiError.__subclasses__() if cls.__module__ == ApiError.__module__}
 _AMBIGUOUS = (AlreadyExists, Expired)
 """These share their code with a class that says less; a bare code does not tell them apart."""
 _BY_CODE = {cls.code: cls for cls in _BY_REASON.values() if cls not in _AMBIGUOUS}

@@ -10,12 +10,14 @@ import math
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Literal, Self, TypeVar
+from functools import partial
+from typing import Literal, Self, TypedDict, TypeVar, Unpack
 
 from tonnage.client import rest
-from tonnage.client.calls import ApiCall, Caller, OnRequest, WriteGuard
+from tonnage.client.calls import ApiCall, Caller, OnRequest
 from tonnage.client.config.connection import ServerConnection
-from tonnage.client.rest import Kind, resource_of
+from tonnage.client.leadership import Leadership
+from tonnage.client.rest import Kind, Selection, resource_of
 from tonnage.client.throttle import Limit, SpareTokens, TokenBucket
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request, Transport, lines_of
@@ -33,6 +35,16 @@ X = TypeVar("X")
 Lines = AsyncIterator[list[bytes]]
 """Lines of a watch, as many at a time as have come; `codec.decode_event` reads one."""
 PatchType = Literal["merge", "json", "strategic", "apply"]
+
+
+class PatchOptions(TypedDict, total=False):
+    """How a patch is meant: a merge by default. An apply needs a `field_manager`, and may use `force`."""
+
+    patch_type: PatchType
+    subresource: str
+    field_manager: str
+    force: bool
+
 
 USER_AGENT = "tonnage"
 PAGE_SIZE = 500
@@ -62,7 +74,7 @@ class Client:
         limit: Limit | None = None,
         on_request: OnRequest | None = None,
         timeout_s: float = 30.0,
-        guard: WriteGuard | None = None,
+        guard: Leadership | None = None,
     ) -> None:
         """A `guard` is asked before every write, at the last moment: a leader's clients have its leadership there."""
         self.clock = clock or SystemClock()
@@ -84,7 +96,7 @@ class Client:
         burst: int = 0,
         on_request: OnRequest | None = None,
         timeout_s: float = 30.0,
-        guard: WriteGuard | None = None,
+        guard: Leadership | None = None,
     ) -> Client:
         """A client of the server that a kubeconfig names. Nothing is sent yet. `qps` 0 is no limit; `burst` 0 is one
         second's worth.
@@ -146,15 +158,13 @@ class Client:
         self,
         cls: type[T],
         *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
         page_size: int = PAGE_SIZE,
         retry: bool = True,
         on_unreadable: Callable[[Unreadable], None] | None = None,
         at: str = "",
+        **selection: Unpack[Selection],
     ) -> ObjectList[T]:
-        """All objects as they are at one moment, read page by page; without a namespace, those of all namespaces.
+        """All objects as they are at one moment, read page by page.
 
         `at` is that moment, as a resourceVersion. Raises Expired when the server has forgotten it, and Unreadable,
         unless `on_unreadable` takes what cannot be read.
@@ -164,8 +174,7 @@ class Client:
             page = rest.read_page(cls, body, on_unreadable)
             return page.items, page.resource_version, page.continue_
 
-        selection = {"labelSelector": label_selector, "fieldSelector": field_selector}
-        items, version = await self._list(resource_of(cls), namespace, selection, page_size, retry, read, at)
+        items, version = await self._list(resource_of(cls), selection, page_size, retry, read, at)
         return ObjectList(items, version)
 
     async def create(self, wanted: T) -> T:
@@ -177,20 +186,9 @@ class Client:
         resource = resource_of(type(wanted))
         return codec.decode(type(wanted), await self._update(resource, codec.to_doc(wanted), subresource))
 
-    async def patch(
-        self,
-        cls: type[T],
-        key: Key,
-        patch: Doc | Sequence[Doc],
-        *,
-        patch_type: PatchType = "merge",
-        subresource: str = "",
-        field_manager: str = "",
-        force: bool = False,
-    ) -> T:
-        """Change part of an object, and return all of it. An apply needs a `field_manager`, and may use `force`."""
-        resource = resource_of(cls)
-        return codec.decode(cls, await self._patch(resource, key, patch, patch_type, subresource, field_manager, force))
+    async def patch(self, cls: type[T], key: Key, patch: Doc | Sequence[Doc], **options: Unpack[PatchOptions]) -> T:
+        """Change part of an object, and return all of it."""
+        return codec.decode(cls, await self._patch(resource_of(cls), key, patch, options))
 
     async def delete(
         self,
@@ -225,17 +223,10 @@ class Client:
         resource = resource_of(kind)
         return rest.read_object(resource, await self._get(resource, key, subresource, retry), subresource)
 
-    async def list_docs(
-        self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
-    ) -> tuple[Doc, ...]:
+    async def list_docs(self, kind: Kind, **selection: Unpack[Selection]) -> tuple[Doc, ...]:
         """As `list`; each document has its apiVersion and kind."""
         resource = resource_of(kind)
-        selection = {"labelSelector": label_selector, "fieldSelector": field_selector}
-
-        def read(body: bytes) -> tuple[Sequence[Doc], str, str]:
-            return rest.read_docs(resource, body)
-
-        docs, _ = await self._list(resource, namespace, selection, PAGE_SIZE, True, read)
+        docs, _ = await self._list(resource, selection, PAGE_SIZE, True, partial(rest.read_docs, resource))
         return docs
 
     async def create_doc(self, doc: Doc, *, kind: Kind | None = None) -> Doc:
@@ -247,20 +238,10 @@ class Client:
         resource = _resource_of_doc(doc, kind)
         return rest.read_object(resource, await self._update(resource, doc, subresource), subresource)
 
-    async def patch_doc(
-        self,
-        kind: Kind,
-        key: Key,
-        patch: Doc | Sequence[Doc],
-        *,
-        patch_type: PatchType = "merge",
-        subresource: str = "",
-        field_manager: str = "",
-        force: bool = False,
-    ) -> Doc:
+    async def patch_doc(self, kind: Kind, key: Key, patch: Doc | Sequence[Doc], **options: Unpack[PatchOptions]) -> Doc:
         resource = resource_of(kind)
-        body = await self._patch(resource, key, patch, patch_type, subresource, field_manager, force)
-        return rest.read_object(resource, body, subresource)
+        body = await self._patch(resource, key, patch, options)
+        return rest.read_object(resource, body, options.get("subresource", ""))
 
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Any path at all, such as /version or /readyz; the body of the answer."""
@@ -274,25 +255,22 @@ class Client:
         self,
         kind: Kind,
         *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
         resource_version: str = "",
         send_initial_events: bool = False,
         timeout_s: int = 0,
+        **selection: Unpack[Selection],
     ) -> AsyncIterator[Lines]:
         """Follow what changes after `resource_version`; with `send_initial_events` the state comes first, ended by a
         bookmark.
         """
         resource = resource_of(kind)
         query = rest.watch_query(
-            label_selector=label_selector,
-            field_selector=field_selector,
+            selection,
             resource_version=resource_version,
             send_initial_events=send_initial_events,
             timeout_s=timeout_s,
         )
-        path = rest.collection_path(resource, namespace, query)
+        path = rest.collection_path(resource, selection.get("namespace", ""), query)
         request = Request("GET", path, timeout_s=(timeout_s or _MAX_STREAM_S) + _STREAM_GRACE_S)
         async with self._caller.stream(ApiCall("watch", resource.qualified, request)) as stream:
             yield lines_of(stream, self.server)
@@ -315,26 +293,17 @@ class Client:
         path = rest.object_path(resource, key, subresource)
         return await self._send("update", resource, "PUT", path, subresource, body=doc)
 
-    async def _patch(
-        self,
-        resource: Resource,
-        key: Key,
-        patch: Doc | Sequence[Doc],
-        patch_type: PatchType,
-        subresource: str,
-        field_manager: str,
-        force: bool,
-    ) -> bytes:
-        query = {"fieldManager": field_manager, "force": "true" if force else ""}
+    async def _patch(self, resource: Resource, key: Key, patch: Doc | Sequence[Doc], options: PatchOptions) -> bytes:
+        subresource = options.get("subresource", "")
+        query = {"fieldManager": options.get("field_manager", ""), "force": "true" if options.get("force") else ""}
         path = rest.object_path(resource, key, subresource, query)
-        content_type = _CONTENT_TYPES[patch_type]
+        content_type = _CONTENT_TYPES[options.get("patch_type", "merge")]
         return await self._send("patch", resource, "PATCH", path, subresource, body=patch, content_type=content_type)
 
     async def _list(
         self,
         resource: Resource,
-        namespace: str,
-        selection: dict[str, str],
+        selection: Selection,
         page_size: int,
         retry: bool,
         read: Callable[[bytes], tuple[Sequence[X], str, str]],
@@ -344,10 +313,11 @@ class Client:
         items: list[X] = []
         token = ""
         while True:
-            query = {**selection, "limit": str(page_size) if page_size else "", "continue": token}
+            limit = str(page_size) if page_size else ""
+            query = {**rest.selectors_of(selection), "limit": limit, "continue": token}
             if at and not token:  # a token has its moment in it
                 query |= {"resourceVersion": at, "resourceVersionMatch": "Exact"}
-            path = rest.collection_path(resource, namespace, query)
+            path = rest.collection_path(resource, selection.get("namespace", ""), query)
             try:
                 page, version, token = read(await self._send("list", resource, "GET", path, retry=retry))
             except Expired:

@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
 from tonnage import logs
 from tonnage.backoff import Backoff
@@ -26,6 +26,7 @@ from tonnage.client import errors
 from tonnage.client.cache import Cache
 from tonnage.client.errors import Disconnected
 from tonnage.client.http import Client, Lines
+from tonnage.client.rest import Selection
 from tonnage.clock import within
 from tonnage.errors import ApiError, Expired, Forbidden, Gone, NotFound, TonnageError
 from tonnage.objects import codec
@@ -100,13 +101,11 @@ class Informer(Cache[T]):
         client: Client,
         cls: type[T],
         *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
         is_optional: bool = False,
         watch_list: bool = True,
         first_retry_s: float = 0.8,
         max_retry_s: float = 30.0,
+        **selection: Unpack[Selection],
     ) -> None:
         """`is_optional`: nobody waits for a resource that the server refuses; it has no objects until it is allowed."""
         super().__init__(cls)
@@ -122,9 +121,7 @@ class Informer(Cache[T]):
         self.failures = 0
         """How often a watch or a list failed."""
         self._client = client
-        self._namespace = namespace
-        self._label_selector = label_selector
-        self._field_selector = field_selector
+        self._selection = selection
         self._is_optional = is_optional
         self._watch_list = watch_list
         self._resource_version = ""
@@ -236,14 +233,7 @@ class Informer(Cache[T]):
                 return
             self._watch_list = False  # not asked again
         if not self._resource_version:
-            found = await self._client.list(
-                self.cls,
-                namespace=self._namespace,
-                label_selector=self._label_selector,
-                field_selector=self._field_selector,
-                retry=False,
-                on_unreadable=self._skip,
-            )
+            found = await self._client.list(self.cls, retry=False, on_unreadable=self._skip, **self._selection)
             self._replace_state(found.items, found.resource_version)
         async with self._watch(from_state=False) as lines:
             self.progress.opened(self._client.clock.monotonic())
@@ -293,12 +283,10 @@ class Informer(Cache[T]):
     def _watch(self, *, from_state: bool) -> AbstractAsyncContextManager[Lines]:
         return self._client.watch(
             self.cls,
-            namespace=self._namespace,
-            label_selector=self._label_selector,
-            field_selector=self._field_selector,
             resource_version=self._resource_version,
             send_initial_events=from_state,
             timeout_s=self._client.rng.randint(_MIN_WATCH_S, _MAX_WATCH_S),
+            **self._selection,
         )
 
     # -- what streams say ---------------------------------------------------------------------------------------------
@@ -328,7 +316,7 @@ class Informer(Cache[T]):
                 event.object.metadata.resource_version if isinstance(event, WatchChange) else event.resource_version
             )
             self.progress.has_spoken = True
-            if self._is_old(version):
+            if 0 < revision_of(version) <= revision_of(self._resource_version):
                 if isinstance(event, WatchChange):
                     self._pass_over_old(event)
                 continue
@@ -342,10 +330,6 @@ class Informer(Cache[T]):
             if version.strip("0"):  # from none and from 0 a watch would begin with all that there is
                 self._resource_version = version
                 self.progress.came_to(revision_of(version))
-
-    def _is_old(self, version: str) -> bool:
-        revision = revision_of(version)
-        return 0 < revision <= revision_of(self._resource_version)
 
     def _pass_over_old(self, event: WatchChange[T]) -> None:
         """An event that was told before. Raises Contradicted when it is not about what is known."""
@@ -361,8 +345,7 @@ class Informer(Cache[T]):
 
     def _is_usable(self, found: T) -> bool:
         """Whether an object can be told from others: by a name, a namespace if its kind has them, and a uid."""
-        problem = self._problem_of(found)
-        if problem:
+        if problem := self._problem_of(found):
             self._skip(Unreadable(self.cls.__name__, found.key, "metadata", problem))
         return not problem
 

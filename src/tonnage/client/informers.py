@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeVar, Unpack, cast
 
 from tonnage.client.cache import Cache
 from tonnage.client.http import Client
 from tonnage.client.informer import Informer
+from tonnage.client.rest import Selection, selectors_of
 from tonnage.clock import within
 from tonnage.errors import TonnageError
 from tonnage.logs import logger
@@ -45,30 +46,16 @@ class Informers:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._informers: dict[tuple[type[Object], str, str, str], Informer[Any]] = {}
+        self._informers: dict[tuple[Any, ...], Informer[Any]] = {}
         self._is_started = False
 
-    def of(
-        self,
-        cls: type[T],
-        *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        is_optional: bool = False,
-    ) -> Informer[T]:
+    def of(self, cls: type[T], *, is_optional: bool = False, **selection: Unpack[Selection]) -> Informer[T]:
         """The informer of these objects: the same one for whoever asks. One that comes late is started at once."""
-        asked = (cls, namespace, label_selector, field_selector)
+        asked = (cls, selection.get("namespace", ""), *selectors_of(selection).values())
         informer = self._informers.get(asked)
         if informer is None:
-            informer = self._informers[asked] = Informer(
-                self._client,
-                cls,
-                namespace=namespace,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                is_optional=is_optional,
-            )
+            informer = Informer(self._client, cls, is_optional=is_optional, **selection)
+            self._informers[asked] = informer
             if self._is_started:
                 informer.start()
         return cast(Informer[T], informer)

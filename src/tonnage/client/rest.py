@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
 from tonnage.objects import codec, scheme
@@ -48,15 +48,29 @@ def in_path(name: str) -> str:
     return name if _is_plain(name) else quote(name, safe="")
 
 
+class Selection(TypedDict, total=False):
+    """Which objects of a resource; without a namespace, those of all namespaces."""
+
+    namespace: str
+    label_selector: str
+    field_selector: str
+
+
+def selectors_of(selection: Selection) -> dict[str, str]:
+    return {
+        "labelSelector": selection.get("label_selector", ""),
+        "fieldSelector": selection.get("field_selector", ""),
+    }
+
+
 def watch_query(
-    *, label_selector: str, field_selector: str, resource_version: str, send_initial_events: bool, timeout_s: int
+    selection: Selection, *, resource_version: str, send_initial_events: bool, timeout_s: int
 ) -> dict[str, str]:
     return {
         "watch": "true",
         "allowWatchBookmarks": "true",
         "resourceVersion": resource_version,
-        "labelSelector": label_selector,
-        "fieldSelector": field_selector,
+        **selectors_of(selection),
         "sendInitialEvents": "true" if send_initial_events else "",
         "resourceVersionMatch": "NotOlderThan" if send_initial_events else "",
         "timeoutSeconds": str(timeout_s) if timeout_s else "",
