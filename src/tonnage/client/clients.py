@@ -21,7 +21,7 @@ from tonnage.client.config.connection import ServerConnection
 from tonnage.client.config.credentials import Credentials
 from tonnage.client.http import USER_AGENT, Client
 from tonnage.client.leadership import Leadership
-from tonnage.client.throttle import SpareTokens, TokenBucket
+from tonnage.client.throttle import Limit, SpareTokens, TokenBucket
 from tonnage.client.transport.http_transport import MAX_CONNECTIONS, HttpTransport
 from tonnage.clock import Clock, SystemClock
 
@@ -71,43 +71,26 @@ class Clients:
         clock = clock or SystemClock()
         credentials = Credentials(connection, clock=clock)
 
-        window_s = guard.window_s if guard is not None else 0.0
-
-        def transport(max_connections: int, purpose: str = "", unacknowledged_s: float = 0.0) -> HttpTransport:
-            return HttpTransport(
+        def client(
+            purpose: str, connections: int, limit: Limit | None, guard: Leadership | None, timeout_s: float = 30.0
+        ) -> Client:
+            transport = HttpTransport(
                 connection,
                 clock=clock,
                 user_agent=f"{user_agent}/{purpose}" if purpose else user_agent,
-                max_connections=max_connections,
-                unacknowledged_s=unacknowledged_s,
+                max_connections=connections,
+                unacknowledged_s=guard.window_s if guard is not None else 0.0,
                 credentials=credentials,
+            )
+            return Client(
+                transport, clock=clock, rng=rng, limit=limit, on_request=on_request, timeout_s=timeout_s, guard=guard
             )
 
         limit = TokenBucket(qps, burst or math.ceil(qps), clock=clock) if qps else None
         clients = cls(
-            work=Client(
-                transport(MAX_CONNECTIONS, unacknowledged_s=window_s),
-                clock=clock,
-                rng=rng,
-                limit=limit,
-                on_request=on_request,
-                guard=guard,
-            ),
-            telling=Client(
-                transport(TELLING_CONNECTIONS, "events", window_s),
-                clock=clock,
-                rng=rng,
-                limit=_telling_limit(limit, qps, burst, clock),
-                on_request=on_request,
-                guard=guard,
-            ),
-            leases=Client(
-                transport(LEASE_CONNECTIONS, "leader-election"),
-                clock=clock,
-                rng=rng,
-                on_request=on_request,
-                timeout_s=lease_timeout_s,
-            ),
+            work=client("", MAX_CONNECTIONS, limit, guard),
+            telling=client("events", TELLING_CONNECTIONS, _telling_limit(limit, qps, burst, clock), guard),
+            leases=client("leader-election", LEASE_CONNECTIONS, None, None, lease_timeout_s),
         )
         clients.telling.give_way_while(lambda: clients.work.is_writing)
         return clients

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import cast
 
+import msgspec
+
 from tonnage.errors import AlreadyExists, ApiError, Cause, Expired, TonnageError
 from tonnage.objects.meta import Status
 
@@ -77,6 +79,15 @@ def from_response(method: str, url: str, code: int, body: bytes, *, retry_after_
         f"{method} {url}: the answer is {code}" + (f": {said}" if said else ", without a word"),
         retry_after_s=retry_after_s,
     )
+
+
+def status_message(body: bytes) -> str:
+    """What a Status says; nothing for another body."""
+    try:
+        message = msgspec.json.decode(body)["message"]
+    except (msgspec.DecodeError, ValueError, RecursionError, KeyError, TypeError):
+        return ""
+    return message if isinstance(message, str) else ""
 
 
 @lru_cache(maxsize=64)

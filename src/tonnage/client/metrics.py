@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -63,90 +64,87 @@ class RestClientMetrics:
         return count
 
 
-def show_leadership(registry: CollectorRegistry, electors: Callable[[], Iterable[LeaderElector]]) -> None:
-    """Show, whenever the metrics are read, which of these leases the program holds."""
-    registry.register(_Leases(electors))
+class ReadMetrics(Collector):
+    """Metric families that are put together whenever the metrics are read."""
 
-
-class _Leases(Collector):
-    def __init__(self, electors: Callable[[], Iterable[LeaderElector]]) -> None:
-        self._electors = electors
+    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+        self._families = families
 
     def collect(self) -> Iterable[Metric]:
+        return self._families()
+
+
+def show_leadership(registry: CollectorRegistry, electors: Callable[[], Iterable[LeaderElector]]) -> None:
+    """Show which of these leases the program holds."""
+
+    def families() -> Iterable[Metric]:
         family = GaugeMetricFamily(
             "leader_election_master_status",
             "1 while this copy holds the lease of this name and does the work, 0 while it waits for it. Of all copies "
             "together there should be one.",
             labels=("name",),
         )
-        for each in self._electors():
+        for each in electors():
             family.add_metric((split_key(each.lease)[1],), float(each.leadership.is_leading))
-        return (family,)
+        yield family
 
-
-_LABELS: Final = ("resource",)
+    registry.register(ReadMetrics(families))
 
 
 def show_watches(registry: CollectorRegistry, informers: Callable[[], Iterable[Informer[Any]]]) -> None:
-    """Show how these informers stand whenever the metrics are read."""
-    registry.register(_Watches(informers))
+    """Show how these informers stand. Those of one resource are told as one: the worst times, and sums."""
+    registry.register(ReadMetrics(lambda: _watches(informers())))
 
 
-class _Watches(Collector):
-    """Informers of the same resource, of other selections of it, are told as one: the worst times, and sums."""
+def _watches(informers: Iterable[Informer[Any]]) -> Iterable[Metric]:
+    by_name: dict[str, list[Informer[Any]]] = {}
+    for each in informers:
+        by_name.setdefault(each.name, []).append(each)
 
-    def __init__(self, informers: Callable[[], Iterable[Informer[Any]]]) -> None:
-        self._informers = informers
+    def values(of: Callable[[Informer[Any]], float], combine: Callable[[Iterable[float]], float]) -> dict[str, float]:
+        return {name: combine(map(of, group)) for name, group in by_name.items()}
 
-    def collect(self) -> Iterable[Metric]:
-        silent: dict[str, float] = {}
-        behind: dict[str, float] = {}
-        synced: dict[str, float] = {}
-        objects: dict[str, float] = {}
-        fetched: dict[str, float] = {}
-        failed: dict[str, float] = {}
-        for each in self._informers():
-            name, now_s = each.name, each.now_s
-            told_s, out_of_step_s = each.last_told_s, each.out_of_step_since_s
-            silent[name] = max(silent.get(name, 0.0), now_s - told_s if told_s is not None else 0.0)
-            behind[name] = max(behind.get(name, 0.0), now_s - out_of_step_s if out_of_step_s is not None else 0.0)
-            synced[name] = min(synced.get(name, 1.0), float(each.is_synced))
-            objects[name] = objects.get(name, 0.0) + len(each)
-            fetched[name] = fetched.get(name, 0.0) + each.fetches
-            failed[name] = failed.get(name, 0.0) + each.failures
-        yield _gauge(
-            "tonnage_watch_silent_seconds",
-            "How long ago the API server last said anything on this watch, a bookmark included; it sends one a minute.",
-            silent,
-        )
-        yield _gauge(
-            "tonnage_watch_out_of_step_seconds",
-            "For how long this watch could not be followed, because the API server is away or refuses it; 0 while it "
-            "can be.",
-            behind,
-        )
-        yield _gauge("tonnage_watch_synced", "1 once all objects of this resource are known, 0 until then.", synced)
-        yield _gauge("tonnage_watch_objects", "Objects of this resource that the program knows of.", objects)
-        yield _counter(
-            "tonnage_watch_fetches",
-            "How often all objects of this resource were fetched: once at the start, and after each watch that could "
-            "not be resumed.",
-            fetched,
-        )
-        yield _counter("tonnage_watch_failures", "Watches and lists of this resource that failed.", failed)
+    def seconds_since(of: Callable[[Informer[Any]], float | None]) -> dict[str, float]:
+        return values(lambda each: 0.0 if (since_s := of(each)) is None else each.now_s - since_s, max)
+
+    yield _family(
+        GaugeMetricFamily,
+        "tonnage_watch_silent_seconds",
+        "How long ago the API server last said anything on this watch, a bookmark included; it sends one a minute.",
+        seconds_since(lambda each: each.last_told_s),
+    )
+    yield _family(
+        GaugeMetricFamily,
+        "tonnage_watch_out_of_step_seconds",
+        "For how long this watch could not be followed, because the API server is away or refuses it; 0 while it "
+        "can be.",
+        seconds_since(lambda each: each.out_of_step_since_s),
+    )
+    synced = "1 once all objects of this resource are known, 0 until then."
+    yield _family(GaugeMetricFamily, "tonnage_watch_synced", synced, values(lambda each: float(each.is_synced), min))
+    objects = "Objects of this resource that the program knows of."
+    yield _family(GaugeMetricFamily, "tonnage_watch_objects", objects, values(len, sum))
+    yield _family(
+        CounterMetricFamily,
+        "tonnage_watch_fetches",
+        "How often all objects of this resource were fetched: once at the start, and after each watch that could not "
+        "be resumed.",
+        values(lambda each: each.fetches, sum),
+    )
+    failures = "Watches and lists of this resource that failed."
+    yield _family(CounterMetricFamily, "tonnage_watch_failures", failures, values(lambda each: each.failures, sum))
 
 
-def _gauge(name: str, told: str, values: dict[str, float], *, labels: tuple[str] = _LABELS) -> Metric:
-    family = GaugeMetricFamily(name, told, labels=labels)
-    for label, value in sorted(values.items()):
-        family.add_metric((label,), value)
-    return family
-
-
-def _counter(name: str, told: str, values: dict[str, float]) -> Metric:
-    family = CounterMetricFamily(name, told, labels=_LABELS)
-    for resource, value in sorted(values.items()):
-        family.add_metric((resource,), value)
+def _family(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    told: str,
+    values: dict[str, float],
+    label: str = "resource",
+) -> Metric:
+    family = kind(name, told, labels=(label,))
+    for value_of, value in sorted(values.items()):
+        family.add_metric((value_of,), value)
     return family
 
 
@@ -180,7 +178,7 @@ class WorkQueueMetrics:
             buckets=_QUEUE_BUCKETS_S,
             registry=registry,
         )
-        registry.register(_States(lambda: list(self._queues)))
+        registry.register(ReadMetrics(lambda: _queue_states(list(self._queues))))
 
     def queue(self, name: str) -> QueueMetrics:
         """For one more queue. Queues of one name are counted together."""
@@ -196,26 +194,18 @@ class WorkQueueMetrics:
         return made
 
 
+@dataclass(eq=False)
 class QueueMetrics:
     """What a `WorkQueue` tells about its keys."""
 
-    def __init__(
-        self,
-        name: str,
-        now: Callable[[], float],
-        adds: Counter,
-        retries: Counter,
-        waited_s: Histogram,
-        worked_s: Histogram,
-    ) -> None:
-        self.name = name
-        self._now = now
-        self._adds = adds
-        self._retries = retries
-        self._waited_s = waited_s
-        self._worked_s = worked_s
-        self.waiting_since: dict[Hashable, float] = {}
-        self.working_since: dict[Hashable, float] = {}
+    name: str
+    _now: Callable[[], float]
+    _adds: Counter
+    _retries: Counter
+    _waited_s: Histogram
+    _worked_s: Histogram
+    waiting_since: dict[Hashable, float] = field(default_factory=dict)
+    working_since: dict[Hashable, float] = field(default_factory=dict)
 
     def added(self, key: Hashable) -> None:
         """It waits from now on, or will as soon as it is done."""
@@ -246,29 +236,27 @@ class QueueMetrics:
         return [now - since for since in self.working_since.values()]
 
 
-class _States(Collector):
-    def __init__(self, queues: Callable[[], Iterable[QueueMetrics]]) -> None:
-        self._queues = queues
-
-    def collect(self) -> Iterable[Metric]:
-        depth: dict[str, float] = {}
-        unfinished: dict[str, float] = {}
-        longest: dict[str, float] = {}
-        for each in self._queues():
-            at_work_s = each.at_work_s()
-            depth[each.name] = depth.get(each.name, 0.0) + len(each.waiting_since)
-            unfinished[each.name] = unfinished.get(each.name, 0.0) + sum(at_work_s)
-            longest[each.name] = max(longest.get(each.name, 0.0), *at_work_s, 0.0)
-        yield _gauge("workqueue_depth", "Keys that wait in a work queue now.", depth, labels=_QUEUE_LABELS)
-        yield _gauge(
-            "workqueue_unfinished_work_seconds",
-            "How long all work that is under way has taken so far. Large values mean that workers hang.",
-            unfinished,
-            labels=_QUEUE_LABELS,
-        )
-        yield _gauge(
-            "workqueue_longest_running_processor_seconds",
-            "How long the work that has been under way for longest has taken so far.",
-            longest,
-            labels=_QUEUE_LABELS,
-        )
+def _queue_states(queues: Iterable[QueueMetrics]) -> Iterable[Metric]:
+    depth: dict[str, float] = {}
+    unfinished: dict[str, float] = {}
+    longest: dict[str, float] = {}
+    for each in queues:
+        at_work_s = each.at_work_s()
+        depth[each.name] = depth.get(each.name, 0.0) + len(each.waiting_since)
+        unfinished[each.name] = unfinished.get(each.name, 0.0) + sum(at_work_s)
+        longest[each.name] = max(longest.get(each.name, 0.0), *at_work_s, 0.0)
+    yield _family(GaugeMetricFamily, "workqueue_depth", "Keys that wait in a work queue now.", depth, "name")
+    yield _family(
+        GaugeMetricFamily,
+        "workqueue_unfinished_work_seconds",
+        "How long all work that is under way has taken so far. Large values mean that workers hang.",
+        unfinished,
+        "name",
+    )
+    yield _family(
+        GaugeMetricFamily,
+        "workqueue_longest_running_processor_seconds",
+        "How long the work that has been under way for longest has taken so far.",
+        longest,
+        "name",
+    )

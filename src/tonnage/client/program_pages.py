@@ -7,6 +7,7 @@ from typing import Any, Self
 import msgspec
 
 from tonnage.client.config.connection import KubeconfigCluster, KubeconfigUser, ServerConnection
+from tonnage.client.errors import status_message
 from tonnage.client.transport.http_transport import HttpTransport
 from tonnage.client.transport.wire import Request
 from tonnage.clock import Clock
@@ -53,7 +54,7 @@ class ProgramPages:
         if answer.code == 404:
             return None
         if answer.code in (401, 403):
-            raise NotLetIn(self._transport.server, path, answer.code, _reason(answer.body))
+            raise NotLetIn(self._transport.server, path, answer.code, status_message(answer.body)[:500])
         try:
             if answer.code == 200:
                 return msgspec.json.decode(answer.body)
@@ -61,12 +62,3 @@ class ProgramPages:
         except (msgspec.DecodeError, ValueError, RecursionError):
             problem = "no JSON"
         raise TonnageError(f"GET {self._transport.server}{path}: the answer is {problem}")
-
-
-def _reason(body: bytes) -> str:
-    """What a Status says; nothing for another body."""
-    try:
-        message = msgspec.json.decode(body)["message"]
-    except (msgspec.DecodeError, ValueError, RecursionError, KeyError, TypeError):
-        return ""
-    return message[:500] if isinstance(message, str) else ""

@@ -22,12 +22,12 @@ import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from tonnage import logs
 from tonnage.backoff import jittered
 from tonnage.client.http import Client
 from tonnage.client.leadership import NotLeading
+from tonnage.client.metrics import ReadMetrics
 from tonnage.client.workqueue import WorkQueue
 from tonnage.clock import within
 from tonnage.errors import AlreadyExists, ApiError, NotFound, TonnageError
@@ -383,15 +383,9 @@ def truncated(text: str, max_bytes: int = NOTE_BYTES) -> str:
 
 def count_dropped_events(registry: CollectorRegistry, recorders: Callable[[], Iterable[Recorder]]) -> None:
     """Show what these recorders left out whenever the metrics are read."""
-    registry.register(_Dropped(recorders))
 
-
-class _Dropped(Collector):
-    def __init__(self, recorders: Callable[[], Iterable[Recorder]]) -> None:
-        self._recorders = recorders
-
-    def collect(self) -> Iterable[Metric]:
-        found = list(self._recorders())
+    def families() -> Iterable[Metric]:
+        found = list(recorders())
         family = CounterMetricFamily(
             "tonnage_events_dropped",
             "Events that were not written: no room to wait, one too many about an object, or not accepted in time.",
@@ -400,4 +394,6 @@ class _Dropped(Collector):
         family.add_metric(("full",), sum(each.dropped for each in found))
         family.add_metric(("spam",), sum(each.filtered for each in found))
         family.add_metric(("failed",), sum(each.abandoned for each in found))
-        return (family,)
+        yield family
+
+    registry.register(ReadMetrics(families))

@@ -8,9 +8,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from tonnage import logs
+from tonnage.client.metrics import ReadMetrics
 from tonnage.clock import Clock
 from tonnage.scheduling.engine.profiles import Assembled
 from tonnage.scheduling.framework import Code, Plugin, PluginCounter, PluginTimes, Status
@@ -136,7 +136,7 @@ class SchedulerMetrics:
 
     def watch(self, families: Callable[[], Iterable[Metric]]) -> None:
         """Show what `families` says whenever the metrics are read."""
-        self._registry.register(_Read(families))
+        self._registry.register(ReadMetrics(families))
 
 
 class _TimedStatus:
@@ -179,14 +179,6 @@ def _counters_of(plugin: Plugin) -> Iterable[PluginCounter]:
     except Exception:  # the page shows everything else
         _log.exception("A plugin failed", plugin=plugin.name)
         return ()
-
-
-class _Read(Collector):
-    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families()
 
 
 def gauge(name: str, help: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Metric:

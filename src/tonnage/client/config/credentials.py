@@ -68,14 +68,10 @@ class ExecCredentials:
         """What is good now, from the plugin when need be. Raises NoCredentials."""
         given = self._given
         if given is None or (given.expires_at is not None and given.expires_at <= self._clock.now()):
-            return await self._ask()
+            return await self.renew()
         return given
 
-    async def renew(self) -> None:
-        """What was given is refused: ask again, or wait for the answer that somebody else asked for."""
-        await self._ask()
-
-    async def _ask(self) -> PluginAnswer:
+    async def renew(self) -> PluginAnswer:
         """What the plugin answers now; who asks while it runs gets that run's answer or failure, since it may ask a
         person.
 

@@ -12,6 +12,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -117,10 +118,6 @@ class _Exec(msgspec.Struct, rename="camel"):
     install_hint: str = ""
     provide_cluster_info: bool = False
     interactive_mode: InteractiveMode | None = None
-
-
-def read_context(entry: KubeconfigEntry) -> Context:
-    return entry.read_as(Context)
 
 
 def read_cluster(entry: KubeconfigEntry) -> KubeconfigCluster:
@@ -323,9 +320,8 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
 class _File:
     path: Path
     current_context: str
-    clusters: dict[str, KubeconfigEntry]
-    users: dict[str, KubeconfigEntry]
-    contexts: dict[str, KubeconfigEntry]
+    lists: tuple[dict[str, KubeconfigEntry], ...]
+    """Clusters, users and contexts, each by name."""
 
 
 def _read(path: Path) -> _File:
@@ -350,7 +346,7 @@ def _read(path: Path) -> _File:
     current = doc.get("current-context", "")
     if not isinstance(current, str):
         raise InvalidKubeconfig(file, "current-context", f"expected a name, found {current!r}")
-    return _File(path, current, *(_entries(path, doc, key) for key in ("clusters", "users", "contexts")))
+    return _File(path, current, tuple(_entries(path, doc, key) for key in ("clusters", "users", "contexts")))
 
 
 def _entries(path: Path, doc: Doc, key: str) -> dict[str, KubeconfigEntry]:
@@ -368,13 +364,9 @@ def _entries(path: Path, doc: Doc, key: str) -> dict[str, KubeconfigEntry]:
 
 
 def _chosen(files: list[_File], wanted: str) -> ServerConnection:
-    clusters: dict[str, KubeconfigEntry] = {}
-    users: dict[str, KubeconfigEntry] = {}
-    contexts: dict[str, KubeconfigEntry] = {}
-    for file in reversed(files):  # so that the first to name an entry has the last word
-        clusters |= file.clusters
-        users |= file.users
-        contexts |= file.contexts
+    # The first file to name an entry wins, so that it comes last.
+    merged = zip(*(file.lists for file in reversed(files)), strict=True)
+    clusters, users, contexts = (dict(chain.from_iterable(each.items() for each in lists)) for lists in merged)
     where = ", ".join(str(file.path) for file in files)
     name = wanted or next((file.current_context for file in files if file.current_context), "")
     if not name:
@@ -383,7 +375,7 @@ def _chosen(files: list[_File], wanted: str) -> ServerConnection:
     if name not in contexts:
         raise InvalidKubeconfig(where, f"contexts[{name}]", "there is no such context", hint=_there_are(contexts))
     entry = contexts[name]
-    context = read_context(entry)
+    context = entry.read_as(Context)
     if context.cluster not in clusters:
         entry.wrong("cluster", _no_such("cluster", context.cluster), hint=_there_are(clusters))
     if context.user and context.user not in users:

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from tonnage.backoff import exponential_s, jittered
-from tonnage.client.errors import Disconnected
+from tonnage.client.errors import Disconnected, status_message
 from tonnage.client.throttle import TokenBucket
 from tonnage.client.transport.wire import HttpResponse, Request, Transport
 from tonnage.clock import Clock
@@ -110,7 +110,8 @@ class Reviews:
         except TonnageError as exc:
             raise ReviewFailed(exc.message) from exc
         if response.code not in (200, 201):
-            raise ReviewFailed(f"POST {path}: {_told(response)}")
+            told = status_message(response.body) or f"the answer is {response.code}"
+            raise ReviewFailed(f"POST {path}: {told}")
         try:
             return msgspec.json.decode(response.body, type=answer)
         except (msgspec.DecodeError, ValueError, RecursionError) as exc:
@@ -132,18 +133,6 @@ class Reviews:
                     return response
             await self._clock.sleep(jittered(exponential_s(_FIRST_PAUSE_S, tried, factor=_FACTOR), _JITTER, self._rng))
         raise AssertionError("unreachable: the last try returns or raises")
-
-
-def _told(response: HttpResponse) -> str:
-    """A refusal in the server's words, where it says any."""
-    try:
-        told = msgspec.json.decode(response.body)
-        message = told["message"]
-        if isinstance(message, str) and message:
-            return message
-    except (msgspec.DecodeError, ValueError, RecursionError, KeyError, TypeError):
-        pass
-    return f"the answer is {response.code}"
 
 
 K = TypeVar("K", bound=Hashable)
