@@ -17,7 +17,7 @@ from tonnage.client.transport.wire import HttpResponse, Request
 from tonnage.clock import SystemClock
 from tonnage.scheduler.program import SchedulerProgram
 from tonnage.scheduling.configuration.configuration import default_configuration
-from tonnage.scheduling.engine import assumed_pods
+from tonnage.scheduling.engine import attempt
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -37,7 +37,7 @@ class LyingTransport(HttpTransport):
 async def test_a_binding_that_was_answered_and_did_not_happen_is_made_again(
     cluster: ApiServerProcess, monkeypatch
 ) -> None:
-    monkeypatch.setattr(assumed_pods, "CONFIRMED_WITHIN_S", 0.5)
+    monkeypatch.setattr(attempt, "CONFIRMED_WITHIN_S", 0.5)
     room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     node = {"metadata": {"name": "n"}, "status": {"allocatable": room, "capacity": room}}
     spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]}

@@ -16,7 +16,7 @@ import yaml
 
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.configuration.configuration import parse
-from tonnage.scheduling.decision.explain import explain
+from tonnage.scheduling.decision.explain import explanation_of
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.testing.builders import cluster_of, info, node, pod
 
@@ -60,7 +60,8 @@ def cluster_in(case: Doc) -> Cluster:
 def test_as_measured(case: Doc) -> None:
     cluster = cluster_in(case)
     assembled = profile_named(case.get("profile", "default"))
-    answer = explain(assembled.decider, cluster, info("asking", **pod_options(case["pod"])))
+    asking = info("asking", **pod_options(case["pod"]))
+    answer = explanation_of(assembled.decider, assembled.decider.decide(cluster, asking, diagnose=True))
     assert answer.schedulable is ("message" not in case)
     if "message" in case:
         assert answer.message == case["message"]
@@ -88,6 +89,7 @@ def test_each_node_counts_its_own_size_of_an_image() -> None:
     cluster = cluster_of(
         node("small", images={"app:1": 500 * megabyte}), node("large", images={"app:1": 900 * megabyte}), node("none")
     )
-    answer = explain(profile_named("default").decider, cluster, info("asking", cpu="1"))
+    decider = profile_named("default").decider
+    answer = explanation_of(decider, decider.decide(cluster, info("asking", cpu="1"), diagnose=True))
     # On two of three nodes: 500*2/3 = 333 and 900*2/3 = 600; 100*(333 - 23)/977 = 31 and 100*(600 - 23)/977 = 59.
     assert {each.name: each.scores["ImageLocality"] for each in answer.nodes} == {"small": 31, "large": 59, "none": 0}

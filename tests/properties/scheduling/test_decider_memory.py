@@ -30,8 +30,7 @@ from tonnage.scheduling.framework import (
 from tonnage.scheduling.per_node import NodeFilter, NodeScore, NodeView
 from tonnage.scheduling.plugins.image_locality import ImageLocality
 from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
-from tonnage.scheduling.plugins.node_ports import NodePorts
-from tonnage.scheduling.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit
 from tonnage.testing.builders import pod
 
 FIRST_CAPACITY = 64

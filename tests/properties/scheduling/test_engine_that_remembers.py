@@ -23,7 +23,7 @@ from examples_tried import tries
 from tonnage.objects.core_v1 import Pod
 from tonnage.scheduler.debug_pages import AssumedState, CapacityReservations, NominationsReport
 from tonnage.scheduling.cluster.pod_info import PodInfo
-from tonnage.scheduling.decision.explain import explain
+from tonnage.scheduling.decision.explain import explanation_of
 from tonnage.scheduling.engine.engine import Engine
 from tonnage.scheduling.engine.profiles import assemble
 from tonnage.whatif.scheduler_memory import memory_from
@@ -35,13 +35,15 @@ def told_by_fresh_profile(story: ChangingCluster, asked: Pod) -> dict[str, Any]:
     engine, info = story.engine, PodInfo(asked)
     profile = next(each for each in story.profiles if each.scheduler_name == asked.spec.scheduler_name)
     assembled = assemble(profile, story.lots, None)
-    return explain(
+    nominator = engine.queue.nominator
+    expected, passed_over = tuple(nominator.ahead_of(info)), nominator.failed_nodes.passed_over(asked)
+    decision = assembled.decider.decide(engine.cluster, info, expected, passed_over=passed_over, diagnose=True)
+    return explanation_of(
         assembled.decider,
-        engine.cluster,
-        info,
-        tuple(engine.queue.nominator.ahead_of(info)),
+        decision,
+        expected,
         pre_enqueue=assembled.rules.pre_enqueue,
-        passed_over=engine.queue.nominator.failed_nodes.passed_over(asked),
+        passed_over=passed_over,
         holder_of=engine.nominations.holder_of,
     ).document()
 

@@ -34,8 +34,7 @@ from tonnage.scheduling.framework import (
 )
 from tonnage.scheduling.plugins.image_locality import ImageLocality
 from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
-from tonnage.scheduling.plugins.node_ports import NodePorts
-from tonnage.scheduling.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit
 
 modest = settings(max_examples=tries(150), deadline=None)
 

@@ -10,7 +10,7 @@ from scheduler_volume_rig import Rig
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.storage_v1 import CSIStorageCapacity
-from tonnage.scheduling.engine.assumed_pods import CONFIRMED_WITHIN_S
+from tonnage.scheduling.engine.attempt import CONFIRMED_WITHIN_S
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import capacity, claim, driver, pod_with, storage_class
 

@@ -1,20 +1,11 @@
-"""Which node has which image, and which host ports are taken: facts of few rows, kept as sparse indexes.
-
-Names of images are canonical: one without a tag means `:latest`. For each image the rows that have it and its sizes
-there stand side by side, packed, so that a score reads them as arrays.
-"""
+"""Which node has which image, and which host ports are taken: facts of few rows, kept as sparse indexes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-
-import numpy as np
-import numpy.typing as npt
+from dataclasses import dataclass, field
 
 from tonnage.objects.core_v1 import ContainerImage, Pod
-from tonnage.scheduling.cluster.columns import Ints
-
-_FIRST_CAPACITY = 4
 
 
 def canonical(name: str) -> str:
@@ -22,41 +13,12 @@ def canonical(name: str) -> str:
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
+@dataclass(slots=True)
 class Holders:
-    """The rows that have one image, in no order, and its size on each."""
+    """The rows that have one image, with its size on each."""
 
-    __slots__ = ("_place", "_rows", "_sizes", "version")
-
-    def __init__(self) -> None:
-        self.version = 0
-        self._place: dict[int, int] = {}  # row -> where it stands in the arrays
-        self._rows = np.zeros(_FIRST_CAPACITY, dtype=np.intp)
-        self._sizes: Ints = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self._place)
-
-    @property
-    def rows(self) -> npt.NDArray[np.intp]:
-        return self._rows[: len(self._place)]
-
-    @property
-    def sizes(self) -> Ints:
-        return self._sizes[: len(self._place)]
-
-    def put(self, row: int, size: int) -> None:
-        place = self._place.setdefault(row, len(self._place))
-        if place == len(self._rows):
-            self._rows, self._sizes = np.resize(self._rows, 2 * place), np.resize(self._sizes, 2 * place)
-        self._rows[place], self._sizes[place] = row, size
-
-    def drop(self, row: int) -> None:
-        """Forget a row; the last one takes its place."""
-        place, last = self._place.pop(row), len(self._place)
-        if place != last:
-            moved = int(self._rows[last])
-            self._rows[place], self._sizes[place] = moved, self._sizes[last]
-            self._place[moved] = place
+    sizes: dict[int, int] = field(default_factory=dict)
+    version: int = 0
 
 
 _NOBODY = Holders()
@@ -75,34 +37,32 @@ class Images:
             return False
         old, new = _sizes(before), _sizes(after)
         for name in old.keys() - new.keys():
-            holders = self._holders[name]
-            holders.drop(row)
-            self._note(holders)
-            if not holders:
+            del self._changed(name).sizes[row]
+            if not self._holders[name].sizes:
                 del self._holders[name]
         for name, size in new.items():
             if old.get(name) != size:
-                holders = self._holders.setdefault(name, Holders())
-                holders.put(row, size)
-                self._note(holders)
+                self._changed(name).sizes[row] = size
         return old != new
 
-    def _note(self, holders: Holders) -> None:
+    def _changed(self, name: str) -> Holders:
         self._tick += 1
+        holders = self._holders.setdefault(name, Holders())
         holders.version = self._tick
+        return holders
 
     @property
     def are_unknown(self) -> bool:
         """No node says that it has any."""
         return not self._holders
 
-    def where(self, name: str) -> Holders:
-        """Who has the image of this canonical name."""
-        return self._holders.get(name, _NOBODY)
+    def where(self, name: str) -> dict[int, int]:
+        """By row that has the image of this canonical name, its size there."""
+        return self._holders.get(name, _NOBODY).sizes
 
     def version_of(self, name: str) -> int:
         """Differs whenever `where` answers differently; 0 while nobody has the image."""
-        return self.where(name).version
+        return self._holders.get(name, _NOBODY).version
 
 
 def _sizes(images: Iterable[ContainerImage]) -> dict[str, int]:

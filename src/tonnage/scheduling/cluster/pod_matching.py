@@ -20,13 +20,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from tonnage.objects.requirements import FEW, LabelMatcher, Requirement
 from tonnage.objects.selectors import LabelSelector
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 Labels = Mapping[str, str]

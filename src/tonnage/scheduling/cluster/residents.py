@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -127,29 +128,25 @@ MAX_TALLIES = 2048
 _NO_LABELS: Labels = {}
 
 
+@dataclass(slots=True, eq=False)
 class _Lookalikes:
     """Pods that no selector can tell apart, by row, and the tallies that mean them."""
 
-    __slots__ = ("is_terminating", "labels", "namespace", "tallies", "where")
-
-    def __init__(self, namespace: str, labels: Labels, is_terminating: bool) -> None:
-        self.namespace = namespace
-        self.labels = labels
-        self.is_terminating = is_terminating
-        self.where = RowCounts()
-        self.tallies: dict[_Tally, None] = {}
+    namespace: str
+    labels: Labels
+    is_terminating: bool
+    where: RowCounts = field(default_factory=RowCounts)
+    tallies: dict[_Tally, None] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
 class _Tally:
     """The pods that all of `matchers` mean, by row; those that are terminating only if asked for."""
 
-    __slots__ = ("counts_terminating", "groups", "matchers", "where")
-
-    def __init__(self, matchers: tuple[PodMatcher, ...], counts_terminating: bool) -> None:
-        self.matchers = matchers
-        self.counts_terminating = counts_terminating
-        self.where = RowCounts()
-        self.groups: dict[_Lookalikes, None] = {}
+    matchers: tuple[PodMatcher, ...]
+    counts_terminating: bool
+    where: RowCounts = field(default_factory=RowCounts)
+    groups: dict[_Lookalikes, None] = field(default_factory=dict)
 
     def means(self, group: _Lookalikes) -> bool:
         if group.is_terminating and not self.counts_terminating:

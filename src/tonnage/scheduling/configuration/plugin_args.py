@@ -23,6 +23,7 @@ turn nothing away that runs today, and send pods where their volumes fit most su
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import ClassVar, Self
 
@@ -316,3 +317,9 @@ class StorageCapacityArgs(PluginArgs):
             return []
         told = "must be greater than or equal to 0"
         return [invalid(f"{path}.reservationTimeoutSeconds", self.reservation_timeout_seconds, told)]
+
+
+ARGS_OF: Mapping[str, type[PluginArgs]] = {
+    cls.plugin: cls for cls in sorted(PluginArgs.__subclasses__(), key=lambda cls: cls.plugin)
+}
+"""The class of a plugin's arguments; plugins that are not here take none, or read their own."""

@@ -51,18 +51,7 @@ class ExtensionPoint(StrEnum):
 WEIGHTED_POINTS = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
 
 _CLASSES: Mapping[ExtensionPoint, type[framework.Plugin]] = {
-    ExtensionPoint.PRE_FILTER: framework.PreFilterPlugin,
-    ExtensionPoint.FILTER: framework.FilterPlugin,
-    ExtensionPoint.POST_FILTER: framework.PostFilterPlugin,
-    ExtensionPoint.RESERVE: framework.ReservePlugin,
-    ExtensionPoint.PRE_SCORE: framework.PreScorePlugin,
-    ExtensionPoint.SCORE: framework.ScorePlugin,
-    ExtensionPoint.PRE_BIND: framework.PreBindPlugin,
-    ExtensionPoint.BIND: framework.BindPlugin,
-    ExtensionPoint.POST_BIND: framework.PostBindPlugin,
-    ExtensionPoint.PERMIT: framework.PermitPlugin,
-    ExtensionPoint.PRE_ENQUEUE: framework.PreEnqueuePlugin,
-    ExtensionPoint.QUEUE_SORT: framework.QueueSortPlugin,
+    point: getattr(framework, point.interface) for point in list(ExtensionPoint)[:-2]
 }
 
 

@@ -14,19 +14,7 @@ from tonnage.errors import did_you_mean
 from tonnage.gates import Gates
 from tonnage.objects.field_errors import Errors, duplicate, invalid, required
 from tonnage.objects.meta import Record
-from tonnage.scheduling.configuration.plugin_args import (
-    GROUP_VERSION,
-    DefaultPreemptionArgs,
-    DynamicResourcesArgs,
-    InterPodAffinityArgs,
-    NodeAffinityArgs,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-    PluginArgs,
-    PodTopologySpreadArgs,
-    StorageCapacityArgs,
-    VolumeBindingArgs,
-)
+from tonnage.scheduling.configuration.plugin_args import ARGS_OF, GROUP_VERSION, PluginArgs, StorageCapacityArgs
 from tonnage.scheduling.configuration.plugin_catalogue import CATALOGUE, REMOVED_PLUGINS, ExtensionPoint, KnownPlugin
 from tonnage.scheduling.configuration.profile_plugins import (
     EVERY,
@@ -40,22 +28,6 @@ from tonnage.scheduling.configuration.profile_plugins import (
 from tonnage.scheduling.configuration.strict_decoding import Problem, Problems, Section, broken_rules, read
 
 A = TypeVar("A", bound=PluginArgs)
-
-ARGS_OF: Mapping[str, type[PluginArgs]] = {
-    cls.plugin: cls
-    for cls in (
-        DefaultPreemptionArgs,
-        DynamicResourcesArgs,
-        InterPodAffinityArgs,
-        NodeAffinityArgs,
-        NodeResourcesBalancedAllocationArgs,
-        NodeResourcesFitArgs,
-        PodTopologySpreadArgs,
-        StorageCapacityArgs,
-        VolumeBindingArgs,
-    )
-}
-"""The class of a plugin's arguments; plugins that are not here take none, or read their own."""
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 _REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{GROUP_VERSION}")'

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,8 @@ from tonnage.scheduling.cluster.columns import Mask, Rows, grown, only_row
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.framework import Bits, Code, Judgement, Status
 from tonnage.scheduling.framework.plugin import SEARCH_ENDED, reason_place, with_reasons
+
+T = TypeVar("T")
 
 NOBODY = 127
 """In `first`: no plugin objects. More than any position, so that the smaller of two is the first to object."""
@@ -107,9 +109,6 @@ class FilterResults:
         return bits
 
 
-__all__ = ["NARROWED", "NOBODY", "Diagnosis"]
-
-
 class Diagnosis(FilterResults):
     """FilterResults to every row of a cluster by the filters named in `plugins`, or a `refusal` of all rows at once."""
 
@@ -169,6 +168,15 @@ class Diagnosis(FilterResults):
     def _narrowed_reason(self) -> str:
         return f"node(s) didn't satisfy plugin(s) [{self.narrowed_by.replace(',', '')}]"
 
+    def _once(self, question: str, answer: Callable[[], T]) -> T:
+        """The answer to a question, which equal pods that were refused for the same reasons share."""
+        if self.shared is None:
+            return answer()
+        if question not in self.shared:
+            self.shared[question] = answer()
+        found: T = self.shared[question]
+        return found
+
     def rejecting_plugins(self) -> frozenset[str]:
         """Every plugin that refused a node: whose events may help the pod.
 
@@ -176,18 +184,15 @@ class Diagnosis(FilterResults):
         """
         if self.refusal is not None:
             return frozenset(self.refusal.plugin.split(", ")) if self.refusal.plugin else frozenset()
-        if self.shared is not None and "rejecting plugins" in self.shared:
-            known: frozenset[str] = self.shared["rejecting plugins"]
-            return known
+        return self._once("rejecting plugins", self._rejecting_plugins)
+
+    def _rejecting_plugins(self) -> frozenset[str]:
         positions = self._positions()
         may_have_ended = any(SEARCH_ENDED in self.reasons[p] for p in positions if p < NARROWED)
         if may_have_ended and SEARCH_ENDED in self.counts():
             return frozenset()
         named = {self.plugins[p] for p in positions if p < NARROWED}
-        found = frozenset(named | ({*self.narrowed_by.split(", ")} if NARROWED in positions else set()))
-        if self.shared is not None:
-            self.shared["rejecting plugins"] = found
-        return found
+        return frozenset(named | ({*self.narrowed_by.split(", ")} if NARROWED in positions else set()))
 
     def _positions(self) -> list[int]:
         """What stands in `first` of the nodes there are, each once, in order."""
@@ -229,33 +234,19 @@ class Diagnosis(FilterResults):
 
     def note(self) -> str:
         """What plugins have to add to their reasons, for people; mostly empty."""
-        if self.refusal is not None or self.note_of is None:
-            return ""
-        if self.shared is None:
-            return self.note_of(self)
-        if "note" not in self.shared:
-            self.shared["note"] = self.note_of(self)
-        told: str = self.shared["note"]
-        return told
+        note_of = self.note_of
+        return "" if self.refusal is not None or note_of is None else self._once("note", lambda: note_of(self))
 
     def message(self, after: str = "") -> str:
         """The sentence kube-scheduler would write; `after` is what preemption has to add."""
         if self.refusal is not None and not self.refusal.plugin:
             return self.refusal.message
-        if self.refusal is not None:
-            told = self.refusal.message
-        elif self.shared is not None and "counts" in self.shared:
-            told = self.shared["counts"]
-        else:
-            told = ", ".join(sorted(f"{count} {reason}" for reason, count in self.counts().items()))
-            if self.shared is not None:
-                self.shared["counts"] = told
-        text = (
-            f"0/{self.cluster.count} nodes are available: {told}."
-            if told
-            else f"0/{self.cluster.count} nodes are available."
-        )
+        counted = self.refusal.message if self.refusal is not None else self._once("counts", self._counted)
+        text = f"0/{self.cluster.count} nodes are available" + (f": {counted}." if counted else ".")
         return f"{text} {after}" if after else text
+
+    def _counted(self) -> str:
+        return ", ".join(sorted(f"{count} {reason}" for reason, count in self.counts().items()))
 
     def told(self, after: str = "") -> str:
         """The same for people, in a condition, an event, an explanation: with what plugins add, before preemption's."""

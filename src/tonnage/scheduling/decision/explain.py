@@ -20,7 +20,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import (
     NOBODY,
@@ -114,26 +113,6 @@ class Explanation:
         }
 
 
-def explain(
-    decider: Decider,
-    cluster: Cluster,
-    pod: PodInfo,
-    nominated: Iterable[tuple[str, PodInfo]] = (),
-    *,
-    pre_enqueue: Iterable[PreEnqueuePlugin] = (),
-    passed_over: Mapping[str, str] = _NOWHERE,
-    holder_of: HolderOf = by_name_alone,
-) -> Explanation:
-    """Decide and account for it. `pre_enqueue` are the plugins that may hold the pod back, `passed_over` the nodes that
-    others are preferred to, each with why; `holder_of` tells of a nominated pod what is known of its nomination.
-    """
-    expected = tuple(nominated)
-    decision = decider.decide(cluster, pod, expected, passed_over=passed_over, diagnose=True)
-    return explanation_of(
-        decider, decision, expected, pre_enqueue=pre_enqueue, passed_over=passed_over, holder_of=holder_of
-    )
-
-
 def explanation_of(
     decider: Decider,
     decision: Decision,
@@ -144,6 +123,9 @@ def explanation_of(
     holder_of: HolderOf = by_name_alone,
 ) -> Explanation:
     """Account for a decision that was made with `diagnose`, on a cluster that has not changed since.
+
+    `pre_enqueue` are the plugins that may hold the pod back, `passed_over` the nodes that others are preferred to, each
+    with why; `holder_of` tells of a nominated pod what is known of its nomination.
 
     Nodes come best first, refused ones after, each group by name; of equally good ones the chosen comes first.
     """

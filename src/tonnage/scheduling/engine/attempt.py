@@ -6,11 +6,14 @@ the traceback. No plugin keeps the others from giving back what they keep.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from tonnage import logs
+from tonnage.objects.core_v1 import Pod
+from tonnage.scheduling.cluster.cluster import Cluster, place
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.decision.diagnosis import Diagnosis
 from tonnage.scheduling.decision.explain import Explanation, PreemptionAnswer
@@ -27,7 +30,7 @@ from tonnage.scheduling.framework import (
     unschedulable,
 )
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
-from tonnage.scheduling.queue.queued_pod import QueuedPod
+from tonnage.scheduling.queue.queued_pod import QueuedPod, uid_of
 
 BROKEN = Status(Code.ERROR, ("a plugin failed; see the scheduler's log",))
 """What people are told when a plugin raises; the log has the rest."""
@@ -180,3 +183,85 @@ def plugin_status(point: str, plugin: str, status: Status) -> Status:
     if status.code is Code.ERROR:
         return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {status.message}',), plugin)
     return Status(status.code, status.reasons, plugin)
+
+
+CONFIRMED_WITHIN_S: Final = 5.0
+"""How long after its binding a pod may go without being seen on its node before the API is asked about it. Watches show
+it within milliseconds. kube-scheduler waits for ever, and the pod with it."""
+
+
+@dataclass(slots=True)
+class _Assumption:
+    info: PodInfo
+    node: str
+    bound_by: Placement | None = None
+    overdue_at: float | None = None
+
+
+class AssumedPods:
+    """The pods that are on their way, by uid."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._assumed: dict[str, _Assumption] = {}
+
+    def __len__(self) -> int:
+        return len(self._assumed)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._assumed
+
+    def listed(self) -> Iterator[tuple[PodInfo, str]]:
+        """Each assumed pod with its node, in the order of the decisions."""
+        return ((each.info, each.node) for each in self._assumed.values())
+
+    def assume(self, info: PodInfo, node: str) -> bool:
+        """Count a pod on the node it was just sent to; False, with nothing changed, if it has a node already."""
+        if self._cluster.node_of(info.uid) is not None:
+            return False
+        self._assumed[info.uid] = _Assumption(info, node)
+        self._cluster.put_pod(info, node)
+        return True
+
+    def binding_finished(self, placement: Placement, now_s: float) -> None:
+        """The API accepted the binding; from now on the confirmation may be overdue."""
+        assumption = self._assumed.get(placement.pod.uid)
+        if assumption is not None:
+            assumption.bound_by = placement
+            assumption.overdue_at = now_s + CONFIRMED_WITHIN_S
+
+    def is_waited_for(self, placement: Placement) -> bool:
+        """Whether the pod is assumed by this very placement, and its binding finished."""
+        assumption = self._assumed.get(placement.pod.uid)
+        return assumption is not None and assumption.bound_by is placement
+
+    def ask_again(self, placement: Placement, now_s: float) -> None:
+        """The API did not answer whether the pod is bound: it is overdue again after a while."""
+        if self.is_waited_for(placement):
+            self._assumed[placement.pod.uid].overdue_at = now_s + CONFIRMED_WITHIN_S
+
+    def forget(self, uid: str) -> bool:
+        """The binding failed: give the room back. False when the pod was not assumed (any more)."""
+        if self._assumed.pop(uid, None) is None:
+            return False
+        self._cluster.remove_pod(uid)
+        return True
+
+    def confirm(self, pod: Pod) -> None:
+        """The informer shows a bound pod, assumed or not."""
+        self._assumed.pop(uid_of(pod), None)
+        place(self._cluster, pod)
+
+    def gone(self, uid: str) -> None:
+        """The informer shows that a pod is deleted."""
+        self._assumed.pop(uid, None)
+        self._cluster.remove_pod(uid)
+
+    def overdue(self, now_s: float) -> list[Placement]:
+        """The bindings that were accepted and not confirmed in time; each is told once, until `ask_again`."""
+        found: list[Placement] = []
+        for each in self._assumed.values():
+            if each.bound_by is not None and each.overdue_at is not None and each.overdue_at <= now_s:
+                each.overdue_at = None
+                found.append(each.bound_by)
+        return found

@@ -31,8 +31,8 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.explain import Explanation, explanation_of
 from tonnage.scheduling.decision.scheduling_cycle import Decision
-from tonnage.scheduling.engine.assumed_pods import AssumedPods
 from tonnage.scheduling.engine.attempt import (
+    AssumedPods,
     Attempt,
     AttemptStage,
     Placement,
@@ -50,7 +50,7 @@ from tonnage.scheduling.engine.indexes import INDEXES, add_indexes
 from tonnage.scheduling.engine.nomination_rules import EngineNominations
 from tonnage.scheduling.engine.profiles import Assembled, assemble
 from tonnage.scheduling.engine.settings import EngineHooks, EngineSettings
-from tonnage.scheduling.engine.waking_rules import WakingRules
+from tonnage.scheduling.engine.waking_rules import EngineWaking
 from tonnage.scheduling.framework import Code, EventToRecord, PostFilterPlugin, Status
 from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.registry import ForeignPlugins
@@ -92,7 +92,6 @@ class Engine:
         # Budgets are objects that come in like others; every other index is made by `open`, from what there is then.
         self.cluster = add_indexes(Cluster(clock), (DisruptionBudgets,))
         self.assumed = AssumedPods(self.cluster)
-        self._waking_rules = WakingRules(self.cluster, self.profiles)
         self.queue = SchedulingQueue(
             clock,
             {name: profile.rules for name, profile in self.profiles.items()},
@@ -104,10 +103,7 @@ class Engine:
             retries_in_a_row=_RETRIES_IN_A_ROW if self._first_profile.sorts_by_priority else 0,
             on_queued=hooks.on_queued,
             on_plugin_error=hooks.on_plugin_error,
-            reach=self._waking_rules.reach,
-            sign=self._waking_rules.sign,
-            needs=self._waking_rules.needs,
-            offer=self._waking_rules.offer,
+            rules=EngineWaking(self.cluster, self.profiles),
         )
         self.nominations = EngineNominations(
             self.cluster, self.queue, self.profile_of, self.assumed.__contains__, is_shown=is_shown
@@ -119,7 +115,7 @@ class Engine:
             self.queue,
             self.held,
             self.nominations,
-            is_ours=self._is_ours,
+            is_ours=lambda pod: self.profile_of(pod) is not None,
             on_change=hooks.on_change,
             on_pod_gone=hooks.on_pod_gone,
             implies_namespaces=settings.implies_namespaces,
@@ -167,9 +163,6 @@ class Engine:
         """The profile that places a pod; None when that is another scheduler's affair."""
         found = self.profiles.get(pod.spec.scheduler_name)
         return self._first_profile if found is None and self._takes_any_pod else found
-
-    def _is_ours(self, pod: Pod) -> bool:
-        return self._takes_any_pod or pod.spec.scheduler_name in self.profiles
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ it, and not at all where it concerns the very object that the event is about. Mi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tonnage.objects.apps_v1 import ReplicaSet, StatefulSet
@@ -19,7 +20,7 @@ from tonnage.objects.small_groups import PodDisruptionBudget
 from tonnage.objects.storage_v1 import VolumeAttachment
 from tonnage.scheduling.cluster.cluster import Cluster
 from tonnage.scheduling.cluster.storage import STORAGE_KINDS
-from tonnage.scheduling.engine.assumed_pods import AssumedPods
+from tonnage.scheduling.engine.attempt import AssumedPods
 from tonnage.scheduling.engine.held_capacity import HeldCapacity
 from tonnage.scheduling.engine.nomination_rules import EngineNominations
 from tonnage.scheduling.preemption.disruption_budgets import DisruptionBudgets
@@ -66,6 +67,7 @@ Handler = Callable[[Object | None, Object | None], None]
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
+@dataclass(slots=True, eq=False)
 class EventHandlers:
     """Handlers of informer events; all are quick, and run between two decisions.
 
@@ -74,46 +76,35 @@ class EventHandlers:
     `implies_namespaces`, a namespace that has pods is there whether its object is or not.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        assumed: AssumedPods,
-        queue: SchedulingQueue,
-        held: HeldCapacity,
-        nominations: EngineNominations,
-        *,
-        is_ours: Callable[[Pod], bool],
-        on_change: Handler,
-        on_pod_gone: Callable[[str], None],
-        implies_namespaces: bool,
-    ) -> None:
-        self._cluster = cluster
-        self._assumed = assumed
-        self._queue = queue
-        self._held = held
-        self._nominations = nominations
-        self._is_ours = is_ours
-        self._on_change = on_change
-        self._on_pod_gone = on_pod_gone
-        self._implies_namespaces = implies_namespaces
-        self._budgets = cluster.index(DisruptionBudgets)
-        self._handlers: dict[type[Object], Handler] = {
-            Node: self._node,
-            Pod: self._pod,
-            Namespace: self._namespace,
-            PodDisruptionBudget: self._budget,
-            Service: self._service,
-            **dict.fromkeys((ReplicaSet, StatefulSet, ReplicationController), self._owner),
-            Event: self._event,
-            **dict.fromkeys(STORAGE_KINDS, self._storage),
-        }
+    cluster: Cluster
+    assumed: AssumedPods
+    queue: SchedulingQueue
+    held: HeldCapacity
+    nominations: EngineNominations
+    is_ours: Callable[[Pod], bool]
+    on_change: Handler
+    on_pod_gone: Callable[[str], None]
+    implies_namespaces: bool
 
     def changed(self, old: Object | None, new: Object | None) -> None:
         """An object came (`old` is None), changed, or went (`new` is None); kinds that are not read are passed over."""
-        either = old if new is None else new
-        handler = self._handlers.get(type(either)) if either is not None else None
-        if handler is not None:
-            handler(old, new)
+        match old if new is None else new:
+            case Node():
+                self._node(old, new)
+            case Pod():
+                self._pod(old, new)
+            case Namespace():
+                self._namespace(old, new)
+            case PodDisruptionBudget():
+                self._budget(old, new)
+            case Service():
+                self._service(old, new)
+            case ReplicaSet() | StatefulSet() | ReplicationController():
+                self._owner(old, new)
+            case Event():
+                self._event(old, new)
+            case each if isinstance(each, STORAGE_KINDS):
+                self._storage(old, new)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -128,30 +119,30 @@ class EventHandlers:
             self._pod_updated(old, new)
 
     def _pod_added(self, pod: Pod) -> None:
-        if self._implies_namespaces:
-            self._cluster.namespaces.setdefault(pod.namespace, {_NAME_LABEL: pod.namespace})
+        if self.implies_namespaces:
+            self.cluster.namespaces.setdefault(pod.namespace, {_NAME_LABEL: pod.namespace})
         if pod.is_terminal:
             return
         if pod.spec.node_name:
             self._confirm(pod)
             self._has_node(pod)
-        elif self._is_ours(pod):
-            self._nominations.waits(pod)
-            self._queue.add(pod)
+        elif self.is_ours(pod):
+            self.nominations.waits(pod)
+            self.queue.add(pod)
 
     def _confirm(self, pod: Pod) -> None:
         """Count a pod on the node where the informer shows it. If it was assumed on another, that node's room is free
         again.
         """
-        counted_on = self._cluster.node_of(uid_of(pod))
-        self._assumed.confirm(pod)
+        counted_on = self.cluster.node_of(uid_of(pod))
+        self.assumed.confirm(pod)
         if counted_on is not None and counted_on != pod.spec.node_name:
-            self._queue.assigned_pod_deleted(pod, assumed_on=counted_on)
+            self.queue.assigned_pod_deleted(pod, assumed_on=counted_on)
 
     def _has_node(self, pod: Pod) -> None:
-        self._nominations.left(pod)
-        self._queue.delete(pod, bound_to=pod.spec.node_name)
-        self._queue.cluster_changed(None, pod)
+        self.nominations.left(pod)
+        self.queue.delete(pod, bound_to=pod.spec.node_name)
+        self.queue.cluster_changed(None, pod)
 
     def _pod_updated(self, old: Pod, new: Pod) -> None:
         if uid_of(old) != uid_of(new):
@@ -165,69 +156,69 @@ class EventHandlers:
         elif new.spec.node_name:
             self._confirm(new)
             if not old.spec.node_name or (new.metadata.is_terminating and not old.metadata.is_terminating):
-                self._on_change(old, new)
+                self.on_change(old, new)
             if old.spec.node_name:
-                self._queue.cluster_changed(old, new)
+                self.queue.cluster_changed(old, new)
             else:
                 self._has_node(new)
         elif old.spec.node_name:
             # A pod never leaves its node alive: the server has gone back to before its binding.
             self._pod_deleted(old)
             self._pod_added(new)
-        elif self._is_ours(new):
+        elif self.is_ours(new):
             if new.metadata.is_terminating and not old.metadata.is_terminating:
-                self._on_change(old, new)
-            if uid_of(new) not in self._assumed:
+                self.on_change(old, new)
+            if uid_of(new) not in self.assumed:
                 # An assumed pod is on its way to a node; the queue would take it for a new one.
-                self._queue.update(old, new)
+                self.queue.update(old, new)
 
     def _pod_deleted(self, pod: Pod) -> None:
         uid = uid_of(pod)
-        assumed_on = self._cluster.node_of(uid)
-        self._assumed.gone(uid)
-        self._nominations.left(pod)
-        self._held.pod_gone(uid)
-        self._on_pod_gone(uid)
-        self._on_change(pod, None)
+        assumed_on = self.cluster.node_of(uid)
+        self.assumed.gone(uid)
+        self.nominations.left(pod)
+        self.held.pod_gone(uid)
+        self.on_pod_gone(uid)
+        self.on_change(pod, None)
         if pod.spec.node_name:
-            self._nominations.assigned_pod_gone(pod)
-            self._queue.assigned_pod_deleted(pod)
+            self.nominations.assigned_pod_gone(pod)
+            self.queue.assigned_pod_deleted(pod)
             return
-        if self._is_ours(pod):
-            self._queue.delete(pod)
+        if self.is_ours(pod):
+            self.queue.delete(pod)
         if assumed_on is not None:
-            self._queue.assigned_pod_deleted(pod, assumed_on=assumed_on)
+            self.queue.assigned_pod_deleted(pod, assumed_on=assumed_on)
 
     # -- nodes and storage --------------------------------------------------------------------------------------------
 
     def _node(self, old: Object | None, new: Object | None) -> None:
-        with self._nominations.changing(old, new):
+        with self.nominations.changing(old, new):
             if isinstance(new, Node):
-                self._cluster.put_node(new)
+                self.cluster.put_node(new)
             elif old is not None:
-                self._cluster.remove_node(old.metadata.name)
-            self._on_change(old, new)
-            self._queue.cluster_changed(old, new)
+                self.cluster.remove_node(old.metadata.name)
+            self.on_change(old, new)
+            self.queue.cluster_changed(old, new)
         if new is not None:
-            self._queue.nominator.node_changed(new.metadata.name, is_new=old is None)
+            self.queue.nominator.node_changed(new.metadata.name, is_new=old is None)
 
     def _storage(self, old: Object | None, new: Object | None) -> None:
-        storage = self._cluster.storage
-        with self._held.told_after(new), self._nominations.changing(old, new):
+        storage = self.cluster.storage
+        with self.held.told_after(new), self.nominations.changing(old, new):
             if new is not None:
                 storage.put(new)
             elif old is not None:
                 storage.remove(old)
-            self._on_change(old, new)
-            self._queue.cluster_changed(old, new)
+            self.on_change(old, new)
+            self.queue.cluster_changed(old, new)
             if isinstance(known := new or old, VolumeAttachment):
                 self._attachment_changed(known)
 
     def _attachment_changed(self, attachment: VolumeAttachment) -> None:
         """Where a volume is attached, or could not be, says where its pods may go: to them the volume has changed."""
-        volume = self._cluster.storage.volumes.get(attachment.spec.source.persistent_volume_name)
+        volume = self.cluster.storage.volumes.get(attachment.spec.source.persistent_volume_name)
         if volume is not None and volume.spec.claim_ref is not None:
-            self._queue.cluster_changed(volume, volume)
+            self.queue.cluster_changed(volume, volume)
 
     def _event(self, old: Object | None, new: Object | None) -> None:
         """A provisioner's word on a claim. What it sets free tells the queue; it helps nobody by itself."""
@@ -235,35 +226,35 @@ class EventHandlers:
         is_read = isinstance(known, Event) and known.reason == PROVISIONING_FAILED
         if not is_read or not isinstance(known, Event) or known.involved_object.kind != "PersistentVolumeClaim":
             return
-        with self._held.told_after(None):
+        with self.held.told_after(None):
             if new is not None:
-                self._cluster.storage.put(new)
+                self.cluster.storage.put(new)
             else:
-                self._cluster.storage.remove(known)
+                self.cluster.storage.remove(known)
 
     # -- what plugins look up -----------------------------------------------------------------------------------------
 
     def _namespace(self, old: Object | None, new: Object | None) -> None:
         if new is not None:
-            self._cluster.namespaces[new.metadata.name] = new.metadata.labels
+            self.cluster.namespaces[new.metadata.name] = new.metadata.labels
         elif old is not None:
-            self._cluster.namespaces.pop(old.metadata.name, None)
+            self.cluster.namespaces.pop(old.metadata.name, None)
 
     def _budget(self, old: Object | None, new: Object | None) -> None:
         if isinstance(new, PodDisruptionBudget):
-            self._budgets.put(new)
+            self.cluster.index(DisruptionBudgets).put(new)
         elif isinstance(old, PodDisruptionBudget):
-            self._budgets.remove(old)
+            self.cluster.index(DisruptionBudgets).remove(old)
 
     def _service(self, old: Object | None, new: Object | None) -> None:
-        workloads = self._cluster.workloads
+        workloads = self.cluster.workloads
         if isinstance(new, Service):
             workloads.put_service(new.namespace, new.name, new.spec.selector)
         elif old is not None:
             workloads.remove_service(old.namespace, old.name)
 
     def _owner(self, old: Object | None, new: Object | None) -> None:
-        workloads = self._cluster.workloads
+        workloads = self.cluster.workloads
         if isinstance(new, ReplicaSet | StatefulSet | ReplicationController):
             workloads.put_owner(type(new).__name__, new.namespace, new.name, new.spec.selector)
         elif old is not None:

@@ -29,15 +29,14 @@ from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
 from tonnage.scheduling.plugins.volume_binding import VolumeBinding
 from tonnage.scheduling.preemption.ranked_residents import RankedResidents
 from tonnage.scheduling.queue.queued_pod import QueuedPod
-from tonnage.scheduling.queue.unschedulable_pods import Needs, Needy, Offer
-from tonnage.scheduling.queue.waking import MayHelp
+from tonnage.scheduling.queue.unschedulable_pods import MayHelp, Needs, Needy, Offer, WakingRules
 
 _log = logs.logger("tonnage.scheduler")
 
 _UNKNOWN_PRIORITY = -(1 << 63)
 
 
-class WakingRules:
+class EngineWaking(WakingRules):
     """The hooks of a queue whose pods are judged by these profiles on this cluster."""
 
     def __init__(self, cluster: Cluster, profiles: Mapping[str, Assembled]) -> None:
@@ -54,7 +53,6 @@ class WakingRules:
     # -- who is like whom ---------------------------------------------------------------------------------------------
 
     def sign(self, profile: str, pod: PodInfo, plugins: frozenset[str]) -> Hashable | None:
-        """What these plugins see of a pod, and what makes room for it; None when one of them cannot say."""
         known = self._plugins.get(profile)
         if known is None:
             return None
@@ -74,7 +72,6 @@ class WakingRules:
     # -- where it happened --------------------------------------------------------------------------------------------
 
     def reach(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> MayHelp | None:
-        """Tells of a pod whether an event may help it where it happened; None when that may be anywhere."""
         found = self._plugins[profile].get(plugin)
         if found is None:
             return None
@@ -102,10 +99,7 @@ class WakingRules:
     # -- what is enough -----------------------------------------------------------------------------------------------
 
     def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
-        """What a pod that a plugin refused needs of the events which that one cares for; None when it cannot say.
-
-        NodeResourcesFit's events are about one node: a pod that was refused for labels as well needs one of those too.
-        """
+        """NodeResourcesFit's events are about one node: a pod that was refused for labels needs one of those too."""
         found = self._saying_needs(profile, plugin)
         told = found.needs(pod, self._cluster) if found is not None else None
         if told is None:
@@ -119,7 +113,6 @@ class WakingRules:
         return Needy(needs, pod.priority if self._preempts(profile, pod) else None)
 
     def offer(self, profile: str, plugin: str, event: ClusterEvent, old: Any, new: Any) -> Offer | None:
-        """What an event has for pods that a plugin refused; None when it may help any of them."""
         found = self._saying_needs(profile, plugin)
         amounts = found.offer(self._cluster, event, old, new) if found is not None else None
         if amounts is None:

@@ -53,10 +53,9 @@ def _scores(cluster: Cluster, images: tuple[str, ...]) -> Ints:
     """By row, for a pod whose containers run these images."""
     total = np.zeros(cluster.capacity, dtype=np.int64)
     for image in images:
-        holders = cluster.images.where(image)
-        if holders:
-            share = len(holders) / cluster.count
-            total[holders.rows] += (holders.sizes * share).astype(np.int64)
+        if sizes := cluster.images.where(image):
+            here = np.fromiter(sizes.values(), np.int64, len(sizes))
+            total[list(sizes)] += (here * (len(sizes) / cluster.count)).astype(np.int64)
     high = _HIGH_PER_CONTAINER * len(images)
     found: Ints = MAX_SCORE * (np.clip(total, _LOW, high) - _LOW) // (high - _LOW)
     return found

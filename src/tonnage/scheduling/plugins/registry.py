@@ -26,8 +26,7 @@ from tonnage.scheduling.plugins.default_preemption import DefaultPreemption
 from tonnage.scheduling.plugins.image_locality import ImageLocality
 from tonnage.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeName, NodeUnschedulable, TaintToleration
-from tonnage.scheduling.plugins.node_ports import NodePorts
-from tonnage.scheduling.plugins.node_resources import NodeResourcesBalancedAllocation, NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesBalancedAllocation, NodeResourcesFit
 from tonnage.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from tonnage.scheduling.plugins.pod_plugins import DefaultBinder, PrioritySort, SchedulingGates
 from tonnage.scheduling.plugins.pod_topology_spread import PodTopologySpread

@@ -81,26 +81,24 @@ class HintTable:
     def caring(self, event: ClusterEvent) -> Caring:
         """The plugins that registered for such an event, with their hints."""
         words = (event.resource, event.action)
-        found = self._caring.get(words)
-        if found is None:
-            by_plugin = {
+        if words not in self._caring:
+            hints = {
                 plugin: [hint for mask, hint in registered if mask.covers(event)]
                 for plugin, registered in self._rules.hints.items()
             }
-            found = self._caring[words] = {plugin: hints for plugin, hints in by_plugin.items() if hints}
-        return found
+            self._caring[words] = {plugin: found for plugin, found in hints.items() if found}
+        return self._caring[words]
 
     def caring_for_any(self, event: ClusterEvent) -> Caring:
         """The same, without the hints that are only for pods which mount a claim that the event is about."""
         words = (event.resource, event.action)
-        found = self._caring_for_any.get(words)
-        if found is None:
-            general = {
-                plugin: [hint for hint in hints if hint is None or not is_for_mounted_claims(hint)]
-                for plugin, hints in self.caring(event).items()
+        if words not in self._caring_for_any:
+            hints = {
+                plugin: [hint for hint in found if hint is None or not is_for_mounted_claims(hint)]
+                for plugin, found in self.caring(event).items()
             }
-            found = self._caring_for_any[words] = {plugin: hints for plugin, hints in general.items() if hints}
-        return found
+            self._caring_for_any[words] = {plugin: found for plugin, found in hints.items() if found}
+        return self._caring_for_any[words]
 
     def worth(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
         """Is the event worth another try of this pod? At once, without backoff, if a plugin that says so was only

@@ -30,10 +30,10 @@ from tonnage.scheduling.events import POP_FROM_BACKOFF
 from tonnage.scheduling.framework import PreEnqueuePlugin
 from tonnage.scheduling.queue.queued_pod import QueuedPod, SortKey
 from tonnage.scheduling.queue.queueing_hints import PluginErrorHook, QueueingRules, RecordedEvent, Requeue
-from tonnage.scheduling.queue.unschedulable_pods import NeedsHook, SignHook, UnschedulablePool
+from tonnage.scheduling.queue.unschedulable_pods import UnschedulablePool, WakingRules
 
 
-class ActiveQueue:
+class ActiveQueue(KeyedHeap[QueuedPod]):
     """Pods to be tried now, in the order of the QueueSort plugin.
 
     PrioritySort puts a new pod behind all that were woken before it, however often those were refused. So after
@@ -41,27 +41,23 @@ class ActiveQueue:
     """
 
     def __init__(self, *, retries_in_a_row: int = 0) -> None:
-        self._all: KeyedHeap[QueuedPod] = KeyedHeap()
+        super().__init__()
         self._first_tries: KeyedHeap[QueuedPod] = KeyedHeap()
         self._retries_in_a_row = retries_in_a_row
         self._retries = 0  # that were popped one after another while a first try waited
 
-    def put(self, queued: QueuedPod, order: Any) -> None:
-        """Add a pod, or put it where it belongs now."""
-        self._all.put(queued.uid, order, queued)
-        if self._retries_in_a_row and not queued.attempts:
-            self._first_tries.put(queued.uid, order, queued)
+    def put(self, name: str, order: Any, item: QueuedPod) -> None:
+        super().put(name, order, item)
+        if self._retries_in_a_row and not item.attempts:
+            self._first_tries.put(name, order, item)
 
-    def get(self, uid: str) -> QueuedPod | None:
-        return self._all.get(uid)
-
-    def remove(self, uid: str) -> QueuedPod | None:
-        self._first_tries.remove(uid)
-        return self._all.remove(uid)
+    def remove(self, name: str) -> QueuedPod | None:
+        self._first_tries.remove(name)
+        return super().remove(name)
 
     def pop(self) -> QueuedPod | None:
         """Take out the pod whose turn it is; None when there is none."""
-        first, new = self._all.peek(), self._first_tries.peek()
+        first, new = self.peek(), self._first_tries.peek()
         if first is None:
             return None
         if not first.attempts or new is None or new.info.priority != first.info.priority:
@@ -71,15 +67,6 @@ class ActiveQueue:
         else:
             self._retries += 1
         return self.remove(first.uid)
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._all
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __iter__(self) -> Iterator[QueuedPod]:
-        return iter(self._all)
 
 
 INITIAL_BACKOFF_S: Final = 1.0
@@ -256,14 +243,13 @@ class Queues:
         sort_key: SortKey,
         on_queued: QueuedHook,
         on_plugin_error: PluginErrorHook,
-        sign: SignHook = lambda profile, pod, plugins: None,
-        is_nominated: Callable[[Pod], bool] = lambda pod: False,
-        needs: NeedsHook = lambda profile, plugin, pod, plugins: None,
-        retries_in_a_row: int = 0,
+        rules: WakingRules,
+        is_nominated: Callable[[Pod], bool],
+        retries_in_a_row: int,
     ) -> None:
         self.active = ActiveQueue(retries_in_a_row=retries_in_a_row)
         self.backoff = backoff
-        self.pool = UnschedulablePool(self.order, sign, on_plugin_error, is_nominated, needs)
+        self.pool = UnschedulablePool(self.order, rules, on_plugin_error, is_nominated)
         self.refusals: Counter[tuple[str, str]] = Counter()
         """(plugin, profile) -> how many waiting pods it stands in the way of."""
         self._clock = clock
@@ -335,7 +321,7 @@ class Queues:
         self.pool.add(queued)
 
     def _put_active(self, queued: QueuedPod) -> None:
-        self.active.put(queued, self.order(queued))
+        self.active.put(queued.uid, self.order(queued), queued)
 
     def _to_backoff(self, queued: QueuedPod, why: str) -> QueueName:
         if not self._passes_gates(queued):

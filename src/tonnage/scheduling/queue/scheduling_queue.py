@@ -60,8 +60,8 @@ from tonnage.scheduling.queue.queues import (
     QueueName,
     Queues,
 )
-from tonnage.scheduling.queue.unschedulable_pods import NeedsHook, OfferHook, SignHook
-from tonnage.scheduling.queue.waking import CAN_BE_POPPED, ReachHook, Waking
+from tonnage.scheduling.queue.unschedulable_pods import WakingRules
+from tonnage.scheduling.queue.waking import CAN_BE_POPPED, Waking
 
 MAX_UNSCHEDULABLE_S: Final = 300.0
 """No pod waits longer than this for an event that may never come."""
@@ -95,10 +95,7 @@ class SchedulingQueue:
         on_active: Callable[[], None] = lambda: None,
         on_queued: QueuedHook = lambda queued, queue, why: None,
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
-        reach: ReachHook = lambda profile, plugin, event, changed: None,
-        sign: SignHook = lambda profile, pod, plugins: None,
-        needs: NeedsHook = lambda profile, plugin, pod, plugins: None,
-        offer: OfferHook = lambda profile, plugin, event, old, new: None,
+        rules: WakingRules | None = None,
     ) -> None:
         self.nominator = Nominator(
             clock,
@@ -122,8 +119,7 @@ class SchedulingQueue:
             sort_key=sort_key,
             on_queued=self._queued,
             on_plugin_error=on_plugin_error,
-            sign=sign,
-            needs=needs,
+            rules=rules or WakingRules(),
             is_nominated=self.nominator.has,
             retries_in_a_row=retries_in_a_row,
         )
@@ -133,12 +129,7 @@ class SchedulingQueue:
             self._tables,
             self._queues,
             is_in_flight=lambda uid: uid in self._in_flight,
-            is_nominated=self.nominator.has,
-            order=self._queues.order,
-            reach=reach,
-            offer=offer,
             on_active=lambda: self.on_active(),
-            on_plugin_error=on_plugin_error,
         )
 
     # -- pods come, change and go -------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ its gate alone. (kube-scheduler signs pods as well: KEP-5598.)
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -33,7 +32,6 @@ class Offer(NamedTuple):
     """What an event has for the pods that a plugin refused. What `amounts` does not name it has none of."""
 
     amounts: Mapping[Hashable, int]
-    """What it does not name it has none of."""
     preempting_above: int
     """Pods of a higher priority than this may have room made for them, where they preempt at all."""
 
@@ -45,38 +43,28 @@ class Needy(NamedTuple):
     preempts_with: int | None
 
 
-NeedsHook: TypeAlias = Callable[[str, str, PodInfo, frozenset[str]], Needy | None]
-"""(profile, plugin, pod, all who refused it) -> what it needs of the events that the plugin cares for."""
-OfferHook: TypeAlias = Callable[[str, str, ClusterEvent, Any, Any], Offer | None]
-"""(profile, plugin, event, old, new) -> what it has; None when it may help anybody."""
+MayHelp: TypeAlias = Callable[[QueuedPod], bool]
+"""False for a pod that is refused all the same where an event happened."""
 
 
-_ANY_AMOUNT = 1 << 200
+class WakingRules:
+    """What a queue asks about refused pods of whoever knows the plugins. As it stands here: nothing is known."""
 
+    def sign(self, profile: str, pod: PodInfo, plugins: frozenset[str]) -> Hashable | None:
+        """What these plugins see of the pod: pods of one sign are refused alike. None when one of them cannot say."""
+        return None
 
-class _ByAmount:
-    """Classes in the order of how much they need."""
+    def needs(self, profile: str, plugin: str, pod: PodInfo, refused_by: frozenset[str]) -> Needy | None:
+        """What a pod that a plugin refused needs of the events which that one cares for; None when it cannot say."""
+        return None
 
-    def __init__(self) -> None:
-        self._amounts: list[int] = []
-        self._classes: list[EquivalenceClass] = []
+    def offer(self, profile: str, plugin: str, event: ClusterEvent, old: Any, new: Any) -> Offer | None:
+        """What an event has for pods that a plugin refused; None when it may help any of them."""
+        return None
 
-    def put(self, amount: int, found: EquivalenceClass) -> None:
-        place = bisect_right(self._amounts, amount)
-        self._amounts.insert(place, amount)
-        self._classes.insert(place, found)
-
-    def remove(self, amount: int, found: EquivalenceClass) -> None:
-        place = bisect_left(self._amounts, amount)
-        while self._classes[place] is not found:
-            place += 1
-        del self._amounts[place], self._classes[place]
-
-    def up_to(self, amount: int) -> list[EquivalenceClass]:
-        return self._classes[: bisect_right(self._amounts, amount)]
-
-    def __len__(self) -> int:
-        return len(self._classes)
+    def reach(self, profile: str, plugin: str, event: ClusterEvent, changed: Any) -> MayHelp | None:
+        """Tells of a pod whether an event may help it where it happened; None when that may be anywhere."""
+        return None
 
 
 class RefusedClasses:
@@ -85,7 +73,8 @@ class RefusedClasses:
     def __init__(self) -> None:
         self._all: dict[ClassKey, tuple[EquivalenceClass, Needy | None]] = {}
         self._unsaid: dict[ClassKey, EquivalenceClass] = {}
-        self._by_priority: dict[int | None, dict[Hashable, _ByAmount]] = {}
+        self._by_priority: dict[int | None, dict[Hashable, dict[ClassKey, tuple[int, EquivalenceClass]]]] = {}
+        """By priority and what they need: how much, and the class."""
 
     def put(self, found: EquivalenceClass, needy: Needy | None) -> None:
         self._all[found.key] = (found, needy)
@@ -94,17 +83,17 @@ class RefusedClasses:
             return
         by_what = self._by_priority.setdefault(needy.preempts_with, {})
         for what, amount in needy.needs.items():
-            by_what.setdefault(what, _ByAmount()).put(amount, found)
+            by_what.setdefault(what, {})[found.key] = (amount, found)
 
     def remove(self, key: ClassKey) -> None:
-        found, needy = self._all.pop(key)
+        _, needy = self._all.pop(key)
         if needy is None:
             del self._unsaid[key]
             return
         by_what = self._by_priority[needy.preempts_with]
-        for what, amount in needy.needs.items():
-            by_what[what].remove(amount, found)
-            if not len(by_what[what]):
+        for what in needy.needs:
+            del by_what[what][key]
+            if not by_what[what]:
                 del by_what[what]
         if not by_what:
             del self._by_priority[needy.preempts_with]
@@ -117,12 +106,11 @@ class RefusedClasses:
         yield from self._unsaid.values()
         for priority, by_what in self._by_priority.items():
             if priority is not None and priority > offer.preempting_above:
-                for each in by_what.values():
-                    yield from each.up_to(_ANY_AMOUNT)
+                yield from (found for waiting in by_what.values() for _, found in waiting.values())
                 continue
-            for what, amount in offer.amounts.items():
-                if (waiting := by_what.get(what)) is not None:
-                    yield from waiting.up_to(amount)
+            for what, offered in offer.amounts.items():
+                waiting = by_what.get(what, {})
+                yield from [found for amount, found in waiting.values() if amount <= offered]
 
     def __len__(self) -> int:
         return len(self._all)
@@ -130,39 +118,18 @@ class RefusedClasses:
 
 ClassKey: TypeAlias = Hashable
 
-SignHook: TypeAlias = Callable[[str, PodInfo, frozenset[str]], Hashable | None]
-"""(profile, pod, plugins) -> what these plugins see of the pod: pods of one sign are refused alike, by decision and by
-preemption. None when one of them cannot say."""
 
+class EquivalenceClass(KeyedHeap[QueuedPod]):
+    """Pods of one profile that were refused by the same plugins and cannot be told apart by them, in the queue's order.
 
-class EquivalenceClass:
-    """Pods of one profile that were refused by the same plugins and cannot be told apart by them."""
-
-    __slots__ = ("_pods", "key", "profile", "rejectors")
+    `rejectors` are the plugins under whose names the class is found.
+    """
 
     def __init__(self, key: ClassKey, profile: str, rejectors: tuple[str, ...]) -> None:
+        super().__init__()
         self.key = key
         self.profile = profile
         self.rejectors = rejectors
-        """Under whose names the class is found."""
-        self._pods: KeyedHeap[QueuedPod] = KeyedHeap()
-
-    @property
-    def head(self) -> QueuedPod | None:
-        """The pod whose turn it is first; None when the class is empty."""
-        return self._pods.peek()
-
-    def put(self, queued: QueuedPod, order: object) -> None:
-        self._pods.put(queued.uid, order, queued)
-
-    def remove(self, uid: str) -> None:
-        self._pods.remove(uid)
-
-    def __len__(self) -> int:
-        return len(self._pods)
-
-    def __iter__(self) -> Iterator[QueuedPod]:
-        return iter(self._pods)
 
 
 _NO_CLASSES: Final = RefusedClasses()
@@ -180,18 +147,16 @@ class UnschedulablePool:
     def __init__(
         self,
         order: Callable[[QueuedPod], Any] = lambda queued: queued.sequence,
-        sign: SignHook = lambda profile, pod, plugins: None,
+        rules: WakingRules | None = None,
         on_plugin_error: PluginErrorHook = lambda plugin, queued, exc: None,
         is_nominated: Callable[[Pod], bool] = lambda pod: False,
-        needs: NeedsHook = lambda profile, plugin, pod, plugins: None,
     ) -> None:
+        self.order = order
+        self.rules = rules or WakingRules()
+        self.on_plugin_error = on_plugin_error
+        self.is_nominated = is_nominated
         self.on_moved: Callable[[ClassKey, EquivalenceClass], None] = lambda before, now: None
         """Told of a pod that was signed again and is of another class now: the class that it was of, and the other."""
-        self._order = order
-        self._on_plugin_error = on_plugin_error
-        self._is_nominated = is_nominated
-        self._sign = sign
-        self._needs = needs
         self._pods: dict[str, tuple[QueuedPod, EquivalenceClass, tuple[Key, ...]]] = {}
         self._classes: dict[ClassKey, EquivalenceClass] = {}
         self._by_refuser: dict[Refuser, RefusedClasses] = {}
@@ -214,7 +179,7 @@ class UnschedulablePool:
             for plugin in plugins:
                 refused = self._by_refuser.setdefault((found.profile, plugin), RefusedClasses())
                 refused.put(found, self._needs_of(queued, plugin))
-        found.put(queued, self._order(queued))
+        found.put(queued.uid, self.order(queued), queued)
         claims = queued.info.claim_keys
         self._pods[queued.uid] = (queued, found, claims)
         for claim in claims:
@@ -242,7 +207,10 @@ class UnschedulablePool:
                 if not len(refused):
                     del self._by_refuser[found.profile, plugin]
         for claim in claims:
-            self._drop(self._by_claim, claim, uid)
+            mounting = self._by_claim[claim]
+            del mounting[uid]
+            if not mounting:
+                del self._by_claim[claim]
         self._gated.discard(uid)
 
     def sign_again(self, pods: Iterable[QueuedPod]) -> None:
@@ -267,13 +235,13 @@ class UnschedulablePool:
         """The class it belongs to as it was refused last; None when it is alone."""
         if queued.is_gated or queued.pending_plugins or not queued.unschedulable_plugins:
             return None
-        if self._is_nominated(queued.pod):  # for it room is held, and others are nominated after it
+        if self.is_nominated(queued.pod):  # for it room is held, and others are nominated after it
             return None
         try:
-            sign = self._sign(queued.profile, queued.info, queued.unschedulable_plugins)
+            sign = self.rules.sign(queued.profile, queued.info, queued.unschedulable_plugins)
             hash(sign)
         except Exception as exc:  # a pod that cannot be told from others is tried once too often, and that is all
-            self._on_plugin_error("Sign", queued, exc)
+            self.on_plugin_error("Sign", queued, exc)
             return None
         return None if sign is None else (queued.profile, queued.unschedulable_plugins, sign)
 
@@ -281,12 +249,12 @@ class UnschedulablePool:
         """What the class of a pod needs of an event; None for those that have to be asked about each time: gated,
         pending and nominated pods.
         """
-        if queued.is_gated or queued.pending_plugins or self._is_nominated(queued.pod):
+        if queued.is_gated or queued.pending_plugins or self.is_nominated(queued.pod):
             return None
         try:
-            return self._needs(queued.profile, plugin, queued.info, queued.unschedulable_plugins)
+            return self.rules.needs(queued.profile, plugin, queued.info, queued.unschedulable_plugins)
         except Exception as exc:  # it is looked at once too often, and that is all
-            self._on_plugin_error(plugin, queued, exc)
+            self.on_plugin_error(plugin, queued, exc)
             return None
 
     # -- looking in ---------------------------------------------------------------------------------------------------
@@ -325,11 +293,3 @@ class UnschedulablePool:
 
     def __iter__(self) -> Iterator[QueuedPod]:
         return (queued for queued, _, _ in self._pods.values())
-
-    @staticmethod
-    def _drop(index: dict[Any, dict[Any, Any]], place: Any, name: Any) -> None:
-        found = index.get(place)
-        if found is not None:
-            found.pop(name, None)
-            if not found:
-                del index[place]

@@ -21,22 +21,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tonnage.clock import Clock
 from tonnage.objects.core_v1 import Pod
 from tonnage.objects.meta import Key, Object
 from tonnage.scheduling.events import ClusterEvent, claims_named
 from tonnage.scheduling.queue.queued_pod import QueuedPod
-from tonnage.scheduling.queue.queueing_hints import HintTable, PluginErrorHook, PreCheck, Requeue
+from tonnage.scheduling.queue.queueing_hints import HintTable, PreCheck, Requeue
 from tonnage.scheduling.queue.queues import QueueName, Queues
-from tonnage.scheduling.queue.unschedulable_pods import ClassKey, EquivalenceClass, OfferHook, UnschedulablePool
-
-MayHelp: TypeAlias = Callable[[QueuedPod], bool]
-"""False for a pod that is refused all the same where an event happened."""
-
-ReachHook: TypeAlias = Callable[[str, str, ClusterEvent, Any], MayHelp | None]
-"""(profile, plugin, event, what changed) -> whom it may help; None when the plugin cannot say where it happened."""
+from tonnage.scheduling.queue.unschedulable_pods import ClassKey, EquivalenceClass, UnschedulablePool
 
 PATIENCE_S: Final = 1.0
 """For so long a pod that was let out keeps others from being let out."""
@@ -83,9 +77,8 @@ class Round:
 class Rounds:
     """The rounds there are. `begin`, `tried`, `moved` and `flush` note; `let_out` gives turns."""
 
-    def __init__(self, pool: UnschedulablePool, order: Callable[[QueuedPod], Any]) -> None:
+    def __init__(self, pool: UnschedulablePool) -> None:
         self._pool = pool
-        self._order = order
         self._rounds: dict[RoundKey, Round] = {}
         self._rounds_of: dict[str, set[RoundKey]] = {}
         """By pod that is out."""
@@ -109,8 +102,8 @@ class Rounds:
             self._come_back(found)
         for each, plugins in helped.items():
             known = self._pool.class_at(each)
-            if known is not None and (head := known.head) is not None:
-                found.add(each, plugins, self._order(head))
+            if known is not None and (head := known.peek()) is not None:
+                found.add(each, plugins, self._pool.order(head))
         self._due[key] = None
 
     def let_out(
@@ -123,7 +116,7 @@ class Rounds:
             found = self._rounds.get(key)
             while found is not None and found.out is None and (turn := found.next_class()) is not None:
                 of_class = self._pool.class_at(turn) if turn in found.waiting else None
-                head = of_class.head if of_class is not None else None
+                head = of_class.peek() if of_class is not None else None
                 if head is None or not may_help(found, head, found.waiting[turn]):
                     found.waiting.pop(turn, None)
                     continue
@@ -149,8 +142,8 @@ class Rounds:
         """A pod is of another class now: what becomes of those it waited with tells nothing about it."""
         for each in self._rounds.values():
             plugins = each.waiting.get(before)
-            if plugins is not None and (head := now.head) is not None:
-                each.add(now.key, plugins, self._order(head))
+            if plugins is not None and (head := now.peek()) is not None:
+                each.add(now.key, plugins, self._pool.order(head))
                 self._due[each.key] = None
 
     def flush(self, now_s: float) -> None:
@@ -166,11 +159,11 @@ class Rounds:
             return
         key = self._forget_out(found, *found.out)
         of_class = self._pool.class_at(key)
-        head = of_class.head if of_class is not None else None
+        head = of_class.peek() if of_class is not None else None
         if head is None:
             found.waiting.pop(key, None)
         elif key in found.waiting:
-            found.queue_up(key, self._order(head))
+            found.queue_up(key, self._pool.order(head))
 
     def _end(self, found: Round) -> None:
         if self._rounds.get(found.key) is found:
@@ -193,10 +186,6 @@ class Rounds:
 CAN_BE_POPPED = frozenset((QueueName.ACTIVE, QueueName.BACKOFF))
 
 
-class _Order(Protocol):
-    def __call__(self, queued: QueuedPod, /) -> Any: ...
-
-
 class Waking:
     """Moves pods out of the unschedulable pool. A nominated pod has its turn at once, so that its room is held again
     before anybody else is tried. `on_active` is called when somebody may be popped.
@@ -209,24 +198,16 @@ class Waking:
         queues: Queues,
         *,
         is_in_flight: Callable[[str], bool],
-        is_nominated: Callable[[Pod], bool],
-        order: _Order,
-        reach: ReachHook,
-        offer: OfferHook,
         on_active: Callable[[], None],
-        on_plugin_error: PluginErrorHook,
     ) -> None:
         self._clock = clock
         self._tables = tables
         self._queues = queues
         self._pool = queues.pool
         self._is_in_flight = is_in_flight
-        self._is_nominated = is_nominated
-        self._reach = reach
-        self._offer = offer
-        self._rounds = Rounds(queues.pool, order)
+        self._rules = queues.pool.rules
+        self._rounds = Rounds(queues.pool)
         self._on_active = on_active
-        self._on_plugin_error = on_plugin_error
         self._pool.on_moved = self._rounds.moved
 
     # -- something happened -------------------------------------------------------------------------------------------
@@ -253,9 +234,9 @@ class Waking:
                 if how is Requeue.NOT:
                     continue
                 for plugin in plugins - has_reach.keys():
-                    has_reach[plugin] = self._reach(profile, plugin, event, _changed(old, new)) is not None
+                    has_reach[plugin] = self._rules.reach(profile, plugin, event, _changed(old, new)) is not None
                 takes_turns = len(found) > 1 or all(has_reach[each] for each in plugins)
-                if how is Requeue.AT_ONCE or not takes_turns or self._is_nominated(asked.pod):
+                if how is Requeue.AT_ONCE or not takes_turns or self._pool.is_nominated(asked.pod):
                     at_once.append((asked, how))
                 else:
                     helped[found.key] = plugins
@@ -290,7 +271,7 @@ class Waking:
             refused = self._pool.refused_by(profile, plugin)
             if not len(refused):
                 continue
-            offer = self._offer(profile, plugin, event, old, new)
+            offer = self._rules.offer(profile, plugin, event, old, new)
             for each in refused.everyone() if offer is None else refused.helped_by(offer):
                 found[each.key] = each
         return list(found.values())
@@ -311,12 +292,12 @@ class Waking:
     def _may_help(self, found: Round, queued: QueuedPod, plugins: frozenset[str]) -> bool:
         """Whether one of the plugins that say so is right: the pod is not refused all the same where it happened."""
         for plugin in plugins:
-            may_help = self._reach(found.profile, plugin, found.event, found.changed)
+            may_help = self._rules.reach(found.profile, plugin, found.event, found.changed)
             try:
                 if may_help is None or may_help(queued):
                     return True
             except Exception as exc:  # one try too many is better than a pod that is never tried again
-                self._on_plugin_error(plugin, queued, exc)
+                self._pool.on_plugin_error(plugin, queued, exc)
                 return True
         return False
 
@@ -359,7 +340,7 @@ class Waking:
 
 def _first(found: EquivalenceClass, named: Collection[str], pre_check: PreCheck | None) -> QueuedPod | None:
     """The first pod of a class that the event is not about by name, and may be for."""
-    head = found.head
+    head = found.peek()
     if head is not None and head.uid not in named and (pre_check is None or pre_check(head.pod)):
         return head
     others = (each for each in found if each.uid not in named and (pre_check is None or pre_check(each.pod)))

@@ -15,8 +15,7 @@ def image(size: int, *names: str) -> ContainerImage:
 
 
 def held(images: Images, name: str) -> dict[int, int]:
-    holders = images.where(name)
-    return dict(zip(holders.rows.tolist(), holders.sizes.tolist(), strict=True))
+    return dict(images.where(name))
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ from tonnage.scheduling.engine.profiles import assemble
 from tonnage.scheduling.events import QUEUE, SKIP, ActionType, ClusterEvent, EventResource, changes_of
 from tonnage.scheduling.framework import Plugin
 from tonnage.scheduling.plugins.node_constraints import NodeAffinity, NodeUnschedulable, TaintToleration
-from tonnage.scheduling.plugins.node_ports import NodePorts
-from tonnage.scheduling.plugins.node_resources import NodeResourcesFit
+from tonnage.scheduling.plugins.node_resources import NodePorts, NodeResourcesFit
 from tonnage.scheduling.plugins.pod_plugins import SchedulingGates
 from tonnage.testing.builders import info, node, pod
 

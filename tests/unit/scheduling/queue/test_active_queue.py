@@ -21,7 +21,7 @@ def waiting(name: str, at: int, *, attempts: int = 0, priority: int = 0) -> Queu
 
 def popped(queue: ActiveQueue, *pods: QueuedPod) -> list[str]:
     for each in pods:
-        queue.put(each, (by_priority(each.info, each.queued_at), each.sequence))
+        queue.put(each.uid, (by_priority(each.info, each.queued_at), each.sequence), each)
     names = []
     while (queued := queue.pop()) is not None:
         names.append(queued.info.key.removeprefix("default/"))
@@ -57,7 +57,7 @@ def test_one_that_is_taken_out_or_moved_has_no_second_turn():
     queue = ActiveQueue(retries_in_a_row=1)
     first, second = waiting("a", 10), waiting("b", 11)
     for each in (first, second, first):
-        queue.put(each, (by_priority(each.info, each.queued_at), each.sequence))
+        queue.put(each.uid, (by_priority(each.info, each.queued_at), each.sequence), each)
     assert queue.remove(first.uid) is first and queue.remove(first.uid) is None
     assert popped(queue, *RETRIES[:3]) == ["r0", "b", "r1", "r2"]
 

@@ -10,26 +10,27 @@ from tonnage.objects.core_v1 import Pod
 from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
+from tonnage.scheduling.queue.unschedulable_pods import WakingRules
 from tonnage.testing.builders import node, pod
 from tonnage.testing.storage_builders import pod_with, storage_class
 
 HINTS = dict.fromkeys(("Labels", "Other"), ((NODE_LABEL, None),))
 
 
-class Alike:
+class Alike(WakingRules):
     """A queue whose plugins see of a pod what its labels say: "Labels" the label `kind`, "Other" the label `other`."""
 
     def __init__(self, **kinds: str) -> None:
         self.signs = {"Labels": "kind", "Other": "other"}
         self.on_sign: Callable[[str], None] = lambda name: None
-        self.rig = Rig(HINTS, sign=lambda profile, info, plugins: self.sign(info, plugins))
+        self.rig = Rig(HINTS, rules=self)
         for name, kind in kinds.items():
             self.rig.add(pod(name, labels={"kind": kind[:1], "other": kind[1:]}))
             self.end(self.rig.pop(), "Labels")
 
-    def sign(self, info: PodInfo, plugins: frozenset[str]) -> Hashable:
-        self.on_sign(info.pod.name)
-        return tuple(info.labels[self.signs[each]] for each in sorted(plugins))
+    def sign(self, profile: str, pod: PodInfo, plugins: frozenset[str]) -> Hashable:
+        self.on_sign(pod.pod.name)
+        return tuple(pod.labels[self.signs[each]] for each in sorted(plugins))
 
     def end(self, queued: QueuedPod, *plugins: str) -> None:
         queued.left_behind = queued.left_behind._replace(is_like_others=True)

@@ -10,19 +10,19 @@ from queue_rig import NODE_LABEL, PLAIN, Rig
 from tonnage.objects.core_v1 import Node
 from tonnage.scheduling.queue.queued_pod import QueuedPod
 from tonnage.scheduling.queue.queues import QueueName
-from tonnage.scheduling.queue.waking import MayHelp
+from tonnage.scheduling.queue.unschedulable_pods import MayHelp, WakingRules
 from tonnage.testing.builders import node, pod
 
 HINTS = {**PLAIN, "Other": ((NODE_LABEL, None),)}
 
 
-class Stage:
+class Stage(WakingRules):
     """Plugin "Labels" knows where its events happen: they may help the pods that `helped` says."""
 
     def __init__(self, **helped: bool) -> None:
         self.helped = helped
         self.asked: list[str] = []
-        self.rig = Rig(HINTS, reach=self.reach)
+        self.rig = Rig(HINTS, rules=self)
 
     def reach(self, profile: str, plugin: str, event: Any, changed: Node) -> MayHelp | None:
         def may_help(queued: QueuedPod) -> bool:
