@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tonnage.clock import SystemClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 from tonnage.dashboard.wire import AttachSlots, CapacityRow, ClassRow, NodeRow, PodRow, PoolRow, VolumeRow
 

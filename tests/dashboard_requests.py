@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from tonnage.clock import SystemClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 from tonnage.gates import Gates
 from tonnage.whatif.creation import Creation

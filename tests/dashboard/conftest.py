@@ -23,7 +23,7 @@ from dashboard_window import CHROMIUM, TOKEN, Opened, Serve, Window
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
 from tonnage.clock import SystemClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from pathlib import Path
 from dashboard_window import Opened, Serve, Window
 from playwright.async_api import expect
 
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.faults import FAULT_FILE_NAME, Fault, FaultFile
 from tonnage.objects.core_v1 import Node
 from tonnage.objects.meta import ObjectMeta

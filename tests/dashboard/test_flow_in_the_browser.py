@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from playwright.async_api import expect
 
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import LaneRow, PodStep
 from tonnage.scheduling.configuration.plugin_args import Reservation
 from tonnage.testing.builders import node

@@ -10,7 +10,7 @@ from playwright.async_api import Locator, expect
 
 from support.faulty_proxy import FaultyProxy
 from tonnage.clock import SystemClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.server.program import DashboardSettings, shown
 from tonnage.testing.builders import node
 

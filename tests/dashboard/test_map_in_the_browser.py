@@ -9,7 +9,7 @@ import pytest
 from dashboard_window import Window
 from playwright.async_api import Locator, Page, expect
 
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import (
     AttachSlots,
     CapacityRow,

@@ -29,7 +29,6 @@ from tonnage.cli.options import (
     from_flags,
     logging_options,
     setting,
-    start_logging,
 )
 from tonnage.cli.output import echo, say_all
 from tonnage.clock import SystemClock
@@ -122,7 +121,6 @@ def apiserver(data_dir: Path, check: bool, backup: Path | None, **flags: Any) ->
     from tonnage.apiserver.stored_documents import stored_problem
     from tonnage.store import back_up, check_folder
 
-    start_logging(flags["logging_format"], flags["verbosity"])
     if check and backup is not None:
         raise click.UsageError("--check and --backup exclude each other: a backup is checked by itself")
     if backup is not None:

@@ -110,11 +110,6 @@ def driver_names(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 @_never_fails
-def storage_classes(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    return sorted(each.name for each in _found(ctx, ["StorageClass"]))
-
-
-@_never_fails
 def cluster_nodes(ctx: click.Context, incomplete: str) -> Iterable[str]:
     """The nodes of the `tonnage up` cluster whose folder is named."""
     from tonnage.plane.settings import nodes_of

@@ -18,7 +18,6 @@ from tonnage.cli.options import (
     from_flags,
     logging_options,
     setting,
-    start_logging,
 )
 from tonnage.cli.output import say_all
 from tonnage.cli.running import (
@@ -106,7 +105,6 @@ def controllers(wanted: str, **flags: Any) -> None:
     from tonnage.controllers.nodes.node_lifecycle import NodeLifecycleConfiguration
     from tonnage.controllers.registry import ControllerManagerConfiguration, UnknownController, enabled_controllers
 
-    start_logging(flags["logging_format"], flags["verbosity"])
     check_endpoint(flags)
     say_all("warning", flags["gates"].warnings)
     names = tuple(word.strip() for word in wanted.split(",") if word.strip())

@@ -30,7 +30,6 @@ from tonnage.cli.options import (
     pools_by_node,
     pools_option,
     setting,
-    start_logging,
 )
 from tonnage.cli.output import echo, say_all, written, written_json
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
@@ -144,7 +143,6 @@ def csi_driver(endpoint: str, nodes: tuple[str, ...], node_endpoint: str | None,
         one_number=flags["one_number"] or "",
         rebuild=flags["rebuild"],
     )
-    start_logging(flags["logging_format"], flags["verbosity"])
     say_all("warning", flags["gates"].warnings)
     asyncio.run(_run(settings, endpoint, node_endpoint or "", flags))
 

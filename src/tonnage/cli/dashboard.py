@@ -21,7 +21,7 @@ import click
 from tonnage.cli.cluster_options import ClusterQuestion, live_cluster_options
 from tonnage.cli.flags.go_flags import FILE, FOLDER
 from tonnage.cli.flags.serving_flags import checked, tls_of
-from tonnage.cli.options import EXISTING_FILE, PORT, Flags, logging_options, setting, start_logging
+from tonnage.cli.options import EXISTING_FILE, PORT, Flags, logging_options, setting
 from tonnage.cli.output import say, say_all
 from tonnage.cli.running import run_until_signalled, say_ready
 from tonnage.clock import SystemClock
@@ -68,8 +68,6 @@ def dashboard(
     data_dir: Path | None,
     token_file: Path | None,
     allowed_hosts: tuple[str, ...],
-    logging_format: str,
-    verbosity: int,
     **serving: Any,
 ) -> None:
     """Serve a web page that shows a cluster's storage as it changes: pools, claims, who waits and why.
@@ -83,7 +81,6 @@ def dashboard(
     from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.server.program import DashboardSettings
 
-    start_logging(logging_format, verbosity)
     serving |= {"tls_min_version": "", "tls_cipher_suites": ()}
     checked(serving)
     asking = Asking(cluster.config_file, cluster.gates)
@@ -182,7 +179,7 @@ async def following(question: ClusterQuestion) -> AsyncIterator[Top]:
     from tonnage.client.http import Client
     from tonnage.dashboard.follow.driver_records import following_pools
     from tonnage.dashboard.follow.live_cluster import LiveCluster
-    from tonnage.dashboard.follow.shown_cluster import following_faults
+    from tonnage.dashboard.model.shown_cluster import following_faults
     from tonnage.dashboard.questions.asking import Asking
     from tonnage.dashboard.terminal.app import Top
     from tonnage.dashboard.terminal.pod_pages import LiveQuestions

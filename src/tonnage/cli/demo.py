@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tonnage.cli.options import start_logging
+from tonnage import logs
 from tonnage.cli.output import echo
 from tonnage.clock import SystemClock
 from tonnage.gates import Gates
@@ -35,7 +35,7 @@ def demo() -> None:
     """Play the enhancements' stories on fresh embedded clusters; exit 0 only if all of them hold."""
     from rich.console import Console
 
-    start_logging("text", 0)
+    logs.configure(format="text", verbosity=0)
     console = Console(highlight=False)
     started_at = time.monotonic()
     try:

@@ -18,7 +18,6 @@ from tonnage.cli.options import (
     from_flags,
     logging_options,
     setting,
-    start_logging,
 )
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.csi.address import InvalidAddress, socket_path
@@ -120,7 +119,6 @@ def node(
     """
     from tonnage.node.settings import NodeSettings
 
-    start_logging(flags["logging_format"], flags["verbosity"])
     names = flags["names"]
     if len(set(names)) != len(names):
         raise click.UsageError("--node-name: a node is named more than once")

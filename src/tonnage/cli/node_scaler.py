@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tonnage.cli.options import FILE_PATH, NOT_NEGATIVE, logging_options, setting, start_logging
+from tonnage.cli.options import FILE_PATH, NOT_NEGATIVE, logging_options, setting
 from tonnage.cli.output import say_all
 from tonnage.cli.running import connected, connection_of, kubeconfig_option, run_until_signalled, say_ready
 from tonnage.gates import Gates
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 @setting("--provision-seconds", NOT_NEGATIVE, 5.0, "How long a node takes to appear.", into="provision_s")
 @setting("--ready-seconds", NOT_NEGATIVE, 5.0, "How long it is not ready after that.", into="ready_s")
 @logging_options
-def node_scaler(
-    kubeconfig_file: Path | None, template: Path, logging_format: str, verbosity: int, **sizes: Any
-) -> None:
+def node_scaler(kubeconfig_file: Path | None, template: Path, **sizes: Any) -> None:
     """Add nodes for pods that cannot be placed, and remove them when nobody needs them: for demo clusters.
 
     There is no cloud behind it: a node is a Node object, made from the template and deleted again. Pods are nominated
@@ -45,7 +43,6 @@ def node_scaler(
     """
     from tonnage.nodescaler.node_pool import NodePool
 
-    start_logging(logging_format, verbosity)
     node, storage = template_of(template)
     asyncio.run(_run(NodePool.of(node, storage=storage, **sizes), kubeconfig_file))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -155,14 +156,21 @@ def gates_option(parse: Callable[[str], Any], *, help: str) -> Option:
 
 
 feature_gates: Final = gates_option(Gates.parse, help="Features to turn on or off; all of ours are on by default.")
-logging_options: Final = options(
+_LOGGING: Final = options(
     setting("--logging-format", click.Choice(["text", "json"]), "text", "How log lines are written to stderr."),
     click.option("-v", "--v", "verbosity", type=COUNTED, default=0, help="More log lines."),
 )
 
 
-def start_logging(logging_format: str, verbosity: int) -> None:
-    logs.configure(format="json" if logging_format == "json" else "text", verbosity=verbosity)
+def logging_options(command: Callable[..., T]) -> Callable[..., T]:
+    """How much is logged and in which form; logging has started when the command begins."""
+
+    @wraps(command)
+    def logged(*, logging_format: Literal["text", "json"], verbosity: int, **flags: Any) -> T:
+        logs.configure(format=logging_format, verbosity=verbosity)
+        return command(**flags)
+
+    return _LOGGING(logged)
 
 
 # -- pools and attach slots of nodes (`driver/node_pools.py`): --pools 3x100Gi --pools node-2=2x50Gi --max-volumes 8 ---

@@ -10,19 +10,15 @@ import click
 
 from tonnage.cli.completion import driver_names
 from tonnage.cli.flags.go_flags import GoCommand, switch
-from tonnage.cli.options import Flags, duration, logging_options, setting, start_logging
+from tonnage.cli.options import Flags, duration, logging_options, setting
 from tonnage.cli.output import echo
 from tonnage.cli.running import (
-    checked_election,
-    connected,
-    connection_of,
     endpoint_of,
-    http_endpoint_option,
     kubeconfig_option,
-    lease_time_settings,
-    request_limit_options,
     run_until_signalled,
     say_ready,
+    sidecar,
+    sidecar_options,
 )
 from tonnage.objects.storage_v1 import POOL_POLICIES
 from tonnage.pools.sources import OF_DRIVERS
@@ -69,9 +65,7 @@ _SOURCES = (*(each.name for each in OF_DRIVERS), "nodes", "command")
 @click.option("--remove", is_flag=True, help="Take away all that was written, and end.")
 @switch("--leader-elect", help="Act only while holding the lease.")
 @setting("--leader-elect-namespace", str, "kube-system", "Where the lease is.", envvar="NAMESPACE")
-@lease_time_settings("leader-elect", retry_period="2s")
-@request_limit_options(20.0, 40)
-@http_endpoint_option
+@sidecar_options("leader-elect", retry_period="2s", qps=20.0, burst=40)
 @logging_options
 def pools(**flags: Any) -> None:
     """Tell the pools of drivers that report one number, for as long as it runs.
@@ -81,7 +75,6 @@ def pools(**flags: Any) -> None:
     provisioner writes. Prints "ready" once the cluster is known; SIGTERM and Ctrl-C stop it, and what it wrote stays:
     --remove takes it away.
     """
-    start_logging(flags["logging_format"], flags["verbosity"])
     source, settings, command = told_by(flags)
     asyncio.run(_run(flags, source, settings, command))
 
@@ -133,13 +126,9 @@ def _source_of(flags: Flags) -> PoolSource:
             known = ", ".join(driver for each in OF_DRIVERS for driver in each.drivers)
             raise click.UsageError(f"say where the pools are told by --source, or name a --driver of these: {known}")
         (name,) = found
-    own = {
-        "nodes": bool(flags["annotation"] or flags["label"]),
-        "command": bool(flags["command"]),
-    }
-    for other, is_told in own.items():
-        if is_told and name != other:
-            raise click.UsageError(f"--{_flag_of(other, flags)} belongs to --source {other}, not to {name}")
+    for flag, owner in (("annotation", "nodes"), ("label", "nodes"), ("command", "command")):
+        if flags[flag] and name != owner:
+            raise click.UsageError(f"--{flag} belongs to --source {owner}, not to {name}")
     if name == "nodes":
         if bool(flags["annotation"]) == bool(flags["label"]):
             raise click.UsageError("--source nodes needs one of --annotation and --label")
@@ -154,23 +143,13 @@ def _source_of(flags: Flags) -> PoolSource:
     return next(each for each in OF_DRIVERS if each.name == name)
 
 
-def _flag_of(source: str, flags: Flags) -> str:
-    return "command" if source == "command" else "annotation" if flags["annotation"] else "label"
-
-
 async def _run(flags: Flags, source: PoolSource, settings: PoolsSettings, command: Command | None) -> None:
     from tonnage.pools.program import PoolsProgram
     from tonnage.pools.settings import PROGRAM
 
     endpoint, removes = endpoint_of(flags["http_endpoint"]), flags["remove"]
-    election = checked_election(flags, "leader_elect", is_on=flags["leader_elect"] and not removes)
-    async with connected(
-        PROGRAM,
-        connection_of(flags["kubeconfig_file"]),
-        election,
-        qps=flags["kube_api_qps"],
-        burst=flags["kube_api_burst"],
-    ) as running:
+    is_elected = flags["leader_elect"] and not removes
+    async with sidecar(PROGRAM, flags, "leader_elect", is_elected=is_elected) as running:
         program = await running.enter(
             PoolsProgram(
                 running.clients.work,

@@ -24,20 +24,15 @@ from tonnage.cli.options import (
     gates_option,
     logging_options,
     setting,
-    start_logging,
 )
 from tonnage.cli.output import say_all
 from tonnage.cli.running import (
-    checked_election,
-    connected,
-    connection_of,
     endpoint_of,
-    http_endpoint_option,
     kubeconfig_option,
-    lease_time_settings,
-    request_limit_options,
     run_until_signalled,
     say_ready,
+    sidecar,
+    sidecar_options,
 )
 from tonnage.gates import GateError, Gates
 
@@ -140,9 +135,7 @@ def _switched(name: str, said: str) -> bool:
 @duration("--node-deployment-max-delay", "60s", "The longest.")
 @switch("--leader-election", help="Work only while holding the lease.")
 @click.option("--leader-election-namespace", default="", help="Where the lease is; else the pod's own namespace.")
-@lease_time_settings("leader-election", retry_period="5s")
-@request_limit_options(0.0, 10, " Upstream's default is 5.")
-@http_endpoint_option
+@sidecar_options("leader-election", retry_period="5s", qps=0.0, burst=10, note=" Upstream's default is 5.")
 @click.option("--metrics-address", default="", metavar="HOST:PORT", help="The older name of --http-endpoint.")
 @gates_option(parse_gates, help="Features to turn on or off.")
 @logging_options
@@ -152,7 +145,6 @@ def provisioner(**flags: Any) -> None:
     Runs beside any CSI driver and against any Kubernetes API server, with external-provisioner's flags. Prints "ready"
     once the driver has answered and the cluster is known; SIGTERM and Ctrl-C stop it.
     """
-    start_logging(flags["logging_format"], flags["verbosity"])
     say_all("warning", flags["gates"].ours.warnings)
     asyncio.run(_run(flags))
 
@@ -224,13 +216,8 @@ async def _run(flags: Flags) -> None:
     endpoint = endpoint_of(flags["http_endpoint"], flags["metrics_address"])
     options, capacity = options_of(flags), capacity_of(flags)
     release = flags["gates"].own["ReleaseLeaderElectionOnExit"]
-    election = checked_election(flags, "leader_election", is_on=flags["leader_election"], release_on_cancel=release)
-    async with connected(
-        PROGRAM,
-        connection_of(flags["kubeconfig_file"]),
-        election,
-        qps=flags["kube_api_qps"],
-        burst=flags["kube_api_burst"],
+    async with sidecar(
+        PROGRAM, flags, "leader_election", is_elected=flags["leader_election"], release_on_cancel=release
     ) as running:
         metrics = ProvisionerMetrics(running.registry)
         driver = await running.enter(

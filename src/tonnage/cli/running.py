@@ -248,37 +248,38 @@ kubeconfig_option: Final = click.option(
     type=FILE,
     help="How to reach the API server; else the pod's service account, $KUBECONFIG, or the usual place.",
 )
-http_endpoint_option: Final = click.option(
-    "--http-endpoint", default="", metavar="HOST:PORT", help="Where health and metrics are served, if at all."
-)
 
 
-def request_limit_options(qps: float, burst: int, note: str = "") -> Option:
-    """--kube-api-qps and --kube-api-burst; `note` ends the help of the first."""
-    return options(
-        setting("--kube-api-qps", NOT_NEGATIVE, qps, f"Requests a second; 0 leaves it to the server's fairness.{note}"),
-        setting("--kube-api-burst", AT_LEAST_ONE, burst, "The same at once."),
-    )
-
-
-def lease_time_settings(prefix: str, *, retry_period: str) -> Option:
-    """The times of leader election as sidecars have them: `--PREFIX-lease-duration` and so on."""
+def sidecar_options(prefix: str, *, retry_period: str, qps: float, burst: int, note: str = "") -> Option:
+    """How a program beside a driver is elected, how much it may ask, and where it is watched; `note` is about `qps`."""
     return options(
         duration(f"--{prefix}-lease-duration", "15s", "How long it lasts."),
         duration(f"--{prefix}-renew-deadline", "10s", "When a leader gives up."),
         duration(f"--{prefix}-retry-period", retry_period, "How often it is tried."),
+        setting("--kube-api-qps", NOT_NEGATIVE, qps, f"Requests a second; 0 leaves it to the server's fairness.{note}"),
+        setting("--kube-api-burst", AT_LEAST_ONE, burst, "The same at once."),
+        click.option(
+            "--http-endpoint", default="", metavar="HOST:PORT", help="Where health and metrics are served, if at all."
+        ),
     )
 
 
-def checked_election(flags: Flags, prefix: str, *, is_on: bool, release_on_cancel: bool = True) -> Election:
-    """Leader election as `lease_time_settings` were given. Raises InvalidLeaseTimes."""
+@asynccontextmanager
+async def sidecar(
+    name: str, flags: Flags, prefix: str, *, is_elected: bool, release_on_cancel: bool = True
+) -> AsyncIterator[RunningProgram]:
+    """A program that has `sidecar_options`. Raises InvalidLeaseTimes."""
     from tonnage.client.leader import check_retry_period
 
-    names = ("lease_duration_s", "renew_deadline_s", "retry_period_s")
-    times = {name: flags[f"{prefix}_{name}"] for name in names}
-    if is_on:
+    times = {each: flags[f"{prefix}_{each}"] for each in ("lease_duration_s", "renew_deadline_s", "retry_period_s")}
+    if is_elected:
         check_retry_period(renew_deadline_s=times["renew_deadline_s"], retry_period_s=times["retry_period_s"])
-    return Election(is_on, release_on_cancel=release_on_cancel, **times)
+    election = Election(is_elected, release_on_cancel=release_on_cancel, **times)
+    connection = connection_of(flags["kubeconfig_file"])
+    async with connected(
+        name, connection, election, qps=flags["kube_api_qps"], burst=flags["kube_api_burst"]
+    ) as running:
+        yield running
 
 
 def endpoint_of(http_endpoint: str, metrics_address: str = "") -> tuple[str, int] | None:

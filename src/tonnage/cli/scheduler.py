@@ -16,7 +16,7 @@ from tonnage import __version__
 from tonnage.cli.flags.election_flags import lease_place_options, lease_time_options
 from tonnage.cli.flags.go_flags import FILE, GoCommand, switch, version_flag
 from tonnage.cli.flags.scheduler_flags import configured, kube_scheduler_options, removed_options
-from tonnage.cli.options import BYTES, Flags, feature_gates, logging_options, setting, start_logging
+from tonnage.cli.options import BYTES, Flags, feature_gates, logging_options, setting
 from tonnage.cli.output import say, say_all
 from tonnage.cli.running import (
     Election,
@@ -74,7 +74,6 @@ def scheduler(**flags: Any) -> None:
     from tonnage.scheduler.configuration_file import check_lease, foreign_plugins, load_configuration
     from tonnage.scheduling.configuration.written import text_of
 
-    start_logging(flags["logging_format"], flags["verbosity"])
     gates, config_file = flags["gates"], flags["config_file"]
     say_all("warning", gates.warnings)
     check_endpoint(flags)

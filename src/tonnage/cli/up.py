@@ -28,7 +28,6 @@ from tonnage.cli.options import (
     output_option,
     pools_by_node,
     setting,
-    start_logging,
 )
 from tonnage.cli.output import echo, say, say_all, shown_status, write_answer
 from tonnage.cli.running import run_until_signalled, say_ready
@@ -127,11 +126,10 @@ def up(files: tuple[str, ...], **flags: Any) -> None:
     """
     if flags["dashboard_port"] is not None and not flags["dashboard"]:
         raise click.UsageError("--dashboard-port goes with --dashboard")
-    start_logging(flags["logging_format"], flags["verbosity"])
     say_all("warning", flags["gates"].warnings)
     settings = from_flags(
         PlaneSettings,
-        flags,
+        click.get_current_context().params,
         pools=tuple(each.text for each in flags["pools"]) or None,
         max_volumes=tuple(each.text for each in flags["max_volumes"]) or None,
     )

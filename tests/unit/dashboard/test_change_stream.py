@@ -6,7 +6,7 @@ import msgspec
 
 from dashboard_requests import dashboard_of
 from tonnage.clock import SystemClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.testing.builders import node
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dashboard_requests import dashboard_of
 from tonnage.clock import SystemClock, VirtualClock
-from tonnage.dashboard.follow.shown_cluster import FollowedFaults, ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster, look_at_faults
 from tonnage.dashboard.wire import FaultRow, NoticeRow
 from tonnage.faults import FAULT_FILE_NAME, KINDS, Fault, FaultFile
 
@@ -75,16 +75,15 @@ async def test_a_folder_that_others_can_write_to_has_no_faults(open_folder: Path
 def test_faults_that_the_command_sets_are_followed_and_a_broken_file_is_a_notice(tmp_path: Path):
     cluster, file = ShownCluster(clock=VirtualClock()), FaultFile(tmp_path / FAULT_FILE_NAME)
     collections = cluster.collections
-    followed = FollowedFaults(cluster, tmp_path)
     file.put(Fault("dead", "a"))
-    followed.look()
+    look_at_faults(cluster, file)
     assert list(collections.rows("faults")) == ["dead@a"]
     file.clear()
-    followed.look()
+    look_at_faults(cluster, file)
     assert not collections.rows("faults")
     file.path.write_text("{")
-    followed.look()
+    look_at_faults(cluster, file)
     assert "holds no list of faults" in collections.of(NoticeRow)["faults"].text
     file.path.unlink()
-    followed.look()
+    look_at_faults(cluster, file)
     assert not collections.rows("notices")

@@ -10,8 +10,8 @@ import pytest
 from tonnage.clock import SystemClock
 from tonnage.dashboard.follow import driver_records
 from tonnage.dashboard.follow.driver_records import DriverRecords, following_pools
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.known_objects import DriverContents, PoolPlace
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NodeRow
 from tonnage.driver.state.records import (
     SnapshotRecord,

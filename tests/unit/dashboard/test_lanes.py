@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tonnage.clock import VirtualClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.lanes import MOST_LANES, MOST_STEPS
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import CapacityRow, VolumeRow
 from tonnage.objects.codec import convert, to_doc
 from tonnage.objects.core_v1 import Event

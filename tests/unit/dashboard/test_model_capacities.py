@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tonnage.clock import VirtualClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import CapacityRow
 from tonnage.driver import DRIVER_NAME
 from tonnage.faults import Fault

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tonnage.clock import VirtualClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.driver import DRIVER_NAME
 from tonnage.objects.core_v1.persistent_volume import REBUILD_TARGET
 from tonnage.testing.builders import node

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tonnage.clock import SystemClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.terminal.app import Top
 from tonnage.dashboard.terminal.lines_view import LinesView, in_ascii, is_ascii_alone

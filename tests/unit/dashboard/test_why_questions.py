@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tonnage.cli.explain import explain
 from tonnage.clock import SystemClock
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.questions import cluster_questions as pending_module
 from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers

@@ -20,8 +20,8 @@ import msgspec
 
 from tonnage import logs
 from tonnage.clock import in_background
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
 from tonnage.dashboard.model.known_objects import Content, DriverContents, PoolPlace
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NoticeRow
 from tonnage.driver import DRIVER_NAME
 from tonnage.driver.node_pools import parse_node_pools, pools_by_node
@@ -59,7 +59,8 @@ class RecordFolder(msgspec.Struct):
     def look(self) -> None:
         """Read what is new. A record that cannot be read is passed over: the driver tells of it when it starts."""
         try:
-            found = {each.name: _stamp(each.stat()) for each in os.scandir(self.path) if each.name.endswith(".json")}
+            listed = ((each.name, each.stat()) for each in os.scandir(self.path) if each.name.endswith(".json"))
+            found = {name: (stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in listed}
         except FileNotFoundError:
             found = {}
         if len(found) > MOST_RECORDS:
@@ -176,10 +177,6 @@ async def _look(cluster: ShownCluster, records: DriverRecords) -> None:
     cluster.collections.remove("notices", _NOTICE)
     if found is not None:
         cluster.look_into(found)
-
-
-def _stamp(found: os.stat_result) -> _Stamp:
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _time(path: Path) -> int:

@@ -27,7 +27,7 @@ from tonnage.client.informer import Informer
 from tonnage.client.informers import Informers
 from tonnage.client.program_pages import NotLetIn
 from tonnage.clock import within
-from tonnage.dashboard.follow.shown_cluster import ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster
 from tonnage.dashboard.wire import NoticeRow
 from tonnage.endpoints import Endpoint
 from tonnage.errors import ApiError, Forbidden, NotFound, TonnageError, Unauthorized

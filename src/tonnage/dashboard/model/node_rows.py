@@ -10,7 +10,7 @@ from tonnage.dashboard.wire import AttachSlots, NodeRow, PodRow, PoolRow
 from tonnage.objects.core_v1 import Node, Pod
 from tonnage.objects.core_v1.node import BETA_ZONE, ZONE
 from tonnage.objects.meta import Key
-from tonnage.objects.node_selectors import HARD_EFFECTS, NOT_READY, UNREACHABLE, UNSCHEDULABLE, Taint
+from tonnage.objects.node_selectors import HARD_EFFECTS, NOT_READY, UNREACHABLE, UNSCHEDULABLE
 from tonnage.scheduling.volumes.attach.volume_ids import VolumeId, id_of_claim, id_of_inline
 
 
@@ -42,7 +42,7 @@ def row_of(
         ready=ready,
         cordoned=node.spec.unschedulable,
         reason=reason,
-        taints=tuple(_text(each) for each in node.spec.taints if _keeps_pods_away(each)),
+        taints=tuple(_taints(node)),
         pods=len(living),
         slots=slots,
         pools=pools,
@@ -61,12 +61,11 @@ def _readiness(node: Node) -> tuple[bool, str]:
     return ready.is_true, "" if ready.is_true else ready.message or ready.reason or "its kubelet does not say why"
 
 
-def _keeps_pods_away(taint: Taint) -> bool:
-    return taint.effect in HARD_EFFECTS and taint.key not in (UNSCHEDULABLE, NOT_READY, UNREACHABLE)
-
-
-def _text(taint: Taint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+def _taints(node: Node) -> Iterator[str]:
+    """key=value:Effect of those that keep pods away, besides what cordoning and readiness set."""
+    for taint in node.spec.taints:
+        if taint.effect in HARD_EFFECTS and taint.key not in (UNSCHEDULABLE, NOT_READY, UNREACHABLE):
+            yield f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _slots(objects: KnownObjects, name: str, pods: Collection[Pod]) -> tuple[AttachSlots, ...]:

@@ -11,18 +11,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
-from tonnage.clock import Clock
-from tonnage.dashboard.model.cluster_model import ClusterModel
-from tonnage.dashboard.wire import Collections
 from tonnage.errors import TonnageError
 from tonnage.gates import Gates
-from tonnage.objects.core_v1 import Event, ObjectReference
 from tonnage.objects.meta import Key
 from tonnage.scheduler.configuration_file import foreign_plugins, load_configuration
 from tonnage.scheduling.configuration.configuration import Configuration
@@ -43,17 +39,6 @@ _LOOKS_UP_S: Final = 0.5
 """How often work that stands back looks whether it is given up."""
 
 T = TypeVar("T")
-
-
-class AskedCluster(Protocol):
-    clock: Clock
-    source: str
-    collections: Collections
-    model: ClusterModel
-
-    async def state(self, *, with_workloads: bool = False) -> ClusterState: ...
-
-    async def events_of(self, *about: ObjectReference) -> Sequence[Event]: ...
 
 
 class GivenUp(Exception):

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tonnage.clock import Clock, rfc3339
-from tonnage.dashboard.questions.asking import AskedCluster, Asking, QuestionLimit
+from tonnage.clock import rfc3339
+from tonnage.dashboard.model.shown_cluster import ShownCluster
+from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.errors import TonnageError
 from tonnage.objects.meta import Object
 from tonnage.whatif.drain.preview import Preview, known_nodes
@@ -37,7 +38,7 @@ RENEW_S: Final = 10.0
 
 
 class PendingAnswers:
-    def __init__(self, cluster: AskedCluster, asking: Asking) -> None:
+    def __init__(self, cluster: ShownCluster, asking: Asking) -> None:
         self._cluster, self._asking = cluster, asking
         self._latest: dict[str, Any] | None = None
         self._failure: Exception | None = None
@@ -103,7 +104,8 @@ class PendingAnswers:
     ) -> dict[str, Any]:
         notes = [*self._asking.configuration.notes, *state.warnings, *state.notes]
         question = PendingQuestion(state, self._asking.sequence(state, notes.append))
-        intervals, count = _Intervals(self._cluster.clock), question.count
+        count, began_at = question.count, self._cluster.clock.monotonic()
+        pause_s = FIRST_S
 
         def told() -> dict[str, Any]:
             found = summary(question.answer())
@@ -114,8 +116,10 @@ class PendingAnswers:
             return {**head, "notes": list(notes), **found}
 
         def step(amount: float) -> None:
+            nonlocal pause_s
             limit.check()
-            if tell is not None and intervals.is_over():
+            if tell is not None and self._cluster.clock.monotonic() - began_at >= pause_s:
+                pause_s *= 2
                 tell(told())
 
         with suppress(OutOfTime):
@@ -139,20 +143,6 @@ class PendingAnswers:
                 hint="ask the command, which takes the time it needs: tonnage explain --pending -o json",
             ) from exc
         return msgspec.json.encode(question.answer().document())
-
-
-class _Intervals:
-    """When it is time to tell how far the work is: after FIRST_S, twice that, …"""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._began_at, self._next_s = clock.monotonic(), FIRST_S
-
-    def is_over(self) -> bool:
-        if self._clock.monotonic() - self._began_at < self._next_s:
-            return False
-        self._next_s *= 2
-        return True
 
 
 TEMPLATE: Final = "the template"

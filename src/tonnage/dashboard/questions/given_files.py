@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -160,12 +160,8 @@ def files_of(name: str) -> list[GivenText]:
         near = closest(name, known)
         hint = f"is {near[0]} meant?" if near else f"there are {', '.join(known)}" if known else None
         raise TonnageError(f'there is no example "{name}"', hint=hint)
-    example = known[name]
-    return [GivenText(each.relative_to(_root(each)).as_posix(), each.read_bytes()) for each in example.files]
-
-
-def _root(file: Path) -> Path:
-    return next(parent for parent in file.parents if parent.name == "examples")
+    root = {each: next(parent for parent in each.parents if parent.name == "examples") for each in known[name].files}
+    return [GivenText(each.relative_to(root[each]).as_posix(), each.read_bytes()) for each in known[name].files]
 
 
 def _in_readme(readme: Path, folder: Path) -> Iterator[Example]:
@@ -194,20 +190,14 @@ def _in_readme(readme: Path, folder: Path) -> Iterator[Example]:
         )
 
 
-def _manifests(source: Path, played: Path) -> Iterator[Path]:
+def _manifests(source: Path, played: Path) -> list[Path]:
     if not source.is_dir():
-        yield source
-        return
-    yield from (
-        each for each in sorted(source.rglob("*")) if each.suffix in _SUFFIXES and each != played and each.is_file()
-    )
+        return [source]
+    found = sorted(source.rglob("*"))
+    return [each for each in found if each.suffix in _SUFFIXES and each != played and each.is_file()]
 
 
 def _about(file: Path) -> str:
     """What its first lines say, as a comment."""
-    words = []
-    for line in file.read_text().splitlines():
-        if not line.startswith("#"):
-            break
-        words.append(line.lstrip("# ").rstrip())
-    return " ".join(words)
+    comment = takewhile(lambda line: line.startswith("#"), file.read_text().splitlines())
+    return " ".join(line.lstrip("# ").rstrip() for line in comment)

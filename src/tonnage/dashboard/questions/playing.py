@@ -275,7 +275,8 @@ def _why_there(answer: Explanation) -> Iterator[str]:
         yield f"{len(others):,} other {'node fits' if len(others) == 1 else 'nodes fit'} too"
     elif best.total == chosen.total:
         alike = [each.name for each in others if each.total == chosen.total]
-        yield f"{chosen.total} points, as many as {_some(alike)}: the choice among them is by lot"
+        more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+        yield f"{chosen.total} points, as many as {alike[0]}{more}: the choice among them is by lot"
     else:
         yield f"{chosen.total} points; the next is {best.name} with {best.total}{_telling(chosen, best)}"
 
@@ -285,10 +286,6 @@ def _telling(chosen: NodeAnswer, other: NodeAnswer) -> str:
     apart = {name: score - other.scores.get(name, 0) for name, score in chosen.scores.items()}
     name = max(apart, key=lambda each: apart[each], default="")
     return f" ({name}: {chosen.scores[name]} to {other.scores.get(name, 0)})" if name and apart[name] > 0 else ""
-
-
-def _some(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 # -- simulate ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ import msgspec
 from tonnage.clock import rfc3339, rfc3339_micro
 from tonnage.dashboard.model.capacity_rows import classes_of
 from tonnage.dashboard.model.known_objects import KnownObjects
-from tonnage.dashboard.questions.asking import AskedCluster, Asking
+from tonnage.dashboard.model.shown_cluster import ShownCluster
+from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.wire import Collections, LaneRow
 from tonnage.errors import TonnageError
 from tonnage.objects.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod
@@ -35,7 +36,7 @@ MOST_CLAIMS: Final = 16
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
-async def pod_story(cluster: AskedCluster, key: Key) -> bytes:
+async def pod_story(cluster: ShownCluster, key: Key) -> bytes:
     """All that is known of a pod. Raises TonnageError when nothing is."""
     objects, collections, memory = cluster.model.objects, cluster.collections, cluster.model.memory
     pod, revision = objects.pods.get(key), collections.revision
@@ -220,7 +221,7 @@ KEPT_S: Final = 2.0
 class Explanations:
     """Explains pods of one cluster; the last answer is kept for a moment, for two windows that ask the same."""
 
-    def __init__(self, cluster: AskedCluster, asking: Asking) -> None:
+    def __init__(self, cluster: ShownCluster, asking: Asking) -> None:
         self._cluster, self._asking = cluster, asking
         self._known: tuple[Key, int, float, bytes] | None = None
 

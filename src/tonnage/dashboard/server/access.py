@@ -149,7 +149,8 @@ class Access:
             raise RequestRefused(421, f"{host or 'no host'} is not a name of this dashboard; ask for it by its address")
         elsewhere = RequestRefused(403, "a page from elsewhere may not ask")
         origin = request.headers.get("Origin")
-        if origin is not None and origin.lower() != self._origin(request):
+        own = f"{'https' if self._is_secure else 'http'}://{request.headers['Host'].lower()}"
+        if origin is not None and origin.lower() != own:
             raise elsewhere
         if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             leads_here = (
@@ -161,9 +162,6 @@ class Access:
                 raise elsewhere
         if request.method not in ("GET", "HEAD") and ASKED_BY not in request.headers:
             raise RequestRefused(403, f"the header {ASKED_BY} is missing")
-
-    def _origin(self, request: web.BaseRequest) -> str:
-        return f"{'https' if self._is_secure else 'http'}://{request.headers['Host'].lower()}"
 
     # -- what it shows ------------------------------------------------------------------------------------------------
 

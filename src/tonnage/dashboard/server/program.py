@@ -15,7 +15,7 @@ from tonnage.client.config.connection import KubeconfigUser
 from tonnage.client.http import Client
 from tonnage.dashboard.follow.driver_records import following_pools
 from tonnage.dashboard.follow.live_cluster import LiveCluster
-from tonnage.dashboard.follow.shown_cluster import ShownCluster, following_faults
+from tonnage.dashboard.model.shown_cluster import ShownCluster, following_faults
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.server.access import Access
 from tonnage.dashboard.server.app import App

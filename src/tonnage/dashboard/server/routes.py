@@ -31,7 +31,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from tonnage import __version__
-from tonnage.dashboard.follow.shown_cluster import FollowedFaults, ShownCluster
+from tonnage.dashboard.model.shown_cluster import ShownCluster, look_at_faults
 from tonnage.dashboard.questions.asking import Asking
 from tonnage.dashboard.questions.cluster_questions import PendingAnswers, drained, fits, workloads_of
 from tonnage.dashboard.questions.given_files import examples, files_of, sorted_out
@@ -104,7 +104,7 @@ def _add_faults(router: Router, cluster: ShownCluster, data_dir: Path | None) ->
         return told(file, await asyncio.to_thread(file.clear, kind, node or ""))
 
     def told(file: FaultFile, changed: Iterable[Fault]) -> web.StreamResponse:
-        FollowedFaults(cluster, file.path.parent).look()  # every browser sees it now, not at the next look
+        look_at_faults(cluster, file)  # every browser sees it now, not at the next look
         return json_answer({"faults": [asdict(each) for each in changed]})
 
     router.get("/api/v1/faults", listed)

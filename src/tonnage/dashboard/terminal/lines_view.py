@@ -47,10 +47,6 @@ class ScreenLine:
             self._text = self._text()
         return self._text
 
-    @property
-    def can_be_opened(self) -> bool:
-        return bool(self.key)
-
 
 def heading(content: str) -> ScreenLine:
     return ScreenLine(Text(printable(content), style="bold"))
@@ -166,7 +162,7 @@ class LinesView(ScrollView, can_focus=True):
         before = self.key
         self._lines = lines
         if from_top:
-            self.cursor = next((at for at, line in enumerate(lines) if line.can_be_opened), 0)
+            self.cursor = next((at for at, line in enumerate(lines) if line.key), 0)
             self.virtual_size = Size(self.size.width, len(lines))
             self.scroll_to(0, 0, animate=False, immediate=True)
             if at:

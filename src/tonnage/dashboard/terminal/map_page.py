@@ -68,11 +68,6 @@ class NodeStorage:
         return self.is_known and self.size > 0 and self.fill_ratio >= NEARLY_FULL
 
     @property
-    def is_reserved_whole(self) -> bool:
-        """Mode Object keeps back all that is free, without a number of bytes."""
-        return self.promised >= self.free > 0
-
-    @property
     def trouble(self) -> str:
         """What is wrong in a word; empty when nothing is."""
         node = self.node

@@ -14,7 +14,8 @@ from typing import Final
 
 from rich.text import Text
 
-from tonnage.dashboard.questions.asking import AskedCluster, Asking, QuestionLimit
+from tonnage.dashboard.model.shown_cluster import ShownCluster
+from tonnage.dashboard.questions.asking import Asking, QuestionLimit
 from tonnage.dashboard.terminal.lines_view import ScreenLine, cell, heading, local_time, matches, name_width, plain, row
 from tonnage.dashboard.wire import Collections, LaneRow, PodRow, PodStep
 from tonnage.objects.meta import Key
@@ -101,7 +102,7 @@ MOST_S: Final = 10.0
 
 
 class LiveQuestions:
-    def __init__(self, cluster: AskedCluster, asking: Asking) -> None:
+    def __init__(self, cluster: ShownCluster, asking: Asking) -> None:
         self._cluster, self._asking = cluster, asking
 
     async def pending(self) -> PendingAnswer:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
@@ -151,10 +151,6 @@ class DriverFigures:
                 used = sum(volume.size.value() for volume in self.volumes[each.key])
                 by_class.setdefault(each.storage_class_name, []).append((free, used))
         return by_class.values()
-
-    @property
-    def last_written_at(self) -> datetime | None:
-        return max((at for each in self.objects if (at := each.metadata.updated_at) is not None), default=None)
 
     def document(self) -> dict[str, Any]:
         return {

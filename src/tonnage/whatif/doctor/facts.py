@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -150,6 +150,16 @@ class GrantedAccess:
     why: str = ""
 
 
+class _OfKind(Generic[T]):
+    """`facts.nodes`: the objects of a kind by key, in order."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+
+    def __get__(self, facts: Facts, owner: object = None) -> Mapping[Key, T]:
+        return facts.of(self._kind)
+
+
 @dataclass(frozen=True)
 class Facts:
     objects: Sequence[Object]
@@ -203,42 +213,19 @@ class Facts:
     def of(self, cls: type[T]) -> Mapping[Key, T]:
         return self._by_kind.get(cls, {})
 
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        return self.of(Node)
-
-    @property
-    def pods(self) -> Mapping[Key, Pod]:
-        return self.of(Pod)
-
-    @property
-    def claims(self) -> Mapping[Key, PersistentVolumeClaim]:
-        return self.of(PersistentVolumeClaim)
-
-    @property
-    def volumes(self) -> Mapping[str, PersistentVolume]:
-        return self.of(PersistentVolume)
-
-    @property
-    def classes(self) -> Mapping[str, StorageClass]:
-        return self.of(StorageClass)
-
-    @property
-    def drivers(self) -> Mapping[str, CSIDriver]:
-        return self.of(CSIDriver)
+    nodes = _OfKind(Node)
+    pods = _OfKind(Pod)
+    claims = _OfKind(PersistentVolumeClaim)
+    volumes = _OfKind(PersistentVolume)
+    classes = _OfKind(StorageClass)
+    drivers = _OfKind(CSIDriver)
+    capacities = _OfKind(CSIStorageCapacity)
+    attachments = _OfKind(VolumeAttachment)
 
     @cached_property
     def csi_nodes(self) -> Mapping[str, CSINode]:
         """Those of nodes that are there."""
         return {name: each for name, each in self.of(CSINode).items() if name in self.nodes}
-
-    @property
-    def capacities(self) -> Mapping[Key, CSIStorageCapacity]:
-        return self.of(CSIStorageCapacity)
-
-    @property
-    def attachments(self) -> Mapping[str, VolumeAttachment]:
-        return self.of(VolumeAttachment)
 
     # -- by driver ----------------------------------------------------------------------------------------------------
 
@@ -297,13 +284,14 @@ class Facts:
         if topology is None:
             return frozenset()
         try:
-            found = [name for name in self._candidates(topology.requirements()) if self._has(name, topology)]
+            found = [
+                name
+                for name in self._candidates(topology.requirements())
+                if topology.matches(self.nodes[name].metadata.labels)
+            ]
         except InvalidSelector:
             return frozenset()
         return frozenset(found)
-
-    def _has(self, name: str, topology: LabelSelector) -> bool:
-        return topology.matches(self.nodes[name].metadata.labels)
 
     def _candidates(self, requirements: Iterable[Requirement]) -> Iterable[str]:
         """Nodes among which all are that meet these: those with one of the labels of the narrowest requirement."""

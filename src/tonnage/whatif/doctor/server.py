@@ -265,6 +265,7 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
             lacking.setdefault((asked.qualified, asked.namespace, asked.name, asked.is_needed), []).append(each)
     for (resource, namespace, name, is_needed), found in lacking.items():
         verbs = [each.permission.verb for each in found]
+        listed = ", ".join(f'"{verb}"' for verb in verbs)
         where = (f" {name}" if name else "") + (f" in {namespace}" if namespace else "")
         names = f'resourceNames: ["{name}"], ' if name else ""
         purposes = "; ".join(dict.fromkeys(each.permission.purpose for each in found))
@@ -273,7 +274,7 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
         yield CATALOGUE["permission-missing" if is_needed else "permission-advised"].about(
             f"{'Role' if namespace else 'ClusterRole'} {resource}",
             f"this user may not {' or '.join(verbs)} {resource}{where}: {purposes}",
-            f'add the rule {{apiGroups: ["{group}"], resources: ["{bare}"], {names}verbs: {_listed(verbs)}}}'
+            f'add the rule {{apiGroups: ["{group}"], resources: ["{bare}"], {names}verbs: [{listed}]}}'
             + (f" in namespace {namespace}" if namespace else "")
             + " to the role that Tonnage's scheduler runs with (deploy/ has all of them)",
         )
@@ -285,7 +286,3 @@ def access_findings(facts: Facts) -> Iterator[Finding]:
             f"({named([f'{each.permission.verb} {each.permission.qualified}' for each in unknown])}): {unknown[0].why}",
             "allow this user to create selfsubjectaccessreviews.authorization.k8s.io (the role system:basic-user does)",
         )
-
-
-def _listed(verbs: list[str]) -> str:
-    return "[" + ", ".join(f'"{verb}"' for verb in verbs) + "]"

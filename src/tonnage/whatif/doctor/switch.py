@@ -9,7 +9,6 @@ Both are the same engine; the other's rules are ours without the gates of a sche
 from __future__ import annotations
 
 import dataclasses
-import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,8 +24,6 @@ from tonnage.scheduling.cluster.pod_info import PodInfo
 from tonnage.scheduling.configuration.configuration import Configuration, default_configuration
 from tonnage.scheduling.configuration.profile import ResolvedProfile
 from tonnage.scheduling.decision.diagnosis import NOBODY
-from tonnage.scheduling.engine.engine import Engine
-from tonnage.scheduling.engine.settings import EngineSettings
 from tonnage.scheduling.plugins.registry import ForeignPlugins
 from tonnage.whatif.decision_sequence import DecisionSequence
 from tonnage.whatif.doctor.facts import Facts
@@ -34,6 +31,7 @@ from tonnage.whatif.doctor.findings import CATALOGUE, Finding
 from tonnage.whatif.page import named
 from tonnage.whatif.pending import causes
 from tonnage.whatif.pending.pending import PendingPod
+from tonnage.whatif.shadow.judging import Judge
 from tonnage.whatif.simulate.presets import PRESETS, preset_gates
 from tonnage.whatif.sources import ClusterState
 
@@ -101,13 +99,8 @@ class _Rules:
         now: datetime,
         foreign: ForeignPlugins | None,
     ) -> None:
-        self._engine = Engine(
-            profiles,
-            clock=VirtualClock(now),
-            rng=random.Random(SEED),
-            foreign=foreign,
-            settings=EngineSettings(takes_any_pod=True, implies_namespaces=True),
-        )
+        clock = VirtualClock(now)
+        self._engine = Judge(profiles, clock=clock, seed=SEED, foreign=foreign, implies_namespaces=True).engine
         self._engine.load(objects)
 
     def judge(self, pod: Pod) -> tuple[bool, bool, str]:

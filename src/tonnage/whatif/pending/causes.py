@@ -22,6 +22,7 @@ from tonnage.scheduling.decision.explain import Explanation, NodeAnswer
 from tonnage.scheduling.volumes.explain.account_entries import ClaimAccount, NodeAccount
 from tonnage.scheduling.volumes.explain.nearest_miss import amount
 from tonnage.scheduling.volumes.volume_fit import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE
+from tonnage.whatif.html.amounts import count_text
 
 FITS, ASSUMED, TERMINATING, FOREIGN, GATED = "fits", "assumed", "terminating", "scheduler", "gates"
 STORAGE, RESERVED, NO_CAPACITY, STATIC, SLOTS = "storage", "reserved", "capacity", "volumes", "slots"
@@ -156,39 +157,31 @@ def common_place(refusals: Sequence[CauseOfPod], zone_of: Mapping[str, str]) -> 
 
 def sentence(cause: PendingCause, pods: int, owners: Sequence[str], needs: Mapping[str, int], where: str) -> str:
     """What so many pods of these workloads wait for."""
-    who = "1 pod" if pods == 1 else f"{pods:,} pods"
+    who = count_text(pods, "pod")
     if len(owners) == 1:
         who += f" of {owners[0]}"
     elif owners:
         who += f" of {len(owners):,} workloads"
     is_one, at = pods == 1, f" {where}" if where else ""
     wait, are = ("waits", "is") if is_one else ("wait", "are")
+    sizes = " and ".join(f"{amount(size)} of class {name}" for name, size in sorted(needs.items()))
+    slots = " and ".join(f"{count_text(count, 'attach slot')} of {driver}" for driver, count in sorted(needs.items()))
     words = {
         FITS: f"{'fits' if is_one else 'fit'} now",
         ASSUMED: f"{are} on {'its' if is_one else 'their'} way to a node",
         TERMINATING: f"{are} being deleted; a scheduler passes {'it' if is_one else 'them'} over",
         FOREIGN: f"{wait} for scheduler {cause.about}, which this configuration does not have",
         GATED: f"{are} not tried: {cause.about}",
-        STORAGE: f"{wait} for {_amounts_of_classes(needs)}{at}",
+        STORAGE: f"{wait} for {sizes}{at}",
         RESERVED: f"{wait} for capacity of class {cause.about}{at} that is reserved for others",
         NO_CAPACITY: f"{wait} for capacity of class {cause.about}: no capacity object reaches a node{at}",
         STATIC: f"{wait} for a free volume of class {cause.about}{at}",
-        SLOTS: f"{wait} for {_slots(needs)}{at}",
+        SLOTS: f"{wait} for {slots}{at}",
         RESOURCES: f"{wait} for {' and '.join(_resource(*each) for each in needs.items())}{at}",
         TAINTS: f"{are} kept off by taints{at}",
         CORDONED: f"{wait} for a cordoned node{at}",
     }
     return f"{who} {words.get(cause.kind, f'{wait}{at}: {cause.about}')}"
-
-
-def _amounts_of_classes(needs: Mapping[str, int]) -> str:
-    return " and ".join(f"{amount(size)} of class {name}" for name, size in sorted(needs.items()))
-
-
-def _slots(needs: Mapping[str, int]) -> str:
-    return " and ".join(
-        f"{count:,} attach slot{'' if count == 1 else 's'} of {driver}" for driver, count in sorted(needs.items())
-    )
 
 
 def _resource(name: str, number: int) -> str:

@@ -227,7 +227,9 @@ class ChangeProposals:
         sharing: Sequence[CSIStorageCapacity],
         sizes: Mapping[Key, int],
     ) -> ClusterChange:
-        reaches = [name for name, node in self._nodes.items() if _reaches(capacity, node)]
+        topology = capacity.node_topology
+        nodes = self._nodes.items() if topology is not None else ()
+        reaches = [name for name, node in nodes if topology is not None and topology.matches(node.metadata.labels)]
         classes = " and ".join(sorted({each.storage_class_name for each in sharing}))
         where = f"on {reaches[0]}" if len(reaches) == 1 else f"for {named(sorted(reaches))}"
         return ClusterChange(
@@ -273,10 +275,6 @@ def _slots_change(csi_node: CSINode, name: str, driver: str, sizes: Mapping[Key,
         sizes=sizes,
         nodes=frozenset((name,)),
     )
-
-
-def _reaches(capacity: CSIStorageCapacity, node: Node) -> bool:
-    return capacity.node_topology is not None and capacity.node_topology.matches(node.metadata.labels)
 
 
 def _claim_keys(pod: Pod) -> list[Key]:

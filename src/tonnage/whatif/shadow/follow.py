@@ -48,8 +48,9 @@ class Following:
         for kind in READ_KINDS:
             informer: Informer[Any] = Informer(self._client, kind.cls, field_selector=kind.field_selector)
             changed = partial(self._changed, None if kind.is_told else informer.progress)
-            gone = partial(self._gone, None if kind.is_told else informer.progress)
-            informer.add_handlers(on_add=partial(changed, None), on_update=changed, on_delete=gone)
+            informer.add_handlers(
+                on_add=partial(changed, None), on_update=changed, on_delete=partial(changed, new=None)
+            )
             if not kind.is_told:
                 self._judged_by.append(informer)
             yield informer, kind.is_needed
@@ -58,7 +59,7 @@ class Following:
             events.add_handlers(on_add=self._told, on_update=lambda _, new: self._told(new))
             yield events, False
         failed = Informer(self._client, Pod, field_selector="status.phase=Failed")
-        failed.add_handlers(on_add=self._failed)
+        failed.add_handlers(on_add=lambda pod: self._order.put_last(lambda _: self._shadow.failed(pod)))
         yield failed, False
 
     def _changed(self, progress: StreamProgress | None, old: Object | None, new: Object | None) -> None:
@@ -72,17 +73,11 @@ class Following:
         else:
             self._order.put(progress, tell, lambda: self._shadow.is_lacking(old, new))
 
-    def _gone(self, progress: StreamProgress | None, old: Object) -> None:
-        self._changed(progress, old, None)
-
     # Events may be kept in a store of their own, with versions of its own; and both of these are about a decision that
     # has been told before.
 
     def _told(self, event: Event) -> None:
         self._order.put_last(lambda _: self._shadow.told(event))
-
-    def _failed(self, pod: Pod) -> None:
-        self._order.put_last(lambda _: self._shadow.failed(pod))
 
     async def __aenter__(self) -> Following:
         # Where there is no cluster, or none for us, that is told at once; one node is little to ask for.
@@ -104,7 +99,7 @@ class Following:
                     continue
                 if is_needed:
                     raise failure
-                self._note(f"{_named(informer)} cannot be followed and count as none: {failure.message}")
+                self._note(f"{informer.name} objects cannot be followed and count as none: {failure.message}")
                 await informer.stop()
                 self._informers.remove((informer, is_needed))
             if self._clock.monotonic() - began_at > _SYNC_TIMEOUT_S:
@@ -137,7 +132,3 @@ class Following:
         """Follow no longer than what has been told already asks for; False when it is not being followed yet."""
         self._has_ended = True
         return self._is_running
-
-
-def _named(informer: Informer[Object]) -> str:
-    return f"{informer.name} objects"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -104,26 +105,21 @@ LOOK_S: Final = 0.5
 _NOTICE: Final = "faults"
 
 
-class FollowedFaults:
-    def __init__(self, cluster: ShownCluster, data_dir: Path) -> None:
-        self._cluster = cluster
-        self._collections = cluster.collections
-        self._file = FaultFile(data_dir / FAULT_FILE_NAME)
-
-    def look(self) -> None:
-        """Make rows of the file as it is now; one that cannot be read is told as a notice."""
-        try:
-            held = self._file.all()
-            self._collections.remove("notices", _NOTICE)
-        except TonnageError as exc:
-            self._collections.put("notices", _NOTICE, NoticeRow(text=exc.message, hint=exc.hint or ""))
-            return
-        rows = {f"{each.kind}@{each.node}": FaultRow(kind=each.kind, node=each.node, value=each.value) for each in held}
-        for key in self._collections.rows("faults").keys() - rows.keys():
-            self._collections.remove("faults", key)
-        for key, row in rows.items():
-            self._collections.put("faults", key, row)
-        self._cluster.suffer(held)  # figures of a driver that tells old ones are not to be believed
+def look_at_faults(cluster: ShownCluster, file: FaultFile) -> None:
+    """Rows of what is made to go wrong, by `kind@node`, as the file is now; one that cannot be read is a notice."""
+    collections = cluster.collections
+    try:
+        held = file.all()
+        collections.remove("notices", _NOTICE)
+    except TonnageError as exc:
+        collections.put("notices", _NOTICE, NoticeRow(text=exc.message, hint=exc.hint or ""))
+        return
+    rows = {f"{each.kind}@{each.node}": FaultRow(kind=each.kind, node=each.node, value=each.value) for each in held}
+    for key in collections.rows("faults").keys() - rows.keys():
+        collections.remove("faults", key)
+    for key, row in rows.items():
+        collections.put("faults", key, row)
+    cluster.suffer(held)  # figures of a driver that tells old ones are not to be believed
 
 
 @asynccontextmanager
@@ -132,7 +128,7 @@ async def following_faults(cluster: ShownCluster, data_dir: Path | None) -> Asyn
     if data_dir is None:
         yield
         return
-    followed = FollowedFaults(cluster, data_dir)
-    followed.look()
-    async with in_background(repeatedly(cluster.clock, LOOK_S, followed.look), "follow the faults"):
+    look = partial(look_at_faults, cluster, FaultFile(data_dir / FAULT_FILE_NAME))
+    look()
+    async with in_background(repeatedly(cluster.clock, LOOK_S, look), "follow the faults"):
         yield
