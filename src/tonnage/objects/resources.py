@@ -89,29 +89,14 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("", "v1", "PersistentVolume", "persistentvolumes", False, ("pv",), subresources=("status",)),
     Resource("", "v1", "Pod", "pods", True, ("po",), _ALL, ("status", "binding", "eviction")),
     Resource("", "v1", "PodTemplate", "podtemplates", True),
-    Resource(
-        "",
-        "v1",
-        "ReplicationController",
-        "replicationcontrollers",
-        True,
-        ("rc",),
-        _ALL,
-        subresources=("status", "scale"),
-    ),
+    Resource("", "v1", "ReplicationController", "replicationcontrollers", True, ("rc",), _ALL, ("status", "scale")),
     Resource("", "v1", "ResourceQuota", "resourcequotas", True, ("quota",), subresources=("status",)),
     Resource("", "v1", "Secret", "secrets", True),
     Resource("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",), subresources=("token",)),
     Resource("", "v1", "Service", "services", True, ("svc",), _ALL, subresources=("status",)),
     Resource(
-        "apiextensions.k8s.io",
-        "v1",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-        False,
-        ("crd", "crds"),
-        ("api-extensions",),
-        ("status",),
+        *("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False),
+        *(("crd", "crds"), ("api-extensions",), ("status",)),
     ),
     Resource("apps", "v1", "ControllerRevision", "controllerrevisions", True),
     Resource("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), _ALL, ("status",)),
@@ -220,26 +205,13 @@ def is_stored(resource: Resource) -> bool:
 
 
 _RETURNS_DELETED = frozenset(
-    {
-        ("", "persistentvolumeclaims"),
-        ("", "persistentvolumes"),
-        ("", "pods"),
-        ("", "podtemplates"),
-        ("", "resourcequotas"),
-        ("", "serviceaccounts"),
-        ("", "services"),
-        ("resource.k8s.io", "deviceclasses"),
-        ("resource.k8s.io", "resourceclaims"),
-        ("resource.k8s.io", "resourceclaimtemplates"),
-        ("resource.k8s.io", "resourceslices"),
-        ("storage.k8s.io", "csidrivers"),
-        ("storage.k8s.io", "csinodes"),
-        ("storage.k8s.io", "storageclasses"),
-        ("storage.k8s.io", "volumeattachments"),
-    }
+    {"persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts"}
+    | {"services", "deviceclasses.resource.k8s.io", "resourceclaims.resource.k8s.io"}
+    | {"resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io", "csidrivers.storage.k8s.io"}
+    | {"csinodes.storage.k8s.io", "storageclasses.storage.k8s.io", "volumeattachments.storage.k8s.io"}
 )
 
 
 def returns_deleted(resource: Resource) -> bool:
     """Whether DELETE answers with the object that is gone (or going) instead of a Status; of a collection never."""
-    return (resource.group, resource.plural) in _RETURNS_DELETED
+    return resource.qualified in _RETURNS_DELETED

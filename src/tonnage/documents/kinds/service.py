@@ -19,7 +19,7 @@ from tonnage.objects.field_errors import Errors, duplicate, forbidden, invalid, 
 
 # Field -> the type that has it. On an update that leaves the type, a value nobody touched goes with it.
 _OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
-_AFFINITY_TIMEOUT_S = 10800
+_ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 _INTERNAL_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _LINK_LOCAL_MULTICAST = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
@@ -42,9 +42,7 @@ class ServiceStrategy(Strategy):
         if spec["sessionAffinity"] == "None":
             spec.pop("sessionAffinityConfig", None)
         elif spec["sessionAffinity"] == "ClientIP":
-            config = spec.get("sessionAffinityConfig", {}).get("clientIP", {})
-            if "timeoutSeconds" not in config:
-                spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_TIMEOUT_S}}
+            fill(spec, {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}})
         for port in spec.get("ports", ()):
             port.setdefault("protocol", "TCP")
             if port.get("targetPort") in (None, 0, ""):
@@ -71,14 +69,16 @@ class ServiceStrategy(Strategy):
         spec, was = new["spec"], old["spec"]
         settle_addresses(spec, was)
         if was["type"] == "LoadBalancer" and spec["type"] != "LoadBalancer":
-            for field in _OF_BALANCERS:
-                if spec.get(field) == was.get(field):
-                    spec.pop(field, None)
+            _drop_untouched(spec, was, _OF_BALANCERS)
             new["status"] = {**new.get("status", {}), "loadBalancer": {}}
         if spec["type"] in ("ClusterIP", "ExternalName") and was["type"] in ("NodePort", "LoadBalancer"):
-            if spec.get("externalTrafficPolicy") == was.get("externalTrafficPolicy"):
-                spec.pop("externalTrafficPolicy", None)
-            _drop_untouched_node_ports(spec, was)
+            _drop_untouched(spec, was, ("externalTrafficPolicy",))
+            ports = spec.get("ports", ())
+            if [port.get("nodePort", 0) for port in ports] == [
+                port.get("nodePort", 0) for port in was.get("ports", ())
+            ]:
+                for port in ports:
+                    port.pop("nodePort", None)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
         return validate_service(new, old)
@@ -126,11 +126,10 @@ def _validate_ingress(ingress: Doc, path: str, kept: Set[str]) -> Errors:
     )
 
 
-def _drop_untouched_node_ports(spec: Doc, was: Doc) -> None:
-    outer = [port.get("nodePort", 0) for port in spec.get("ports", ())]
-    if outer == [port.get("nodePort", 0) for port in was.get("ports", ())]:
-        for port in spec.get("ports", ()):
-            port.pop("nodePort", None)
+def _drop_untouched(spec: Doc, was: Doc, fields: tuple[str, ...]) -> None:
+    for field in fields:
+        if spec.get(field) == was.get(field):
+            spec.pop(field, None)
 
 
 def is_externally_accessible(spec: Doc) -> bool:
@@ -140,25 +139,17 @@ def is_externally_accessible(spec: Doc) -> bool:
 
 def settle_addresses(spec: Doc, was: Doc | None = None) -> None:
     """Bring the single and the plural address fields into line, in place; an update inherits what it leaves out."""
+    was = was if was is not None and was["type"] != "ExternalName" else {}
     if spec["type"] == "ExternalName":
-        if was is not None and was["type"] != "ExternalName":
-            for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-                if spec.get(field) == was.get(field):
-                    spec.pop(field, None)
-        _mirror_single(spec)
-        return
-    if was is not None and was["type"] != "ExternalName":
-        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        _drop_untouched(spec, was, _ADDRESSES)
+    else:
+        for field in _ADDRESSES:
             if field in was and field not in spec:
                 spec[field] = was[field]
-    _mirror_single(spec)
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
-
-
-def _mirror_single(spec: Doc) -> None:
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
+    if spec["type"] != "ExternalName":
+        fill(spec, {"ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"})
 
 
 def validate_service(doc: Doc, old: Doc | None = None) -> Errors:
@@ -313,16 +304,14 @@ def _validate_external_ip(address: str, path: str, kept: set[str]) -> Errors:
     parsed = rules.parse_ip(address)
     if parsed is None:
         return []
-    told = ""
-    if parsed.is_unspecified:
-        told = f"may not be unspecified ({address})"
-    elif parsed.is_loopback:
-        told = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
-    elif parsed.is_link_local:
-        told = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
-    elif any(parsed in network for network in _LINK_LOCAL_MULTICAST if network.version == parsed.version):
-        told = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
-    return [invalid(path, address, told)] if told else []
+    is_multicast = any(parsed in network for network in _LINK_LOCAL_MULTICAST if network.version == parsed.version)
+    wrong = (
+        (parsed.is_unspecified, f"may not be unspecified ({address})"),
+        (parsed.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+        (parsed.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+        (is_multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
+    )
+    return [invalid(path, address, told) for is_wrong, told in wrong if is_wrong][:1]
 
 
 def _validate_balancer_fields(spec: Doc, was: Doc) -> Errors:
@@ -342,12 +331,9 @@ def _validate_balancer_fields(spec: Doc, was: Doc) -> Errors:
             errors.append(forbidden("spec.loadBalancerClass", _ONLY_BALANCERS))
         else:
             errors += rules.sentences("spec.loadBalancerClass", kind, names.qualified_name(kind))
-    if (
-        is_balancer
-        and was.get("type") == "LoadBalancer"
-        and spec.get("loadBalancerClass") != was.get("loadBalancerClass")
-    ):
-        errors.append(invalid("spec.loadBalancerClass", spec.get("loadBalancerClass"), "may not change once set"))
+    name, before = spec.get("loadBalancerClass"), was.get("loadBalancerClass")
+    if is_balancer and was.get("type") == "LoadBalancer" and name != before:
+        errors.append(invalid("spec.loadBalancerClass", name, "may not change once set"))
     return errors
 
 
