@@ -13,13 +13,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from support.definition_builders import DEFINITIONS
 from tonnage.apiserver import bodies
 from tonnage.documents.custom.custom_resource import CustomKind
-from tonnage.documents.kinds.custom_resource_definition import (
-    default_definition,
-    definition_warnings,
-    validate_definition,
-)
 from tonnage.driver.state.records import (
     Capability,
     Publication,
@@ -52,9 +48,9 @@ def definitions() -> list[Doc]:
 def read_definition(data: bytes) -> None:
     """What is let in can be served: compiled, told in OpenAPI and as a table, and an empty object judged by it."""
     doc = bodies.read_object(data, "application/json", CRDS, "Warn", [])
-    default_definition(doc)
-    definition_warnings(doc, None)
-    if validate_definition(doc):
+    DEFINITIONS.default(doc)
+    DEFINITIONS.warnings(doc, None)
+    if DEFINITIONS.validate(doc):
         return
     for version in doc["spec"]["versions"]:
         kind = CustomKind(doc, version["name"])

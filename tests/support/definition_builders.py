@@ -10,9 +10,13 @@ import yaml
 from tonnage.documents.admit import admit
 from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.documents.custom.definition_rules import record_stored_version
-from tonnage.documents.kinds.custom_resource_definition import default_definition
+from tonnage.documents.kinds.custom_resource_definition import CustomResourceDefinitionStrategy
 from tonnage.documents.schema import schema_of
+from tonnage.gates import Gates
 from tonnage.objects.document import Doc, copy
+from tonnage.objects.resources import BY_PLURAL
+
+DEFINITIONS = CustomResourceDefinitionStrategy(BY_PLURAL["apiextensions.k8s.io", "customresourcedefinitions"], Gates())
 
 
 def object_schema(properties: Doc | None = None, **more: Any) -> Doc:
@@ -43,7 +47,7 @@ def admitted(made: Doc) -> Doc:
     """A copy of a definition with what a server fills in."""
     made = copy(made)
     admit(schema_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), made)
-    default_definition(made)
+    DEFINITIONS.default(made)
     record_stored_version(made)
     return made
 

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples_tried import tries
-from support.definition_builders import definition, object_schema, widget
+from support.definition_builders import DEFINITIONS, definition, object_schema, widget
 from tonnage.documents.admit import Findings, Malformed, admit
 from tonnage.documents.apply.managed_fields import track_update
 from tonnage.documents.custom.custom_resource import CustomKind
-from tonnage.documents.kinds.custom_resource_definition import definition_warnings, validate_definition
 from tonnage.documents.schema import schema_of
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.texts.go_regexp import InvalidPattern, compile_go
@@ -78,7 +77,7 @@ def admitted(kind: CustomKind, doc: Doc) -> Findings | None:
 @given(SCHEMAS, VALUES, VALUES)
 def test_a_second_pass_changes_nothing_and_errors_are_field_errors(schema: Doc, value: Any, other: Any) -> None:
     made = definition(object_schema({"spec": schema}))
-    assert [str(error) for error in validate_definition(made)] == []
+    assert [str(error) for error in DEFINITIONS.validate(made)] == []
     kind = CustomKind(made, "v1")
     doc, old = widget(value), widget(other)
     if admitted(kind, doc) is None or admitted(kind, old) is None:
@@ -115,8 +114,8 @@ def test_any_schema_is_malformed_or_judged_by_field_errors(schema: Doc) -> None:
         admit(schema_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), made)
     except Malformed:
         return
-    assert all(map(str, validate_definition(made)))
-    assert all(definition_warnings(made, None))
+    assert all(map(str, DEFINITIONS.validate(made)))
+    assert all(DEFINITIONS.warnings(made, None))
 
 
 @settings(max_examples=tries(60), deadline=None)

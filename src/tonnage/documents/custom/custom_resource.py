@@ -10,7 +10,7 @@ changed (`shown`).
     errors = kind.validate(doc)         by the schema, embedded resources and list types too
     apply(kind.struct, live=…, …)       server-side apply and managed fields follow `struct`
 
-A `CustomKind` is made of a definition that `validate_definition` found nothing wrong with, and never changes.
+A `CustomKind` is made of a definition that its strategy found nothing wrong with, and never changes.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ that every item has, and a default is a value that the schema itself would accep
 upstream's (ValidateCustomResourceDefinitionOpenAPISchema, ValidateDefaults).
 
 Rules in `x-kubernetes-validations` are written in CEL. There is no engine for it here: rules are stored, their form is
-checked, and they are not evaluated. `definition_warnings` says so to whoever creates the definition.
+checked, and they are not evaluated. The warnings of a definition say so to whoever creates the definition.
 """
 
 from __future__ import annotations

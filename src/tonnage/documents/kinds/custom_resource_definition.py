@@ -25,15 +25,14 @@ from tonnage.documents.custom.definition_rules import (
 )
 from tonnage.documents.custom.formats import format_check
 from tonnage.documents.custom.schema_rules import walk_schema
-from tonnage.documents.strategy import Generation, Strategy
+from tonnage.documents.strategy import Generation, Strategy, fill
 from tonnage.objects import names
 from tonnage.objects.document import Doc, dig, same
 from tonnage.objects.field_errors import Errors, forbidden, invalid, required
-from tonnage.objects.field_rules import choice, unsupported
+from tonnage.objects.field_rules import choice, unchanged_fields, unsupported
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 APPROVED = "api-approved.kubernetes.io"
-IMMUTABLE = "field is immutable"
 
 
 class CustomResourceDefinitionStrategy(Strategy):
@@ -42,21 +41,33 @@ class CustomResourceDefinitionStrategy(Strategy):
     are_finalizers_qualified = False
 
     def default(self, doc: Doc) -> None:
-        default_definition(doc)
+        spec = doc.setdefault("spec", {})
+        named = spec.setdefault("names", {})
+        if kind := named.get("kind", ""):
+            fill(named, {"singular": kind.lower(), "listKind": f"{kind}List"})
+        if spec.get("conversion") is None:
+            spec["conversion"] = {"strategy": "None"}
 
     def prepare_create(self, doc: Doc) -> None:
         doc["status"] = {"acceptedNames": {"kind": "", "plural": ""}}
         record_stored_version(doc)
 
     def validate(self, doc: Doc) -> Errors:
-        return validate_definition(doc)
+        """Of metadata: its name, and the approval of protected groups."""
+        errors = _name_errors(doc) + _spec_errors(doc.get("spec") or {})
+        errors += self.validate_status(doc, doc) + _stored_version_errors(doc)
+        return errors + _approval_errors(doc, None) + _preserve_errors(doc, None)
 
     def prepare_update(self, new: Doc, old: Doc) -> None:
         super().prepare_update(new, old)
         record_stored_version(new)
 
     def validate_update(self, new: Doc, old: Doc) -> Errors:
-        return validate_definition_update(new, old)
+        errors = _spec_errors(new.get("spec") or {}, old.get("spec") or {})
+        settled = ("spec.scope", "spec.names.kind") if is_established(old) else ()
+        errors += unchanged_fields(new, old, *settled, "spec.group", "spec.names.plural")
+        errors += self.validate_status(new, old) + _stored_version_errors(new)
+        return errors + _approval_errors(new, old) + _preserve_errors(new, old)
 
     def prepare_status(self, new: Doc, old: Doc) -> None:
         super().prepare_status(new, old)
@@ -67,7 +78,9 @@ class CustomResourceDefinitionStrategy(Strategy):
         return _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
 
     def warnings(self, new: Doc, old: Doc | None) -> list[str]:
-        return definition_warnings(new, old)
+        """What was so before is not told again."""
+        before = set(_warnings(old)) if old is not None else set()
+        return [told for told in _warnings(new) if told not in before]
 
     def holds_back_deletion(self, doc: Doc) -> bool:
         """The first request to delete a definition marks it, always: its objects are to go first."""
@@ -85,45 +98,6 @@ class CustomResourceDefinitionStrategy(Strategy):
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
             rfc3339(self.clock.now()),
         )
-
-
-def default_definition(definition: Doc) -> None:
-    spec = definition.setdefault("spec", {})
-    named = spec.setdefault("names", {})
-    kind = named.get("kind", "")
-    if not named.get("singular") and kind:
-        named["singular"] = kind.lower()
-    if not named.get("listKind") and kind:
-        named["listKind"] = f"{kind}List"
-    if spec.get("conversion") is None:
-        spec["conversion"] = {"strategy": "None"}
-
-
-def validate_definition(definition: Doc) -> Errors:
-    """Everything wrong with a new definition; of metadata, its name and the approval of protected groups."""
-    errors = _name_errors(definition) + _spec_errors(definition.get("spec") or {})
-    errors += _names_errors(dig(definition, "status", "acceptedNames") or {}, "status.acceptedNames")
-    errors += _stored_version_errors(definition)
-    return errors + _approval_errors(definition, None) + _preserve_errors(definition, None)
-
-
-def validate_definition_update(new: Doc, old: Doc) -> Errors:
-    spec, before = new.get("spec") or {}, old.get("spec") or {}
-    errors = _spec_errors(spec, before)
-    if is_established(old):
-        errors += _immutable(spec, before, "scope")
-        errors += _immutable(spec, before, "names", "kind")
-    errors += _immutable(spec, before, "group")
-    errors += _immutable(spec, before, "names", "plural")
-    errors += _names_errors(dig(new, "status", "acceptedNames") or {}, "status.acceptedNames")
-    errors += _stored_version_errors(new)
-    return errors + _approval_errors(new, old) + _preserve_errors(new, old)
-
-
-def definition_warnings(new: Doc, old: Doc | None) -> list[str]:
-    """Sentences for the Warning header of an accepted write; what was so before is not told again."""
-    before = set(_warnings(old)) if old is not None else set()
-    return [told for told in _warnings(new) if told not in before]
 
 
 def _warnings(definition: Doc) -> list[str]:
@@ -147,9 +121,6 @@ def _is_known_format(schema: Doc) -> bool:
     if kind in ("integer", "number"):
         return word in (("int32", "int64") if kind == "integer" else ("float", "double"))
     return kind in ("", "string") and format_check(word) is not None
-
-
-# -- names ------------------------------------------------------------------------------------------------------------
 
 
 def _name_errors(definition: Doc) -> Errors:
@@ -182,11 +153,6 @@ def _names_errors(named: Doc, path: str) -> Errors:
     for index, value in enumerate(named.get("categories") or ()):
         judge(value, f"{path}.categories[{index}]")
     return errors
-
-
-def _immutable(new: Doc, old: Doc, *fields: str) -> Errors:
-    value = dig(new, *fields)
-    return [] if value == dig(old, *fields) else [invalid(".".join(("spec", *fields)), value, IMMUTABLE)]
 
 
 def _approval_errors(new: Doc, old: Doc | None) -> Errors:
@@ -246,9 +212,6 @@ def _stored_version_errors(definition: Doc) -> Errors:
             )
             errors.append(invalid(f"{path}[{index}]", name, told))
     return errors
-
-
-# -- spec -------------------------------------------------------------------------------------------------------------
 
 
 def _spec_errors(spec: Doc, old: Doc | None = None) -> Errors:

@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.definition_builders import admitted, definition, object_schema
+from support.definition_builders import DEFINITIONS, admitted, definition, object_schema
 from tonnage.documents.custom.definition_rules import accept_names, establish
-from tonnage.documents.kinds.custom_resource_definition import (
-    default_definition,
-    definition_warnings,
-    validate_definition,
-    validate_definition_update,
-)
 from tonnage.objects.document import Doc, copy
 
 NOW = "2026-01-01T00:00:00Z"
@@ -36,7 +30,7 @@ def changed(base: Doc | None = None, **fields: Any) -> Doc:
 
 
 def told(made: Doc) -> list[str]:
-    return [str(error) for error in validate_definition(made)]
+    return [str(error) for error in DEFINITIONS.validate(made)]
 
 
 def version(name: str, schema: Doc | None = None, **more: Any) -> Doc:
@@ -46,7 +40,7 @@ def version(name: str, schema: Doc | None = None, **more: Any) -> Doc:
 
 def test_names_and_conversion_are_filled_in() -> None:
     made: Doc = {"spec": {"names": {"kind": "LVMNode", "plural": "lvmnodes"}}}
-    default_definition(made)
+    DEFINITIONS.default(made)
     assert made["spec"]["names"] == {
         "kind": "LVMNode", "plural": "lvmnodes", "singular": "lvmnode", "listKind": "LVMNodeList",
     }  # fmt: skip
@@ -206,9 +200,9 @@ def established(made: Doc) -> Doc:
 def test_group_and_plural_never_change_and_scope_and_kind_not_once_established() -> None:
     old = definition()
     new = changed(old, group="other.com", names__plural="gadgets", scope="Cluster", names__kind="Gadget")
-    immutable = {str(each).partition(":")[0] for each in validate_definition_update(new, old)}
+    immutable = {str(each).partition(":")[0] for each in DEFINITIONS.validate_update(new, old)}
     assert immutable == {"spec.group", "spec.names.plural"}
-    late = {str(each).partition(":")[0] for each in validate_definition_update(new, established(old))}
+    late = {str(each).partition(":")[0] for each in DEFINITIONS.validate_update(new, established(old))}
     assert late == {"spec.group", "spec.names.plural", "spec.scope", "spec.names.kind"}
 
 
@@ -218,20 +212,20 @@ def test_a_version_that_was_ever_stored_stays() -> None:
     new["spec"]["versions"] = [version("v2", storage=True)]
     new = admitted(new)
     assert new["status"]["storedVersions"] == ["v1", "v2"]
-    assert [str(each).partition(": Invalid")[0] for each in validate_definition_update(new, old)] == [
+    assert [str(each).partition(": Invalid")[0] for each in DEFINITIONS.validate_update(new, old)] == [
         "status.storedVersions[0]"
     ]
     new["status"]["storedVersions"] = ["v2"]
-    assert validate_definition_update(new, old) == []
+    assert DEFINITIONS.validate_update(new, old) == []
 
 
 def test_a_schema_that_was_accepted_once_is_not_held_against_an_update() -> None:
     old = definition(object_schema({"a": {}}))
     new = copy(old)
     new["spec"]["names"]["shortNames"] = ["wd"]
-    assert validate_definition_update(new, old) == []
+    assert DEFINITIONS.validate_update(new, old) == []
     new["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["b"] = {}
-    assert validate_definition_update(new, old) != []
+    assert DEFINITIONS.validate_update(new, old) != []
 
 
 # -- warnings ---------------------------------------------------------------------------------------------------------
@@ -241,11 +235,11 @@ def test_rules_in_cel_are_stored_and_it_is_said_that_they_are_not_evaluated() ->
     made = definition(object_schema({"x": {**TEXT, "x-kubernetes-validations": [{"rule": "self != ''"}]}}))
     assert told(made) == []
     sentence = "x-kubernetes-validations: this server stores CEL rules and does not evaluate them"
-    assert definition_warnings(made, None) == [sentence]
-    assert definition_warnings(made, made) == []
+    assert DEFINITIONS.warnings(made, None) == [sentence]
+    assert DEFINITIONS.warnings(made, made) == []
 
 
 def test_a_format_that_nobody_checks_is_warned_about_once() -> None:
     made = definition(object_schema({"x": {**TEXT, "format": "phone"}, "y": {"type": "integer", "format": "int32"}}))
-    assert definition_warnings(made, None) == ['unrecognized format "phone"']
-    assert definition_warnings(made, made) == []
+    assert DEFINITIONS.warnings(made, None) == ['unrecognized format "phone"']
+    assert DEFINITIONS.warnings(made, made) == []

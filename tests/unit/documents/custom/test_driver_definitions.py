@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support.definition_builders import read_definition
+from support.definition_builders import DEFINITIONS, read_definition
 from tonnage.documents.custom.custom_resource import CustomKind
 from tonnage.documents.custom.definition_rules import accept_names, establish, is_established
-from tonnage.documents.kinds.custom_resource_definition import definition_warnings, validate_definition
 from tonnage.objects.document import Doc
 
 FOLDER = Path(__file__).parent / "definitions"
@@ -29,8 +28,8 @@ def kinds_of(stem: str) -> dict[str, CustomKind]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_drivers_definition_is_accepted_and_established(path: Path) -> None:
     made = read_definition(path)
-    assert [str(error) for error in validate_definition(made)] == []
-    assert definition_warnings(made, None) == []
+    assert [str(error) for error in DEFINITIONS.validate(made)] == []
+    assert DEFINITIONS.warnings(made, None) == []
     accept_names(made, [], NOW)
     assert establish(made, NOW)
     assert is_established(made)
