@@ -1,4 +1,4 @@
-"""What a server writes at every start: system objects (`documents/system_objects.py`) and Kubernetes' own roles and
+"""What a server writes at every start: system objects (`documents/admission.py`) and Kubernetes' own roles and
 bindings (`documents/access/bootstrap_policy.py`). While it runs it keeps the ClusterRoles up to date that gather the
 rules of others. Upstream leaves that to kube-controller-manager, which needs the right to escalate for it.
 """
@@ -20,7 +20,7 @@ from tonnage.backoff import Backoff
 from tonnage.clock import in_background
 from tonnage.documents.access.bootstrap_policy import bootstrap_policy, must_be_recreated, reconciled
 from tonnage.documents.access.rules import aggregated_rules
-from tonnage.documents.system_objects import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES, kubernetes_service
+from tonnage.documents.admission import SYSTEM_NAMESPACES, SYSTEM_PRIORITY_CLASSES, kubernetes_service
 from tonnage.errors import ApiError, NotFound
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_KIND, RESOURCES

@@ -24,11 +24,41 @@ from tonnage.documents.pod_admission import (
     resolve_priority,
     tolerate_node_trouble,
 )
-from tonnage.documents.system_objects import SYSTEM_PRIORITY_CLASSES, UNDELETABLE_NAMESPACES
 from tonnage.errors import Cause
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc
 from tonnage.objects.resources import BY_PLURAL, Resource
+
+SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+UNDELETABLE_NAMESPACES = ("default", "kube-system", "kube-public")
+SYSTEM_PRIORITY_CLASSES: tuple[Doc, ...] = (
+    {
+        "metadata": {"name": "system-cluster-critical"},
+        "value": 2000000000,
+        "description": "For what the cluster cannot do without, on whichever node.",
+    },
+    {
+        "metadata": {"name": "system-node-critical"},
+        "value": 2000001000,
+        "description": "For what a node cannot do without; nothing has a higher priority.",
+    },
+)
+
+
+def kubernetes_service(port: int) -> Doc:
+    """The Service `default/kubernetes`, by which programs in pods find the API server, listening on `port`. Unlike
+    other Services here it has an address, because clients read it.
+    """
+    return {
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "clusterIP": "10.0.0.1",
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+            "sessionAffinity": "None",
+            "type": "ClusterIP",
+        },
+    }
+
 
 _NAMESPACES = BY_PLURAL["", "namespaces"]
 _NODES = BY_PLURAL["", "nodes"]

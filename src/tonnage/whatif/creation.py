@@ -12,10 +12,9 @@ import uuid
 from collections.abc import Iterable
 
 from tonnage.clock import SystemClock
-from tonnage.documents.admission import Admission
+from tonnage.documents.admission import SYSTEM_PRIORITY_CLASSES, Admission
 from tonnage.documents.creation import CreationOptions, Creator
 from tonnage.documents.object_metadata import NameGenerator
-from tonnage.documents.system_objects import SYSTEM_PRIORITY_CLASSES
 from tonnage.errors import Forbidden, Invalid
 from tonnage.gates import Gates
 from tonnage.objects import codec
