@@ -82,7 +82,7 @@ INNER_ROWS: dict[str, Rows] = {
         ("server",),
     ),
     "documents": (
-        ("go_text", "known_pod_specs", "schema", "strategy", "system_objects", "validation"),
+        ("go_text", "known_pod_specs", "schema", "strategy", "validation"),
         ("admit", "api_errors", "deletion", "pod_resources", "scale"),
         ("access", "patches", "pod_admission", "protobuf", "quota"),
         ("apply", "pod_subresources"),
