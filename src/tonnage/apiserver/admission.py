@@ -58,13 +58,7 @@ class QuotaAdmission:
         self._locks = KeyedLocks()
 
     async def charge(
-        self,
-        resource: Resource,
-        new: Doc,
-        old: Doc | None = None,
-        *,
-        dry_run: bool = False,
-        is_large: bool = False,
+        self, resource: Resource, new: Doc, old: Doc | None = None, *, dry_run: bool = False, is_large: bool = False
     ) -> tuple[Charge, ...]:
         """Charge every quota that is about an object, before it is written. Raises Forbidden, and then charges none."""
         namespace = new["metadata"].get("namespace", "")

@@ -157,11 +157,7 @@ class ServerTls:
     """One listener's TLS. Raises TonnageError where there can be none."""
 
     def __init__(
-        self,
-        shown: Shown,
-        *,
-        rules: TlsRules | None = None,
-        client_authorities: Callable[[], bytes] = lambda: b"",
+        self, shown: Shown, *, rules: TlsRules | None = None, client_authorities: Callable[[], bytes] = lambda: b""
     ) -> None:
         """`client_authorities` are those, as PEM, whose client certificates are asked for; none, and none are."""
         self._shown = shown

@@ -26,19 +26,7 @@ from tonnage.apiserver.registry import Registry
 from tonnage.backoff import Backoff
 from tonnage.clock import Clock, in_background
 from tonnage.documents.access import service_account_tokens
-from tonnage.documents.access.service_account_tokens import (
-    ACCOUNTS,
-    NAME_ANNOTATION,
-    SECRET_TYPE,
-    Claims,
-    InvalidToken,
-    LegacyClaims,
-    check_time,
-    filled,
-    is_of_account,
-    legacy_user_of,
-    user_of,
-)
+from tonnage.documents.access.service_account_tokens import ACCOUNTS, Claims, InvalidToken, LegacyClaims
 from tonnage.documents.go_text import quoted_list
 from tonnage.errors import ApiError, Conflict, NotFound
 from tonnage.objects.document import Doc, decode
@@ -106,7 +94,7 @@ class ServiceAccountTokens:
         if known is not None and known.audiences == audiences:
             with suppress(KeyDamaged):
                 if all(self._store.get(key) is record for key, record in known.records):
-                    check_time(known.claims, self._clock.now())
+                    service_account_tokens.check_time(known.claims, self._clock.now())
                     return known.user, known.shared
         return self._judge(token, audiences, digest)
 
@@ -126,7 +114,7 @@ class ServiceAccountTokens:
         if isinstance(claims, LegacyClaims):
             secret = _document(self._store, _SECRETS.key(claims.namespace, claims.secret))
             account = _document(self._store, ACCOUNTS.key(claims.namespace, claims.account))
-            return legacy_user_of(claims, token, secret, account), shared
+            return service_account_tokens.legacy_user_of(claims, token, secret, account), shared
         records: dict[str, StoreRecord] = {}
         is_staying = True
 
@@ -140,7 +128,7 @@ class ServiceAccountTokens:
             is_staying = is_staying and "deletionTimestamp" not in meta
             return meta
 
-        user = user_of(claims, self._clock.now(), find)
+        user = service_account_tokens.user_of(claims, self._clock.now(), find)
         if is_staying:  # what is on its way out ends a token by the clock, too
             if len(self._judged) >= MAX_REMEMBERED:
                 del self._judged[next(iter(self._judged))]
@@ -175,7 +163,7 @@ def _document(store: Store, key: str) -> Doc | None:
     return decode(record.document) if record is not None else None
 
 
-_MARK = SECRET_TYPE.encode()
+_MARK = service_account_tokens.SECRET_TYPE.encode()
 _OPTIONS = WriteOptions(manager="tokens-controller")
 _log = logging.getLogger(__name__)
 
@@ -229,11 +217,15 @@ async def reconcile(registry: Registry, key: SigningKey, ca_pem: bytes, at: str)
     """Bring one Secret to what its type asks for; safe to run twice."""
     namespace, _, name = at.removeprefix(_SECRETS.store_prefix).partition("/")
     secret = _document(registry.store, at)
-    if secret is None or secret.get("type") != SECRET_TYPE or "deletionTimestamp" in secret["metadata"]:
+    if (
+        secret is None
+        or secret.get("type") != service_account_tokens.SECRET_TYPE
+        or "deletionTimestamp" in secret["metadata"]
+    ):
         return
-    wanted = secret["metadata"].get("annotations", {}).get(NAME_ANNOTATION, "")
+    wanted = secret["metadata"].get("annotations", {}).get(service_account_tokens.NAME_ANNOTATION, "")
     account = _document(registry.store, ACCOUNTS.key(namespace, wanted))
-    if account is None or not is_of_account(secret, account):
+    if account is None or not service_account_tokens.is_of_account(secret, account):
         uid = secret["metadata"]["uid"]
 
         def check(doc: Doc) -> None:
@@ -245,7 +237,9 @@ async def reconcile(registry: Registry, key: SigningKey, ca_pem: bytes, at: str)
         return
 
     def change(old: Doc) -> Doc:
-        return filled(old, account, ca_pem, lambda claims: key.signed(msgspec.json.encode(claims)))
+        return service_account_tokens.filled(
+            old, account, ca_pem, lambda claims: key.signed(msgspec.json.encode(claims))
+        )
 
     if change(secret) != secret:
         with suppress(NotFound, Conflict):

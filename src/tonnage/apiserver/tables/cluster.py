@@ -8,27 +8,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
-from tonnage.apiserver.tables.cells import (
-    AGE,
-    NAME,
-    NONE,
-    UNKNOWN,
-    Cell,
-    CellOf,
-    Column,
-    Layouts,
-    age,
-    condition_status,
-    count,
-    flag,
-    labels,
-    number,
-    of,
-    of_containers,
-    selector_or_none,
-    size,
-    text,
-)
+from tonnage.apiserver.tables import cells
+from tonnage.apiserver.tables.cells import AGE, NAME, NONE, Cell, CellOf, Column, Layouts, count, flag, number, of, text
 from tonnage.objects.document import Doc, dig
 from tonnage.objects.resources import RBAC
 
@@ -52,7 +33,7 @@ def _quota(*, limits: bool) -> CellOf:
         status = quota.get("status", {})
         hard, used = status.get("hard", {}), status.get("used", {})
         shown = [name for name in sorted(hard) if name.startswith("limits.") is limits]
-        return ", ".join(f"{name}: {size(used.get(name))}/{size(hard[name])}" for name in shown)
+        return ", ".join(f"{name}: {cells.size(used.get(name))}/{cells.size(hard[name])}" for name in shown)
 
     return cell
 
@@ -107,7 +88,7 @@ def _external_ip(service: Doc, now: datetime) -> Cell:
         case "ExternalName":
             return str(spec.get("externalName", ""))
         case _:
-            return UNKNOWN
+            return cells.UNKNOWN
 
 
 def _port(port: Doc) -> str:
@@ -123,7 +104,7 @@ _ROLE_PREFIX = "node-role.kubernetes.io/"
 
 def _node_status(node: Doc, now: datetime) -> Cell:
     """`Ready`, `NotReady` or `Unknown`, and `SchedulingDisabled` behind it when the node is cordoned."""
-    is_ready = condition_status(dig(node, "status", "conditions"), "Ready")
+    is_ready = cells.condition_status(dig(node, "status", "conditions"), "Ready")
     word = {"True": "Ready", "": "Unknown"}.get(is_ready, "NotReady")
     return f"{word},SchedulingDisabled" if dig(node, "spec", "unschedulable") else word
 
@@ -148,7 +129,7 @@ def _address(name: str, kind: str) -> Column:
 def _kernel(info: Doc | None) -> Cell:
     """Kernel version with the architecture in brackets."""
     info = info or {}
-    version = info.get("kernelVersion") or UNKNOWN
+    version = info.get("kernelVersion") or cells.UNKNOWN
     return f"{version} ({info['architecture']})" if info.get("architecture") else str(version)
 
 
@@ -182,14 +163,14 @@ _EVENTS = EventFields(
 
 
 def _first_seen(event: Doc, now: datetime, fields: EventFields) -> Cell:
-    return age(event.get(fields.first_seen) or event.get("eventTime"), now)
+    return cells.age(event.get(fields.first_seen) or event.get("eventTime"), now)
 
 
 def _last_seen(event: Doc, now: datetime, fields: EventFields) -> Cell:
     if series := event.get("series"):
-        return age(series.get("lastObservedTime"), now)
+        return cells.age(series.get("lastObservedTime"), now)
     last = event.get(fields.last_seen)
-    return age(last, now) if last else _first_seen(event, now, fields)
+    return cells.age(last, now) if last else _first_seen(event, now, fields)
 
 
 def _count(event: Doc, now: datetime, fields: EventFields) -> Cell:
@@ -245,9 +226,9 @@ LAYOUTS: Layouts = {
         text("Version", "status.nodeInfo.kubeletVersion"),
         _address("Internal-IP", "InternalIP"),
         _address("External-IP", "ExternalIP"),
-        text("OS-Image", "status.nodeInfo.osImage", UNKNOWN, wide=True),
+        text("OS-Image", "status.nodeInfo.osImage", cells.UNKNOWN, wide=True),
         of("Kernel-Version", "status.nodeInfo", _kernel, field="status.nodeInfo.kernelVersion", wide=True),
-        text("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", UNKNOWN, wide=True),
+        text("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", cells.UNKNOWN, wide=True),
     ),
     ("", "Service"): (
         NAME,
@@ -256,9 +237,9 @@ LAYOUTS: Layouts = {
         Column("External-IP", _external_ip, "spec.externalIPs"),
         of("Port(s)", "spec.ports", lambda ports: ",".join(map(_port, ports or ())) or NONE),
         AGE,
-        of("Selector", "spec.selector", labels, wide=True),
+        of("Selector", "spec.selector", cells.labels, wide=True),
     ),
-    ("networking.k8s.io", "NetworkPolicy"): (NAME, of("Pod-Selector", "spec.podSelector", selector_or_none), AGE),
+    ("networking.k8s.io", "NetworkPolicy"): (NAME, of("Pod-Selector", "spec.podSelector", cells.selector_or_none), AGE),
     (RBAC, "ClusterRoleBinding"): _BINDING,
     (RBAC, "RoleBinding"): _BINDING,
     ("", "Namespace"): (NAME, text("Status", "status.phase"), AGE),
@@ -275,9 +256,9 @@ LAYOUTS: Layouts = {
     ),
     ("", "PodTemplate"): (
         NAME,
-        of_containers("Containers", "name", template="template", wide=False),
-        of_containers("Images", "image", template="template", wide=False),
-        of("Pod Labels", "template.metadata.labels", labels),
+        cells.of_containers("Containers", "name", template="template", wide=False),
+        cells.of_containers("Images", "image", template="template", wide=False),
+        of("Pod Labels", "template.metadata.labels", cells.labels),
     ),
     ("", "ResourceQuota"): (
         NAME,

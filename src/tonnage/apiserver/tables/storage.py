@@ -10,24 +10,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from tonnage.apiserver.tables.cells import (
-    AGE,
-    NAME,
-    NONE,
-    UNSET,
-    Cell,
-    Column,
-    Layouts,
-    access_modes,
-    count,
-    flag,
-    given,
-    joined,
-    of,
-    selector,
-    size,
-    text,
-)
+from tonnage.apiserver.tables import cells
+from tonnage.apiserver.tables.cells import AGE, NAME, NONE, Cell, Column, Layouts, count, flag, given, of, text
 from tonnage.documents.kinds.storage.storage_class import is_default_class
 from tonnage.objects.core_v1 import class_name_in
 from tonnage.objects.document import Doc, dig
@@ -51,11 +35,11 @@ def _claim_ref(claim: Doc | None) -> Cell:
 
 def _claim_capacity(claim: Doc, now: datetime) -> Cell:
     """What the volume holds; a claim without one shows nothing, whatever it asks for."""
-    return size(dig(claim, "status", "capacity", "storage")) if dig(claim, "spec", "volumeName") else ""
+    return cells.size(dig(claim, "status", "capacity", "storage")) if dig(claim, "spec", "volumeName") else ""
 
 
 def _claim_access_modes(claim: Doc, now: datetime) -> Cell:
-    return access_modes(dig(claim, "status", "accessModes")) if dig(claim, "spec", "volumeName") else ""
+    return cells.access_modes(dig(claim, "status", "accessModes")) if dig(claim, "spec", "volumeName") else ""
 
 
 def _class_name(doc: Doc, now: datetime) -> Cell:
@@ -65,7 +49,7 @@ def _class_name(doc: Doc, now: datetime) -> Cell:
 
 def _reached_nodes(topology: Doc | None) -> Cell:
     """The nodes that reach the storage, as a selector; `<none>` where the object says nothing, `<all>` for any node."""
-    return NONE if topology is None else _fitting(selector(topology)) or "<all>"
+    return NONE if topology is None else _fitting(cells.selector(topology)) or "<all>"
 
 
 def _fitting(text: str) -> str:
@@ -75,7 +59,7 @@ def _fitting(text: str) -> str:
 
 def _amount(value: Any) -> Cell:
     """A quantity that may be unknown."""
-    return UNSET if value is None else size(value)
+    return cells.UNSET if value is None else cells.size(value)
 
 
 def _pools(capacity: Doc, now: datetime) -> Cell:
@@ -90,14 +74,14 @@ def _pools(capacity: Doc, now: datetime) -> Cell:
 
 _PHASE = Column("Status", _phase, "status.phase")
 _CLASS = Column("StorageClass", lambda doc, now: class_name_in(doc) or "", "spec.storageClassName")
-_ATTRIBUTES_CLASS = given("VolumeAttributesClass", "spec.volumeAttributesClassName", UNSET)
-_MODE = given("VolumeMode", "spec.volumeMode", UNSET, wide=True)
+_ATTRIBUTES_CLASS = given("VolumeAttributesClass", "spec.volumeAttributesClassName", cells.UNSET)
+_MODE = given("VolumeMode", "spec.volumeMode", cells.UNSET, wide=True)
 
 LAYOUTS: Layouts = {
     ("", "PersistentVolume"): (
         NAME,
-        of("Capacity", "spec.capacity.storage", size, field="spec.capacity"),
-        of("Access Modes", "spec.accessModes", access_modes),
+        of("Capacity", "spec.capacity.storage", cells.size, field="spec.capacity"),
+        of("Access Modes", "spec.accessModes", cells.access_modes),
         text("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
         _PHASE,
         of("Claim", "spec.claimRef", _claim_ref),
@@ -131,7 +115,11 @@ LAYOUTS: Layouts = {
         flag("AttachRequired", "spec.attachRequired", missing=True),
         flag("PodInfoOnMount", "spec.podInfoOnMount"),
         flag("StorageCapacity", "spec.storageCapacity"),
-        of("TokenRequests", "spec.tokenRequests", lambda asked: UNSET if asked is None else joined(asked, "audience")),
+        of(
+            "TokenRequests",
+            "spec.tokenRequests",
+            lambda asked: cells.UNSET if asked is None else cells.joined(asked, "audience"),
+        ),
         flag("RequiresRepublish", "spec.requiresRepublish"),
         of("Modes", "spec.volumeLifecycleModes", lambda modes: ",".join(modes or ()) or NONE),
         AGE,

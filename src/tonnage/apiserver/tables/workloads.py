@@ -4,28 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tonnage.apiserver.tables.cells import (
-    AGE,
-    CONTAINERS,
-    IMAGES,
-    NAME,
-    NONE,
-    UNSET,
-    Cell,
-    Column,
-    Layouts,
-    age,
-    count,
-    elapsed,
-    given,
-    labels,
-    number,
-    of,
-    of_containers,
-    selector,
-    selector_or_none,
-    text,
-)
+from tonnage.apiserver.tables import cells
+from tonnage.apiserver.tables.cells import AGE, CONTAINERS, IMAGES, NAME, NONE, Cell, Column, Layouts, number, of, text
 from tonnage.objects.document import Doc, dig
 
 
@@ -70,24 +50,24 @@ def _duration(job: Doc, now: datetime) -> Cell:
     if started is None:
         return ""
     until = datetime.fromisoformat(ended) if ended is not None else now
-    return elapsed(until - datetime.fromisoformat(started))
+    return cells.elapsed(until - datetime.fromisoformat(started))
 
 
 def _last_schedule(job: Doc, now: datetime) -> Cell:
     at = dig(job, "status", "lastScheduleTime")
-    return NONE if at is None else age(at, now)
+    return NONE if at is None else cells.age(at, now)
 
 
 def _job_selector(path: str) -> Column:
     """The selector of a template is always `<none>`: the server writes it when a Job is made."""
-    return of("Selector", path, selector_or_none, wide=True, about="The pods that belong to it.")
+    return of("Selector", path, cells.selector_or_none, wide=True, about="The pods that belong to it.")
 
 
 _READY = Column("Ready", _ready_of_desired, about="Pods that are ready, of how many wanted.")
 _DESIRED = number("Desired", "spec.replicas")
 _COUNTS = (_DESIRED, number("Current", "status.replicas"), number("Ready", "status.readyReplicas"))
-_SELECTOR = of("Selector", "spec.selector", selector_or_none, wide=True)
-_LABELS_SELECTED = of("Selector", "spec.selector", labels, wide=True)
+_SELECTOR = of("Selector", "spec.selector", cells.selector_or_none, wide=True)
+_LABELS_SELECTED = of("Selector", "spec.selector", cells.labels, wide=True)
 
 LAYOUTS: Layouts = {
     ("apps", "StatefulSet"): (NAME, _READY, AGE, CONTAINERS, IMAGES),
@@ -100,7 +80,7 @@ LAYOUTS: Layouts = {
         CONTAINERS,
         IMAGES,
         # The one selector column that stays empty instead of saying <none>.
-        of("Selector", "spec.selector", selector, wide=True),
+        of("Selector", "spec.selector", cells.selector, wide=True),
     ),
     ("apps", "ReplicaSet"): (NAME, *_COUNTS, AGE, CONTAINERS, IMAGES, _SELECTOR),
     ("", "ReplicationController"): (NAME, *_COUNTS, AGE, CONTAINERS, IMAGES, _LABELS_SELECTED),
@@ -111,7 +91,7 @@ LAYOUTS: Layouts = {
         number("Ready", "status.numberReady"),
         number("Up-to-date", "status.updatedNumberScheduled"),
         number("Available", "status.numberAvailable"),
-        of("Node Selector", "spec.template.spec.nodeSelector", labels),
+        of("Node Selector", "spec.template.spec.nodeSelector", cells.labels),
         AGE,
         CONTAINERS,
         IMAGES,
@@ -125,17 +105,12 @@ LAYOUTS: Layouts = {
     ),
     ("policy", "PodDisruptionBudget"): (
         NAME,
-        given("Min Available", "spec.minAvailable", "N/A"),
-        given("Max Unavailable", "spec.maxUnavailable", "N/A"),
+        cells.given("Min Available", "spec.minAvailable", "N/A"),
+        cells.given("Max Unavailable", "spec.maxUnavailable", "N/A"),
         number("Allowed Disruptions", "status.disruptionsAllowed"),
         AGE,
     ),
-    ("autoscaling", "Scale"): (
-        text("Name", "metadata.name"),
-        _DESIRED,
-        number("Available", "status.replicas"),
-        AGE,
-    ),
+    ("autoscaling", "Scale"): (text("Name", "metadata.name"), _DESIRED, number("Available", "status.replicas"), AGE),
     ("batch", "Job"): (
         NAME,
         Column("Status", _job_status, about="Running, or the condition that counts."),
@@ -149,14 +124,14 @@ LAYOUTS: Layouts = {
     ("batch", "CronJob"): (
         NAME,
         text("Schedule", "spec.schedule"),
-        given("Timezone", "spec.timeZone", NONE),
+        cells.given("Timezone", "spec.timeZone", NONE),
         # The one boolean that upstream shows as a word.
-        of("Suspend", "spec.suspend", lambda value: UNSET if value is None else str(value), type="boolean"),
-        count("Active", "status.active"),
+        of("Suspend", "spec.suspend", lambda value: cells.UNSET if value is None else str(value), type="boolean"),
+        cells.count("Active", "status.active"),
         Column("Last Schedule", _last_schedule, "status.lastScheduleTime"),
         AGE,
-        of_containers("Containers", "name", template="spec.jobTemplate.spec.template"),
-        of_containers("Images", "image", template="spec.jobTemplate.spec.template"),
+        cells.of_containers("Containers", "name", template="spec.jobTemplate.spec.template"),
+        cells.of_containers("Images", "image", template="spec.jobTemplate.spec.template"),
         _job_selector("spec.jobTemplate.spec.selector"),
     ),
 }

@@ -20,6 +20,7 @@ from tonnage.apiserver.registry import Registry
 from tonnage.apiserver.requests import Call, Response
 from tonnage.apiserver.verbs.writing import read_body
 from tonnage.clock import rfc3339
+from tonnage.documents.access import service_account_tokens
 from tonnage.documents.access.policy import aggregated
 from tonnage.documents.access.reviews import (
     attributes_of_review,
@@ -29,29 +30,12 @@ from tonnage.documents.access.reviews import (
     validate_review,
 )
 from tonnage.documents.access.rules import Rule
-from tonnage.documents.access.service_account_tokens import (
-    ACCOUNTS,
-    DEFAULT_SECONDS,
-    EXTENDED_SECONDS,
-    MAX_SECONDS,
-    MIN_SECONDS,
-    WARN_ONLY_SECONDS,
-    BoundObject,
-    InvalidToken,
-    Kubernetes,
-    claims_of,
-)
+from tonnage.documents.access.service_account_tokens import ACCOUNTS, BoundObject, InvalidToken, Kubernetes, claims_of
 from tonnage.documents.object_metadata import track_managed_fields
 from tonnage.errors import BadRequest, Conflict
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.field_errors import FieldError, invalid, invalid_object
-from tonnage.objects.resources import (
-    ACCESS_REVIEWS,
-    BY_PLURAL,
-    LOCAL_ACCESS_REVIEWS,
-    RULES_REVIEWS,
-    TOKEN_REQUESTS,
-)
+from tonnage.objects.resources import ACCESS_REVIEWS, BY_PLURAL, LOCAL_ACCESS_REVIEWS, RULES_REVIEWS, TOKEN_REQUESTS
 from tonnage.objects.users import User
 
 _EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), non_resource_urls=("*",)))
@@ -148,16 +132,20 @@ async def create_token(tokens: ServiceAccountTokens, registry: Registry, call: C
         raise _conflict(TOKEN_REQUESTS.group, TOKEN_REQUESTS.kind, call.name, told.format(meta["uid"], account["uid"]))
     spec = doc.get("spec", {})
     seconds = spec.get("expirationSeconds")
-    seconds = DEFAULT_SECONDS if seconds is None else seconds
-    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
-        limit = "less than 10 minutes" if seconds < MIN_SECONDS else "larger than 2^32 seconds"
+    seconds = service_account_tokens.DEFAULT_SECONDS if seconds is None else seconds
+    if not service_account_tokens.MIN_SECONDS <= seconds <= service_account_tokens.MAX_SECONDS:
+        limit = "less than 10 minutes" if seconds < service_account_tokens.MIN_SECONDS else "larger than 2^32 seconds"
         raise _invalid("", invalid("spec.expirationSeconds", seconds, f"may not specify a duration {limit}"))
     audiences = spec.get("audiences") or list(tokens.audiences)
     bound = _bound(registry, call, spec["boundObjectRef"]) if spec.get("boundObjectRef") else Kubernetes()
     now = registry.clock.now()
     warn_after_s, lasts_s = 0, seconds
-    if bound.pod is not None and seconds == WARN_ONLY_SECONDS and set(audiences) <= set(tokens.audiences):
-        warn_after_s, lasts_s = seconds, EXTENDED_SECONDS
+    if (
+        bound.pod is not None
+        and seconds == service_account_tokens.WARN_ONLY_SECONDS
+        and set(audiences) <= set(tokens.audiences)
+    ):
+        warn_after_s, lasts_s = seconds, service_account_tokens.EXTENDED_SECONDS
     claims = claims_of(
         account,
         bound,

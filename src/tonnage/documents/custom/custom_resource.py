@@ -213,12 +213,7 @@ class CustomKind:
 
     def openapi_definition(self, *, is_v3: bool) -> Doc:
         """What OpenAPI says about the kind. It refers to ObjectMeta of meta/v1."""
-        return kind_definition(
-            self.schema.source,
-            self.resource,
-            selectable_fields=self.selectable_fields,
-            is_v3=is_v3,
-        )
+        return kind_definition(self.schema.source, self.resource, selectable_fields=self.selectable_fields, is_v3=is_v3)
 
     def column_definitions(self) -> list[Doc]:
         """TableColumnDefinitions after Name, in upstream's form."""

@@ -16,24 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tonnage.documents.admit import Findings, Malformed, Path, compile_check
+from tonnage.documents.custom import scalar_rules
 from tonnage.documents.custom.formats import format_check
-from tonnage.documents.custom.scalar_rules import (
-    ABSENT,
-    MAX_TRIES,
-    NOWHERE,
-    Check,
-    SchemaOutcome,
-    TooManyTries,
-    at,
-    enum_check,
-    format_of,
-    null_check,
-    number_check,
-    string_check,
-    text_format_check,
-    type_check,
-    types_of,
-)
+from tonnage.documents.custom.scalar_rules import ABSENT, NOWHERE, Check, SchemaOutcome, at
 from tonnage.documents.custom.structural import Structural, step
 from tonnage.documents.patches.json_patch import equal
 from tonnage.documents.schema import schema_of
@@ -58,10 +43,10 @@ class Rules:
 
     def errors(self, value: Any, old: Any = ABSENT, base: str = "") -> Errors:
         """What is wrong with a value, paths told from `base`. With an old value, only where it changed."""
-        outcome = SchemaOutcome([MAX_TRIES])
+        outcome = SchemaOutcome([scalar_rules.MAX_TRIES])
         try:
             self.check(value, old, "", base, outcome)
-        except TooManyTries:
+        except scalar_rules.TooManyTries:
             told = "there are too many alternatives and patterns to try for so many values"
             return [*outcome.errors, invalid(base or NOWHERE, "", told)]
         return outcome.errors
@@ -76,20 +61,20 @@ class Rules:
 
     def _compiled(self) -> Checks:
         schema = self._schema
-        types = types_of(schema)
-        word = format_of(schema, types)
-        of_all: list[Check] = [type_check(types, word)] if types else []
+        types = scalar_rules.types_of(schema)
+        word = scalar_rules.format_of(schema, types)
+        of_all: list[Check] = [scalar_rules.type_check(types, word)] if types else []
         if any(keyword in schema for keyword in _COMBINING):
             of_all.append(_combination_check(schema))
-        choices: list[Check] = [enum_check(schema["enum"])] if schema.get("enum") else []
+        choices: list[Check] = [scalar_rules.enum_check(schema["enum"])] if schema.get("enum") else []
         of_text: list[Check] = []
         if any(keyword in schema for keyword in ("maxLength", "minLength", "pattern")):
-            of_text.append(string_check(schema))
+            of_text.append(scalar_rules.string_check(schema))
         if (matches_format := format_check(word)) is not None:
-            of_text.append(text_format_check(schema["format"], matches_format))
-        of_null = null_check(types, bool(schema.get("nullable")))
+            of_text.append(scalar_rules.text_format_check(schema["format"], matches_format))
+        of_null = scalar_rules.null_check(types, bool(schema.get("nullable")))
         bounds = "integer" in types or any(word in schema for word in ("format", "multipleOf", "minimum", "maximum"))
-        of_number: list[Check] = [number_check(schema, types)] if bounds else []
+        of_number: list[Check] = [scalar_rules.number_check(schema, types)] if bounds else []
         self._checks = {
             type(None): (0, (of_null, *choices)),
             bool: (4, (*of_all, *choices)),
