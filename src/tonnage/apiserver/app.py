@@ -192,16 +192,17 @@ class Application:
 
     async def _about_resource(self, request: web.BaseRequest, at: Location, asked: Attributes) -> web.StreamResponse:
         query = request.query
+        custom = at.resource if isinstance(at.resource, CustomResource) else None
         verb = verb_of(request.method, at, boolean(query, "watch") or False)
         if not verb or verb not in verbs_of(at.resource, at.subresource):
-            if isinstance(at.resource, CustomResource):
-                raise status.verb_not_supported(at.resource, request.method, is_collection=not at.name)
+            if custom is not None:
+                raise status.verb_not_supported(custom, request.method, is_collection=not at.name)
             raise status.method_not_allowed()
         if not is_about(asked, verb, at):
             raise status.no_such_resource()  # what would be done is not what was judged
         call = Call(verb, at, query, request.headers, user=asked.user)
-        if isinstance(at.resource, CustomResource) and at.resource.custom.deprecation_warning is not None:
-            call.warnings.append(at.resource.custom.deprecation_warning)
+        if custom is not None and custom.custom.deprecation_warning is not None:
+            call.warnings.append(custom.custom.deprecation_warning)
         responses.negotiated(call)  # refuses what nobody could read before anything happens
         if wrong := names.path_segment(at.name):
             raise BadRequest(f'Name parameter invalid: "{at.name}": {";".join(wrong)}')
@@ -238,10 +239,10 @@ class Application:
             if (self._reading >= MAX_READING) if reads else (self._mutating >= MAX_MUTATING):
                 raise TooManyRequests("Too many requests, please try again later.", retry_after_s=1)
             if call.verb == "list" and self._unsent_bytes > MAX_UNSENT_BYTES:
-                raise TooManyRequests(
-                    "Too many large answers are not taken yet, please try again later.", retry_after_s=1
-                )
-            self._count(reads, 1)
+                told = "Too many large answers are not taken yet, please try again later."
+                raise TooManyRequests(told, retry_after_s=1)
+            self._reading += reads
+            self._mutating += not reads
             try:
                 with fenced(fence):
                     response = await self._handler(call)(self._registry, call)
@@ -249,7 +250,8 @@ class Application:
                     await self.lifecycle.try_to_settle()  # so that what was asked for is there when the answer is
                 return response
             finally:
-                self._count(reads, -1)
+                self._reading -= reads
+                self._mutating -= not reads
         except FenceBroken as exc:
             raise options.broken(call.headers[LEASE_HEADER], exc.record) from exc
         except StoreError as exc:
@@ -274,12 +276,6 @@ class Application:
         if call.subresource == "token":
             return partial(reviews.create_token, self._authenticator.accounts)
         return subresources.VERBS.get((call.subresource, call.verb)) or _VERBS[call.verb]
-
-    def _count(self, reads: bool, step: int) -> None:
-        if reads:
-            self._reading += step
-        else:
-            self._mutating += step
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         loop, connection = asyncio.get_running_loop(), connection_of(request)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import (
@@ -32,6 +32,7 @@ from tonnage.objects.resources import BY_PATH, RESOURCES, Resource
 from tonnage.objects.users import ANONYMOUS, User
 from tonnage.store import Store, kind_of
 
+Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily, UnknownMetricFamily)
 _LABELS = ("component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
 _VERBS = {"create": "POST", "update": "PUT", "deletecollection": "DELETE"}
 """Where kube-apiserver counts a verb under another name: by the request's method, which the scope tells apart."""
@@ -152,13 +153,12 @@ class _StoredObjects(Collector):
         self._custom = custom
 
     def collect(self) -> Iterable[Metric]:
-        family = GaugeMetricFamily("apiserver_storage_objects", "Objects kept, by resource.", labels=("resource",))
         counted = {row.qualified: row for row in RESOURCES if row.stored_as is None}
         for row in self._custom():  # all versions of one have the same objects
             counted.setdefault(row.qualified, row)
-        for name, row in counted.items():
-            family.add_metric((name,), self._count(row))
-        return (family,)
+        counts = {name: self._count(row) for name, row in counted.items()}
+        told = "Objects kept, by resource."
+        return (_family(GaugeMetricFamily, "apiserver_storage_objects", told, "resource", counts),)
 
 
 class AuditMetrics(Collector):
@@ -168,21 +168,21 @@ class AuditMetrics(Collector):
         self._audit_log = audit_log
 
     def collect(self) -> Iterable[Metric]:
-        log = self._audit_log()
-        yield CounterMetricFamily(
-            "apiserver_audit_event_total", "Lines that the audit log was given.", value=log.events if log else 0
+        log, counter = self._audit_log(), CounterMetricFamily
+        events, levels, lost = (log.events, {"Metadata": log.requests}, {"log": log.lost}) if log else (0, {}, {})
+        yield counter("apiserver_audit_event_total", "Lines that the audit log was given.", value=events)
+        yield _family(counter, "apiserver_audit_level_total", "Requests that were audited, by level.", "level", levels)
+        yield _family(
+            counter, "apiserver_audit_error_total", "Lines that the audit log could not take.", "plugin", lost
         )
-        levels = CounterMetricFamily(
-            "apiserver_audit_level_total", "Requests that were audited, by level.", labels=("level",)
-        )
-        errors = CounterMetricFamily(
-            "apiserver_audit_error_total", "Lines that the audit log could not take.", labels=("plugin",)
-        )
-        if log is not None:
-            levels.add_metric(("Metadata",), log.requests)
-            errors.add_metric(("log",), log.lost)
-        yield levels
-        yield errors
+
+
+def _family(kind: type[Family], name: str, told: str, label: str, values: Mapping[str, float]) -> Family:
+    """A family of metrics with one label."""
+    family = kind(name, told, labels=(label,))
+    for value, count in values.items():
+        family.add_metric((value,), count)
+    return family
 
 
 _MAX_NAMED = 20
@@ -199,39 +199,30 @@ class StoreMetrics(Collector):
         self._ticks = ticks
 
     def collect(self) -> Iterable[Metric]:
-        store, health = self._store, self._store.health
-        sizes = GaugeMetricFamily("tonnage_store_file_bytes", "Size of the store's files.", labels=("file",))
-        for name, suffix in (("log", ""), ("wal", "-wal")):
-            sizes.add_metric((name,), _size(store.path.with_name(store.path.name + suffix)))
-        sizes.add_metric(("reserve",), _size(store.folder / "reserve"))
-        yield sizes
-        yield _gauge("tonnage_store_history_bytes", "Superseded documents and tombstones kept.", store.history_bytes)
-        yield _gauge("tonnage_store_revision", "The newest revision.", store.revision)
-        yield _gauge("tonnage_store_compacted_revision", "History up to here is gone.", store.compacted)
-        yield _gauge("tonnage_store_writable", "1 while writes work, 0 while they fail.", health.problem is None)
-        errors = CounterMetricFamily("tonnage_store_errors", "Failed attempts to write, by kind.", labels=("kind",))
-        for kind in _ERRORS:
-            errors.add_metric((kind,), health.errors[kind])
-        yield errors
-        last = GaugeMetricFamily(
-            "tonnage_store_last_error_timestamp_seconds", "When the last attempt to write failed.", labels=("kind",)
-        )
+        store, health, gauge = self._store, self._store.health, GaugeMetricFamily
+        wal = store.path.with_name(f"{store.path.name}-wal")
+        sizes = {"log": _size(store.path), "wal": _size(wal), "reserve": _size(store.folder / "reserve")}
+        yield _family(gauge, "tonnage_store_file_bytes", "Size of the store's files.", "file", sizes)
+        for name, told, value in (
+            ("history_bytes", "Superseded documents and tombstones kept.", store.history_bytes),
+            ("revision", "The newest revision.", store.revision),
+            ("compacted_revision", "History up to here is gone.", store.compacted),
+            ("writable", "1 while writes work, 0 while they fail.", health.problem is None),
+        ):
+            yield gauge(f"tonnage_store_{name}", told, value=float(value))
+        errors = {kind: health.errors[kind] for kind in _ERRORS}
+        yield _family(CounterMetricFamily, "tonnage_store_errors", "Failed attempts to write, by kind.", "kind", errors)
+        last: dict[str, float] = {}
         if health.last_error is not None:
-            last.add_metric((kind_of(health.last_error),), self._now() - (self._ticks() - health.last_error_at))
-        yield last
-        yield _gauge("tonnage_store_damaged_rows", "Rows that are damaged or missing.", health.damage_count)
-        rows = GaugeMetricFamily(
-            "tonnage_store_damaged_row", "A damaged row; the first of them only.", labels=("key", "revision")
-        )
-        for each in health.damage[:_MAX_NAMED]:
-            rows.add_metric((repr(each.key)[1:-1], str(each.revision)), 1)
+            last = {kind_of(health.last_error): self._now() - (self._ticks() - health.last_error_at)}
+        told = "When the last attempt to write failed."
+        yield _family(gauge, "tonnage_store_last_error_timestamp_seconds", told, "kind", last)
+        told = "Rows that are damaged or missing."
+        yield gauge("tonnage_store_damaged_rows", told, value=float(health.damage_count))
+        rows = gauge("tonnage_store_damaged_row", "A damaged row; the first of them only.", labels=("key", "revision"))
+        for row in health.damage[:_MAX_NAMED]:
+            rows.add_metric((repr(row.key)[1:-1], str(row.revision)), 1)
         yield rows
-
-
-def _gauge(name: str, told: str, value: float) -> Metric:
-    family = GaugeMetricFamily(name, told)
-    family.add_metric((), float(value))
-    return family
 
 
 def _size(path: Path) -> int:
@@ -299,43 +290,23 @@ class AccessMetrics(Collector):
         return decision
 
     def collect(self) -> Iterable[Metric]:
-        yield _family(
-            "authenticated_user_requests",
-            "Requests whose sender is known, by the kind of name he has.",
-            "username",
-            self._by_username,
-        )
-        yield _family(
-            "authentication_attempts",
-            "Requests, by whether their sender is known.",
-            "result",
-            {result: durations.count for result, durations in self._authentications.items()},
-        )
-        yield _histogram(
-            "authentication_duration_seconds", "Time to find out who asks, by result.", self._authentications
-        )
+        told = "Requests whose sender is known, by the kind of name he has."
+        yield _family(UnknownMetricFamily, "authenticated_user_requests", told, "username", self._by_username)
+        told = "Requests, by whether their sender is known."
+        counts = {result: durations.count for result, durations in self._authentications.items()}
+        yield _family(UnknownMetricFamily, "authentication_attempts", told, "result", counts)
+        told = "Time to find out who asks, by result."
+        yield _histogram("authentication_duration_seconds", told, self._authentications)
         told = "Requests that were authorized or refused, by result: allowed, no-opinion (no rule allows it) or error."
-        attempts = CounterMetricFamily("authorization_attempts", told, labels=("result",))
-        for result, durations in self._authorizations.items():
-            attempts.add_metric((result,), durations.count)
-        yield attempts
-        yield _histogram(
-            "authorization_duration_seconds",
-            "Time to find out whether a request is allowed, by result.",
-            self._authorizations,
-        )
+        counts = {result: durations.count for result, durations in self._authorizations.items()}
+        yield _family(CounterMetricFamily, "authorization_attempts", told, "result", counts)
+        told = "Time to find out whether a request is allowed, by result."
+        yield _histogram("authorization_duration_seconds", told, self._authorizations)
 
 
 def _kind_of(name: str) -> str:
     """Mirrors compressUsername: a metric tells no names of people, and has few labels."""
     return name if name in _TOLD_BY_NAME else "email_id" if "@" in name else "other"
-
-
-def _family(name: str, told: str, label: str, counts: dict[str, int]) -> Metric:
-    family = UnknownMetricFamily(name, told, labels=(label,))
-    for value, count in counts.items():
-        family.add_metric((value,), count)
-    return family
 
 
 def _histogram(name: str, told: str, durations: Mapping[str, _Durations]) -> Metric:

@@ -133,42 +133,41 @@ async def serve(
             rng=rng,
         )
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(taken_when_there_is_room(partial(bootstrap, registry)))
-            await stack.enter_async_context(taken_when_there_is_room(partial(ensure_policy, registry)))
+            enter = stack.enter_async_context
+            await enter(taken_when_there_is_room(partial(bootstrap, registry)))
+            await enter(taken_when_there_is_room(partial(ensure_policy, registry)))
             if settings.audit is not None:
                 file = stack.enter_context(AuditLogFile(settings.audit))
                 application.audit_log = AuditLog(file, clock=clock, rng=rng)
             stack.callback(registry.workers.close)
-            await stack.enter_async_context(lag_measured(application.metrics.loop_lag.observe))
-            ending = in_background(application.end_orphaned_watches(), "watches without credentials")
-            await stack.enter_async_context(ending)
-            await stack.enter_async_context(definitions_followed(application.lifecycle, registry, rng))
-            await stack.enter_async_context(events_expired(registry, clock, settings.event_ttl_s))
-            await stack.enter_async_context(cluster_roles_aggregated(registry, rng))
+            await enter(lag_measured(application.metrics.loop_lag.observe))
+            await enter(in_background(application.end_orphaned_watches(), "watches without credentials"))
+            await enter(definitions_followed(application.lifecycle, registry, rng))
+            await enter(events_expired(registry, clock, settings.event_ttl_s))
+            await enter(cluster_roles_aggregated(registry, rng))
             key, ca_pem = credentials.authenticator.accounts.key, certificate.identity.ca_pem
-            await stack.enter_async_context(token_secrets_filled(registry, key, ca_pem, rng))
-            believed = credentials.client_certificates
-            await stack.enter_async_context(authentication_published(registry, believed, rng))
-            await stack.enter_async_context(client_ca_followed(settings.client_ca_file, believed, clock))
+            await enter(token_secrets_filled(registry, key, ca_pem, rng))
+            await enter(authentication_published(registry, credentials.client_certificates, rng))
+            await enter(client_ca_followed(settings.client_ca_file, credentials.client_certificates, clock))
             try:
-                opened = listening(
-                    application.handle,
-                    host=settings.bind,
-                    port=settings.port,
-                    tls=certificate.context,
-                    grace_s=_GRACE_S,
+                opened = await enter(
+                    listening(
+                        application.handle,
+                        host=settings.bind,
+                        port=settings.port,
+                        tls=certificate.context,
+                        grace_s=_GRACE_S,
+                    )
                 )
-                port = (await stack.enter_async_context(opened)).port
             except OSError as exc:
                 raise TonnageError(
                     f"cannot listen on {settings.bind}:{settings.port}: {exc.strerror or exc}",
                     hint="choose another --secure-port, or 0 for a free one",
                 ) from exc
-            await stack.enter_async_context(certificate.renewed())
-            await stack.enter_async_context(taken_when_there_is_room(partial(publish_address, registry, port)))
+            await enter(certificate.renewed())
+            await enter(taken_when_there_is_room(partial(publish_address, registry, opened.port)))
             host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
-            url = f"https://{host}:{port}"
-            application.url = url
+            url = application.url = f"https://{host}:{opened.port}"
             kubeconfig = folder / "kubeconfig"
             with _files_of(folder, is_needed=False):
                 write_kubeconfig(kubeconfig, url=url, ca_pem=certificate.identity.ca_pem, token=admin_token)

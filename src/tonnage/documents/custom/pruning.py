@@ -172,44 +172,36 @@ a hundred thousand times first."""
 
 def fill_defaults(schema: Structural | None, value: Any) -> None:
     """Fill in, in place, what is absent and has a default, until that is `MAX_DEFAULT_BYTES`."""
-    _Filling().fill(schema, value)
+    left_bytes = MAX_DEFAULT_BYTES
 
+    def default_of(schema: Structural) -> Any:
+        """A copy of the default, null where there is none left to give."""
+        nonlocal left_bytes
+        left_bytes -= schema.default_bytes
+        return copy(schema.default) if left_bytes >= 0 else None
 
-class _Filling:
-    """One document being filled, and how much may still be added to it."""
-
-    __slots__ = ("left_bytes",)
-
-    def __init__(self) -> None:
-        self.left_bytes = MAX_DEFAULT_BYTES
-
-    def fill(self, schema: Structural | None, value: Any) -> None:
+    def fill(schema: Structural | None, value: Any) -> None:
         if schema is None:
             return
         if isinstance(value, dict):
             for name, below in schema.properties.items():
                 if below.default is not None and (name not in value or _is_no_value(value[name], below)):
-                    made = self.default_of(below)
+                    made = default_of(below)
                     if made is None:
                         return
                     value[name] = made
             for name, item in value.items():
-                below_or_none = schema.field(name)
-                if below_or_none is None:
-                    continue
-                if name not in schema.properties and _is_no_value(item, below_or_none):
-                    item = value[name] = self.default_of(below_or_none)
-                self.fill(below_or_none, item)
+                described = schema.field(name)
+                if described is not None and name not in schema.properties and _is_no_value(item, described):
+                    item = value[name] = default_of(described)
+                fill(described, item)
         elif isinstance(value, list) and schema.items is not None:
             for index, item in enumerate(value):
                 if _is_no_value(item, schema.items):
-                    item = value[index] = self.default_of(schema.items)
-                self.fill(schema.items, item)
+                    item = value[index] = default_of(schema.items)
+                fill(schema.items, item)
 
-    def default_of(self, schema: Structural) -> Any:
-        """A copy of the default, null where there is none left to give."""
-        self.left_bytes -= schema.default_bytes
-        return copy(schema.default) if self.left_bytes >= 0 else None
+    fill(schema, value)
 
 
 def _is_no_value(value: Any, schema: Structural) -> bool:
