@@ -27,9 +27,8 @@ from tonnage.documents.custom.merging import struct_of
 from tonnage.documents.custom.openapi import kind_definition
 from tonnage.documents.custom.printer_columns import PrinterColumn, printer_columns
 from tonnage.documents.custom.pruning import drop_nulls, fill_defaults, keys_in, prune
-from tonnage.documents.custom.scalar_rules import ABSENT
 from tonnage.documents.custom.structural import compile_schema, walk
-from tonnage.documents.custom.validation import Rules, embedded_errors, list_errors
+from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors, list_errors
 from tonnage.documents.scale import validate_scale_paths
 from tonnage.documents.schema import ShapedResource, Struct, schema_of_resource
 from tonnage.documents.strategy import Generation, Strategy

@@ -17,7 +17,7 @@ from typing import Any
 from tonnage.documents.admit import Malformed
 from tonnage.documents.custom.pruning import coerce_value, prune_value
 from tonnage.documents.custom.structural import META_FIELDS, Structural, compile_schema, step, structural_errors
-from tonnage.documents.custom.validation import value_errors
+from tonnage.documents.custom.validation import ABSENT, Rules, embedded_errors
 from tonnage.objects.document import Doc, copy
 from tonnage.objects.field_errors import Errors, FieldError, forbidden, invalid, not_supported, required
 from tonnage.objects.field_rules import optional_choice
@@ -248,7 +248,7 @@ def default_errors(schema: Doc, path: str) -> Errors:
         except Malformed as exc:
             errors.append(invalid(at, node.default, exc.message))
             continue
-        errors += value_errors(node, node.default, at)
+        errors += embedded_errors(node, node.default, at) or Rules(node.source).errors(node.default, ABSENT, at)
     return errors
 
 

@@ -12,149 +12,241 @@ An update may leave what was wrong before and did not change, so that a schema c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from tonnage.documents.admit import Findings, Malformed, Path, compile_check
-from tonnage.documents.custom import scalar_rules
 from tonnage.documents.custom.formats import format_check
-from tonnage.documents.custom.scalar_rules import ABSENT, NOWHERE, Check, SchemaOutcome, at
 from tonnage.documents.custom.structural import Structural, step
+from tonnage.documents.go_text import plain
 from tonnage.documents.patches.json_patch import equal
 from tonnage.documents.schema import schema_of
 from tonnage.documents.validation.metadata import validate_object_meta
 from tonnage.objects import names
-from tonnage.objects.document import Doc, copy, encode
-from tonnage.objects.field_errors import Errors, duplicate, go_value, invalid, required, too_many
+from tonnage.objects.document import Doc, copy
+from tonnage.objects.field_errors import (
+    Errors,
+    FieldError,
+    duplicate,
+    go_value,
+    invalid,
+    required,
+    too_long,
+    too_many,
+    type_invalid,
+)
+from tonnage.objects.field_rules import unsupported
+from tonnage.objects.texts.go_regexp import GoRegexp, compile_go
 
-Checks = dict[type, tuple[int, tuple[Check, ...]]]
-"""By the type of a value: what upstream counts as looked at in any case, and what there is to look at."""
-_COMBINING = ("allOf", "anyOf", "oneOf", "not")
+_SORTED = msgspec.json.Encoder(order="sorted")
+ABSENT: Any = object()
+"""The old value of something that is new."""
+NOWHERE = "<nil>"
+"""The field of errors that upstream attaches to none."""
+MAX_TRIES = 400_000
+"""How much work alternatives and patterns may make of one document: a schema's number of them times values, or text."""
+_INT64 = 2**63
+_MAX_FLOAT32 = 3.4028234663852886e38
+_TYPE_NAMES = {
+    type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"
+}  # fmt: skip
+_PYTHON_TYPES = {name: kind for kind, name in _TYPE_NAMES.items()}
+_GO_FORMATS = {"integer": "int64", "number": "float64"}
+_FORMATS_OF_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
+_LOOKED_AT = {type(None): 0, bool: 4, int: 6, float: 6, str: 5, list: 6, dict: 5}
+"""By the type of a value: what upstream counts as looked at in any case."""
+
+
+class TooManyTries(Exception):
+    """Alternatives times values are more than anybody waits for."""
+
+
+class SchemaOutcome:
+    """What is wrong, and how much was right: the measure for the best of several alternatives.
+
+    `work` is shared by all outcomes of one document: how much may still be tried.
+    """
+
+    __slots__ = ("errors", "matches", "work")
+
+    def __init__(self, work: list[int]) -> None:
+        self.errors: Errors = []
+        self.matches = 0
+        self.work = work
+
+    def tries(self, much: int = 1) -> None:
+        """Raises TooManyTries."""
+        self.work[0] -= much
+        if self.work[0] < 0:
+            raise TooManyTries
+
+    def merge(self, other: SchemaOutcome) -> None:
+        self.errors += other.errors
+        self.matches += other.matches
 
 
 class Rules:
     """The rules of one schema, compiled when a value first meets them: few objects have all that a schema allows."""
 
-    __slots__ = ("_checks", "_schema")
-
     def __init__(self, schema: Doc) -> None:
         self._schema = schema
-        self._checks: Checks | None = None
+        self._is_compiled = False
 
     def errors(self, value: Any, old: Any = ABSENT, base: str = "") -> Errors:
         """What is wrong with a value, paths told from `base`. With an old value, only where it changed."""
-        outcome = SchemaOutcome([scalar_rules.MAX_TRIES])
+        outcome = SchemaOutcome([MAX_TRIES])
         try:
             self.check(value, old, "", base, outcome)
-        except scalar_rules.TooManyTries:
+        except TooManyTries:
             told = "there are too many alternatives and patterns to try for so many values"
             return [*outcome.errors, invalid(base or NOWHERE, "", told)]
         return outcome.errors
 
+    def _compile(self) -> None:
+        schema = self._schema
+        types: tuple[str, ...] = (schema["type"],) if schema.get("type") else ()
+        self._types = types = ("integer", "string") if schema.get("x-kubernetes-int-or-string") else types
+        self._taken = {_PYTHON_TYPES[name] for name in types} | ({int} if "number" in types else set())
+        self._format = _format_of(schema, types)
+        self._has_format = format_check(self._format)
+        self._pattern: GoRegexp | None = compile_go(schema["pattern"]) if schema.get("pattern") else None
+        choices: list[Any] = schema.get("enum") or []
+        self._choices = [choice if isinstance(choice, str) else go_value(choice) for choice in choices]
+        self._known_choices = {_identity(choice) for choice in choices}
+        self._any_of, self._one_of, self._all_of = (
+            [Rules(below) for below in schema.get(word) or ()] for word in ("anyOf", "oneOf", "allOf")
+        )
+        self._not, self._items, self._others = (
+            Rules(schema[word]) if isinstance(schema.get(word), dict) else None
+            for word in ("not", "items", "additionalProperties")
+        )
+        is_map = schema.get("x-kubernetes-list-type") == "map"
+        self._keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if is_map else ()
+        self._properties: Doc = schema.get("properties") or {}
+        self._met: dict[str, Rules] = {}
+        self._is_compiled = True
+
     def check(self, value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         if old is not ABSENT and value == old and equal(value, old):  # Python's own equality is fast, and too generous
             return
-        matches, checks = (self._checks or self._compiled())[type(value)]
-        outcome.matches += matches
-        for check in checks:
-            check(value, old, path, base, outcome)
+        if not self._is_compiled:
+            self._compile()
+        kind = type(value)
+        outcome.matches += _LOOKED_AT[kind]
+        if value is not None:
+            if self._types:
+                self._check_type(value, path, base, outcome)
+            self._check_combination(value, old, path, base, outcome)
+        elif self._schema.get("nullable") or not self._types:
+            outcome.matches += 1
+        else:
+            outcome.errors.append(_wrong_type(path, base, ",".join(self._types), "null"))
+        if kind is str:
+            self._check_text(value, path, base, outcome)
+        elif kind is int or kind is float:
+            outcome.errors += self._number_errors(value, path, base)
+        elif kind is list:
+            self._check_items(value, old, path, base, outcome)
+        if self._choices and (value is None or _identity(value) not in self._known_choices):
+            outcome.errors.append(unsupported(at(base, path), value, self._choices))
+        if kind is dict:
+            self._check_fields(value, old, path, base, outcome)
 
-    def _compiled(self) -> Checks:
-        schema = self._schema
-        types = scalar_rules.types_of(schema)
-        word = scalar_rules.format_of(schema, types)
-        of_all: list[Check] = [scalar_rules.type_check(types, word)] if types else []
-        if any(keyword in schema for keyword in _COMBINING):
-            of_all.append(_combination_check(schema))
-        choices: list[Check] = [scalar_rules.enum_check(schema["enum"])] if schema.get("enum") else []
-        of_text: list[Check] = []
-        if any(keyword in schema for keyword in ("maxLength", "minLength", "pattern")):
-            of_text.append(scalar_rules.string_check(schema))
-        if (matches_format := format_check(word)) is not None:
-            of_text.append(scalar_rules.text_format_check(schema["format"], matches_format))
-        of_null = scalar_rules.null_check(types, bool(schema.get("nullable")))
-        bounds = "integer" in types or any(word in schema for word in ("format", "multipleOf", "minimum", "maximum"))
-        of_number: list[Check] = [scalar_rules.number_check(schema, types)] if bounds else []
-        self._checks = {
-            type(None): (0, (of_null, *choices)),
-            bool: (4, (*of_all, *choices)),
-            int: (6, (*of_all, *of_number, *choices)),
-            float: (6, (*of_all, *of_number, *choices)),
-            str: (5, (*of_all, *of_text, *choices)),
-            list: (6, (*of_all, _list_check(schema), *choices)),
-            dict: (5, (*of_all, *choices, _object_check(schema))),
-        }
-        return self._checks
+    def _check_type(self, value: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
+        types = self._types
+        outcome.matches += 1
+        is_wide = "number" in types or "integer" not in types
+        if type(value) in self._taken and (is_wide or type(value) is not int or -_INT64 <= value < _INT64):
+            outcome.matches += 1
+            return
+        found = _TYPE_NAMES[type(value)]
+        if found == "integer" and not -_INT64 <= value < _INT64:
+            found = "number"  # upstream reads it as a float
+        if found == "number" and "integer" in types and abs(value) < _INT64 and value == int(value):
+            outcome.matches += 1
+        elif self._format and found not in ("string", "array"):
+            outcome.errors.append(_wrong_type(path, base, self._format, _GO_FORMATS.get(found, "")))
+        else:
+            outcome.errors.append(_wrong_type(path, base, ",".join(types), found))
 
+    def _check_text(self, value: str, path: str, base: str, outcome: SchemaOutcome) -> None:
+        longest, shortest = self._schema.get("maxLength"), self._schema.get("minLength")
+        if longest is not None and len(value) > longest:
+            outcome.errors.append(too_long(at(base, path), longest))
+        elif shortest is not None and len(value) < shortest:
+            told = f"{path} in body should be at least {shortest} chars long"
+            outcome.errors.append(invalid(at(base, path), value, told))
+        elif self._pattern is not None:
+            outcome.tries(len(value) >> 8)
+            if not self._pattern.search(value):
+                told = f"{path} in body should match '{self._schema['pattern']}'"
+                outcome.errors.append(invalid(at(base, path), value, told))
+        if self._has_format is None:
+            return
+        outcome.matches += 1
+        if not self._has_format(value):
+            told = f"{path} in body must be of type {self._format}: {go_value(value)}"
+            outcome.errors.append(type_invalid(at(base, path), value, told))
 
-# -- lists and objects ------------------------------------------------------------------------------------------------
+    def _number_errors(self, value: float, path: str, base: str) -> Iterator[FieldError]:
+        schema, types = self._schema, self._types
+        kind = types[0] if len(types) == 1 and types[0] in _FORMATS_OF_NUMBERS else ""
+        word = self._format if kind else ""
+        limit = 2**31 if word == "int32" else _INT64
+        is_outside = kind == "integer" and not (-limit <= value < limit and value == int(value))
+        if is_outside or (word == "float" and math.isfinite(value) and abs(value) > _MAX_FLOAT32):
+            named = f"with format {word}" if word else "(default format)"
+            yield invalid(base or NOWHERE, "", f"Checked value must be of type {kind} {named} in {path}")
+        factor, low, high = (schema.get(word) for word in ("multipleOf", "minimum", "maximum"))
+        if factor is not None and not _is_multiple(value, factor):
+            yield invalid(at(base, path), value, f"{path} in body should be a multiple of {_number(factor)}")
+        above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+        if low is not None and (value <= low if above else value < low):
+            bound = f"greater than {'' if above else 'or equal to '}{_number(low)}"
+            yield invalid(at(base, path), value, f"{path} in body should be {bound}")
+        if high is not None and (value >= high if below else value > high):
+            bound = f"less than {'' if below else 'or equal to '}{_number(high)}"
+            yield invalid(at(base, path), value, f"{path} in body should be {bound}")
 
-
-def _list_check(schema: Doc) -> Check:
-    fewest, most = schema.get("minItems"), schema.get("maxItems")
-    items = Rules(schema["items"]) if isinstance(schema.get("items"), dict) else None
-    keys = (
-        tuple(schema.get("x-kubernetes-list-map-keys") or ()) if schema.get("x-kubernetes-list-type") == "map" else ()
-    )
-
-    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
-        if items is not None:
+    def _check_items(self, value: list[Any], old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
+        if self._items is not None:
             # Only the items of a list of type map can be told apart.
+            keys = self._keys
             earlier = {_key_of(item, keys): item for item in old} if keys and isinstance(old, list) else {}
             for index, item in enumerate(value):
                 before = earlier.get(_key_of(item, keys), ABSENT) if earlier else ABSENT
-                items.check(item, before, f"{path}[{index}]", base, outcome)
-        if fewest is not None and len(value) < fewest:
-            told = f"{path} in body should have at least {fewest} items"
-            outcome.errors.append(invalid(at(base, path), len(value), told))
-        if most is not None and len(value) > most:
-            outcome.errors.append(too_many(at(base, path), len(value), most))
+                self._items.check(item, before, f"{path}[{index}]", base, outcome)
+        outcome.errors += self._count_errors(len(value), "items", path, base)
 
-    return check
-
-
-def _key_of(item: Any, keys: tuple[str, ...]) -> str:
-    return go_value([item.get(key) for key in keys]) if isinstance(item, dict) else ""
-
-
-def _object_check(schema: Doc) -> Check:
-    fewest, most = schema.get("minProperties"), schema.get("maxProperties")
-    properties: Doc = schema.get("properties") or {}
-    met: dict[str, Rules] = {}
-    additional = schema.get("additionalProperties")
-    others = Rules(additional) if isinstance(additional, dict) else None
-    needed: list[str] = schema.get("required") or []
-
-    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
+    def _check_fields(self, value: Doc, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         before = old if isinstance(old, dict) else {}
-        if fewest is not None and len(value) < fewest:
-            told = f"{path} in body should have at least {fewest} properties"
-            outcome.errors.append(invalid(at(base, path), len(value), told))
-        if most is not None and len(value) > most:
-            outcome.errors.append(too_many(at(base, path), len(value), most))
+        outcome.errors += self._count_errors(len(value), "properties", path, base)
         for name, item in value.items():
-            rules = met.get(name, others)
-            if rules is others and name in properties:
-                rules = met[name] = Rules(properties[name])
+            rules = self._met.get(name, self._others)
+            if rules is self._others and name in self._properties:
+                rules = self._met[name] = Rules(self._properties[name])
             if rules is not None:
                 told = step(name)
-                where = f"{path}.{told}" if path or name not in properties else told
+                where = f"{path}.{told}" if path or name not in self._properties else told
                 rules.check(item, before.get(name, ABSENT), where, base, outcome)
-        for name in needed:
+        for name in self._schema.get("required") or ():
             if name not in value:
                 outcome.errors.append(required(at(base, f"{path}.{step(name)}")))
 
-    return check
+    def _count_errors(self, count: int, what: str, path: str, base: str) -> Iterator[FieldError]:
+        """Too few or too many items or properties."""
+        fewest, most = (self._schema.get(f"{word}{what.capitalize()}") for word in ("min", "max"))
+        if fewest is not None and count < fewest:
+            yield invalid(at(base, path), count, f"{path} in body should have at least {fewest} {what}")
+        if most is not None and count > most:
+            yield too_many(at(base, path), count, most)
 
+    def _check_combination(self, value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
+        """`allOf`, `anyOf`, `oneOf` and `not`."""
 
-# -- allOf, anyOf, oneOf, not -----------------------------------------------------------------------------------------
-
-
-def _combination_check(schema: Doc) -> Check:
-    any_of, one_of, all_of = ([Rules(each) for each in schema.get(word) or ()] for word in ("anyOf", "oneOf", "allOf"))
-    negated = Rules(schema["not"]) if isinstance(schema.get("not"), dict) else None
-
-    def check(value: Any, old: Any, path: str, base: str, outcome: SchemaOutcome) -> None:
         def tried(rules: Rules) -> SchemaOutcome:
             outcome.tries()
             found = SchemaOutcome(outcome.work)
@@ -164,21 +256,65 @@ def _combination_check(schema: Doc) -> Check:
         def refuse(told: str) -> None:
             outcome.errors.append(invalid(base or NOWHERE, "", f"{go_value(path)} must {told}"))
 
-        if any_of:
-            _alternatives(map(tried, any_of), outcome, refuse, is_one=False)
-        if one_of:
-            _alternatives(map(tried, one_of), outcome, refuse, is_one=True)
-        if all_of:
-            outcomes = [tried(rules) for rules in all_of]
+        if self._any_of:
+            _alternatives(map(tried, self._any_of), outcome, refuse, is_one=False)
+        if self._one_of:
+            _alternatives(map(tried, self._one_of), outcome, refuse, is_one=True)
+        if self._all_of:
+            outcomes = [tried(rules) for rules in self._all_of]
             for found in outcomes:
                 outcome.merge(found)
             if wrong := sum(1 for found in outcomes if found.errors):
                 none = ". None validated" if wrong == len(outcomes) else ""
                 refuse(f"validate all the schemas (allOf){none}")
-        if negated is not None and not tried(negated).errors:
+        if self._not is not None and not tried(self._not).errors:
             refuse("not validate the schema (not)")
 
-    return check
+
+def at(base: str, path: str) -> str:
+    path = path.removeprefix(".")
+    if not path:
+        return base or NOWHERE
+    return f"{base}.{path}" if base else path
+
+
+def _format_of(schema: Doc, types: tuple[str, ...]) -> str:
+    """The format, when it is one that is known for the type; others are for readers only."""
+    word: str = schema.get("format") or ""
+    kind = types[0] if len(types) == 1 else ""
+    if kind in _FORMATS_OF_NUMBERS:
+        return word if word in _FORMATS_OF_NUMBERS[kind] else ""
+    return word if kind in ("", "string") and format_check(word) is not None else ""
+
+
+def _wrong_type(path: str, base: str, asked: str, found: str) -> FieldError:
+    return type_invalid(at(base, path), found, f"{path} in body must be of type {asked}: {go_value(found)}")
+
+
+def _identity(value: Any) -> Any:
+    """Equal for values that are equal as JSON: 1 and 1.0 are the same, 1 and true are not, nor is {} and []."""
+    if isinstance(value, dict):
+        return "object", frozenset((name, _identity(item)) for name, item in value.items())
+    if isinstance(value, list):
+        return "array", tuple(map(_identity, value))
+    return (bool, value) if isinstance(value, bool) else value
+
+
+def _is_multiple(value: float, factor: float) -> bool:
+    if factor <= 0:
+        return False
+    if isinstance(value, int) and float(factor).is_integer():
+        return value % int(factor) == 0
+    many = 1 / factor * value if factor < 1 else value / factor
+    return math.isfinite(many) and abs(many - round(many)) <= 1e-9 * max(1.0, abs(many))
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else plain(value)
+
+
+def _key_of(item: Any, keys: tuple[str, ...]) -> str:
+    return go_value([item.get(key) for key in keys]) if isinstance(item, dict) else ""
 
 
 def _alternatives(
@@ -201,12 +337,6 @@ def _alternatives(
     refuse(f"validate one and only one schema (oneOf). {told}" if is_one else "validate at least one schema (anyOf)")
     if not valid and best is not None:
         outcome.merge(best)
-
-
-def value_errors(schema: Structural, value: Any, path: str) -> Errors:
-    """What is wrong with one value, such as a default, that stands at a path of a definition."""
-    found = embedded_errors(schema, value, path)
-    return found or Rules(schema.source).errors(value, ABSENT, path)
 
 
 def _child(path: str, name: str) -> str:
@@ -313,14 +443,8 @@ def _repeated(items: list[Any]) -> list[int]:
     times: dict[bytes, int] = {}
     found: list[int] = []
     for index, item in enumerate(items):
-        key = encode(_sorted(item))
+        key = _SORTED.encode(item)
         times[key] = times.get(key, 0) + 1
         if times[key] == 2:
             found.append(index)
     return found
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
