@@ -224,12 +224,6 @@ _SPACE_BEFORE_COLON: Final = re.compile(rb'"[ \t\r\n]++:')
 """A key that is not counted, which would make up for one that comes twice."""
 
 
-def keys_of(value: Any) -> int:
-    if isinstance(value, dict):
-        return len(value) + sum(keys_of(item) for item in value.values() if isinstance(item, (dict, list)))
-    return sum(keys_of(item) for item in value) if isinstance(value, list) else 0
-
-
 class _Pairs(list[tuple[str, Any]]):
     """An object as its pairs, told apart from a JSON list."""
 

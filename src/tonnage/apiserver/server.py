@@ -124,7 +124,7 @@ async def serve(
                 issuer=settings.service_account_issuer,
                 audiences=settings.api_audiences,
             )
-        certificate, admin_token = credentials.certificate, credentials.admin_token
+        ca_pem, admin_token = credentials.ca_pem, credentials.admin_token
         application = Application(
             registry,
             authenticator=credentials.authenticator,
@@ -145,8 +145,7 @@ async def serve(
             await enter(definitions_followed(application.lifecycle, registry, rng))
             await enter(events_expired(registry, clock, settings.event_ttl_s))
             await enter(cluster_roles_aggregated(registry, rng))
-            key, ca_pem = credentials.authenticator.accounts.key, certificate.identity.ca_pem
-            await enter(token_secrets_filled(registry, key, ca_pem, rng))
+            await enter(token_secrets_filled(registry, credentials.authenticator.accounts.key, ca_pem, rng))
             await enter(authentication_published(registry, credentials.client_certificates, rng))
             await enter(client_ca_followed(settings.client_ca_file, credentials.client_certificates, clock))
             try:
@@ -155,7 +154,7 @@ async def serve(
                         application.handle,
                         host=settings.bind,
                         port=settings.port,
-                        tls=certificate.context,
+                        tls=credentials.tls.context,
                         grace_s=_GRACE_S,
                     )
                 )
@@ -164,15 +163,15 @@ async def serve(
                     f"cannot listen on {settings.bind}:{settings.port}: {exc.strerror or exc}",
                     hint="choose another --secure-port, or 0 for a free one",
                 ) from exc
-            await enter(certificate.renewed())
+            await enter(credentials.tls.renewed())
             await enter(taken_when_there_is_room(partial(publish_address, registry, opened.port)))
             host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
             url = application.url = f"https://{host}:{opened.port}"
             kubeconfig = folder / "kubeconfig"
             with _files_of(folder, is_needed=False):
-                write_kubeconfig(kubeconfig, url=url, ca_pem=certificate.identity.ca_pem, token=admin_token)
+                write_kubeconfig(kubeconfig, url=url, ca_pem=ca_pem, token=admin_token)
             try:
-                yield Server(url, kubeconfig, admin_token, certificate.identity.ca_pem, registry, application)
+                yield Server(url, kubeconfig, admin_token, ca_pem, registry, application)
             finally:
                 application.stop()
                 await asyncio.sleep(0)  # let the watches write their last line before their connections close

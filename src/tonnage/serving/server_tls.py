@@ -227,23 +227,14 @@ _WARN_EVERY_S: Final = 24 * 3600.0
 class ServingCertificate:
     """One identity in a folder and the TLS context made of it. Raises TonnageError when there can be none."""
 
-    def __init__(
-        self,
-        folder: Path,
-        hosts: tuple[str, ...],
-        clock: Clock,
-        *,
-        prepare: Callable[[ssl.SSLContext], None] = lambda context: None,
-    ) -> None:
-        """`prepare` is shown each context before it is used: who else is to be asked for a certificate, and by whom."""
+    def __init__(self, folder: Path, hosts: tuple[str, ...], clock: Clock) -> None:
         self._folder = folder
         self._hosts = hosts
         self._clock = clock
         self._warned_s: float | None = None
         self.identity = ensure_identity(folder, hosts, clock.now())
         self._shown = _pair(self.identity)
-        self._prepare = prepare
-        self._context = self._new_context(self.identity)
+        self._context = self.identity.server_context()
         self._warn(clock.now())
 
     def context(self) -> ssl.SSLContext:
@@ -266,21 +257,12 @@ class ServingCertificate:
             identity = ensure_identity(self._folder, self._hosts, now)
             pair = _pair(identity)
             if pair != self._shown:
-                self._context = self._new_context(identity)  # a context of its own: half a pair must not spoil the old
+                self._context = identity.server_context()  # a context of its own: half a pair must not spoil the old
                 self._shown, self.identity = pair, identity
                 _log.info("The serving certificate in %s was renewed and is shown from now on", self._folder)
         except (TonnageError, OSError, ValueError) as exc:  # ssl.SSLError is an OSError; a broken PEM a ValueError
             _log.error("The serving certificate in %s cannot be renewed, the old one is kept: %s", self._folder, exc)
         self._warn(now)
-
-    def remake_context(self) -> None:
-        """Have what `prepare` does be done anew, for connections that come from now on."""
-        self._context = self._new_context(self.identity)
-
-    def _new_context(self, identity: Identity) -> ssl.SSLContext:
-        context = identity.server_context()
-        self._prepare(context)
-        return context
 
     def _warn(self, now: datetime) -> None:
         expires_at, now_s = self.identity.ca_expires_at, self._clock.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.apiserver import bodies
+from tonnage.documents.custom.pruning import keys_in
 from tonnage.errors import BadRequest
 from tonnage.objects.document import Doc, decode
 from tonnage.objects.resources import BY_PLURAL
@@ -13,7 +14,7 @@ CONFIG_MAPS = BY_PLURAL["", "configmaps"]
 
 
 def found(body: bytes) -> list[str]:
-    return bodies.strict_problems(body, "application/json", [], bodies.keys_of(decode(body)))
+    return bodies.strict_problems(body, "application/json", [], keys_in(decode(body)))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import asyncio
 import hashlib
 import logging
 import random
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -35,7 +34,6 @@ from tonnage.objects.resources import BY_PLURAL
 from tonnage.objects.users import CREDENTIAL_ID, User
 from tonnage.private_files import read_given
 from tonnage.serving.certificate_judging import InvalidCertificate, Validity, judged, may_sign, read
-from tonnage.serving.server_tls import ask_for_any
 from tonnage.store import StoreClosed, StoreError, StoreRecord
 
 MAX_REMEMBERED: Final = 1024
@@ -62,10 +60,6 @@ class ClientCertificates:
     def follow(self, follower: Callable[[], None]) -> None:
         """Have `follower` called when the authorities are others."""
         self._followers.append(follower)
-
-    def ask_for(self, context: ssl.SSLContext) -> None:
-        """Have a server's TLS ask clients for a certificate."""
-        ask_for_any(context, self.ca_pem)
 
     def authenticate(self, der: bytes) -> User | None:
         """The user that a certificate names; None when it names nobody. Raises InvalidCertificate."""

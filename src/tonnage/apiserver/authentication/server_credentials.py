@@ -29,7 +29,7 @@ from tonnage.clock import Clock
 from tonnage.errors import TonnageError
 from tonnage.objects.users import AUTHENTICATED, MASTERS, User
 from tonnage.private_files import own_folder, read_given, read_own, write_private
-from tonnage.serving.server_tls import ServingCertificate
+from tonnage.serving.server_tls import ServerTls, ServingCertificate
 from tonnage.store import Store
 
 ADMIN: Final = User("admin", groups=(MASTERS, AUTHENTICATED))
@@ -103,10 +103,11 @@ def write_kubeconfig(path: Path, *, url: str, ca_pem: bytes, token: str) -> None
 
 @dataclass(frozen=True, slots=True)
 class ServerCredentials:
-    """Who is known, the authorities of clients, and the certificate and the admin's token that the server hands out."""
+    """Who is known, TLS and its authority, the admin's token, and the authorities of clients."""
 
     authenticator: Authenticator
-    certificate: ServingCertificate
+    tls: ServerTls
+    ca_pem: bytes
     admin_token: str
     client_certificates: ClientCertificates
 
@@ -135,9 +136,9 @@ def read_credentials(
     own_ca = ensure_identity(pki, hosts, clock.now()).ca_pem
     client_ca = read_client_ca(client_ca_file) if client_ca_file else own_ca
     certificates = ClientCertificates(client_ca, clock.now)
-    serving = ServingCertificate(pki, hosts, clock, prepare=certificates.ask_for)
-    certificates.follow(serving.remake_context)
+    serving = ServingCertificate(pki, hosts, clock)
+    tls = ServerTls(serving, client_authorities=lambda: certificates.ca_pem)
     accounts = ServiceAccountTokens(
         ensure_signing_key(pki / "sa.key"), store, clock, issuer=issuer, audiences=audiences
     )
-    return ServerCredentials(Authenticator(users, accounts, certificates), serving, admin_token, certificates)
+    return ServerCredentials(Authenticator(users, accounts, certificates), tls, own_ca, admin_token, certificates)

@@ -26,6 +26,7 @@ from tonnage.documents.apply.managed_fields import reset_fields_of
 from tonnage.documents.apply.server_side_apply import apply
 from tonnage.documents.custom.custom_resource import CustomResource, admit_as
 from tonnage.documents.custom.merging import is_typed
+from tonnage.documents.custom.pruning import keys_in
 from tonnage.documents.go_text import syntax_error
 from tonnage.documents.kinds.event import from_stored, to_stored
 from tonnage.documents.object_metadata import api_versions_of
@@ -164,7 +165,7 @@ def read_patch(call: Call) -> Patch:
     except (NumberOutOfRange, msgspec.DecodeError) as exc:
         problem = str(exc) if isinstance(exc, NumberOutOfRange) else syntax_error(call.body)
         raise BadRequest(problem if media == STRATEGIC else f"error decoding patch: {problem}") from exc
-    problems = bodies.strict_problems(call.body, "application/json", [], bodies.keys_of(said))
+    problems = bodies.strict_problems(call.body, "application/json", [], keys_in(said))
     if media == JSON:
         problems = [f"json patch {problem}" for problem in problems + _unknown_in_operations(said)]
     return Patch(media, said, tuple(problems))

@@ -247,9 +247,9 @@ def accept_names(definition: Doc, others: Iterable[Doc], now: str) -> bool:
         if wrong:
             conflict = (reason, wrong)
         else:
-            _set(names, field, wanted.get(field))
-    _set(names, "categories", wanted.get("categories"))
-    status["acceptedNames"] = {"kind": "", "plural": "", **names}
+            names[field] = copy(wanted.get(field))
+    names["categories"] = copy(wanted.get("categories"))
+    status["acceptedNames"] = {"kind": "", "plural": "", **{field: name for field, name in names.items() if name}}
     if conflict is None:
         set_condition(definition, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
     else:
@@ -301,16 +301,7 @@ def _taken(definition: Doc, others: Iterable[Doc]) -> tuple[set[str], set[str]]:
 
 def _in_use(wanted: Any, accepted: Any, taken: set[str]) -> str:
     """Why names cannot be had; empty when they can."""
-    if isinstance(wanted, list):
-        if wanted == accepted:
-            return ""
-        wrong = [f'"{name}" is already in use' for name in wanted if name not in (accepted or ()) and name in taken]
-        return wrong[0] if len(wrong) == 1 else f"[{', '.join(dict.fromkeys(wrong))}]" if wrong else ""
-    return f'"{wanted}" is already in use' if wanted != accepted and wanted in taken else ""
-
-
-def _set(names: Doc, field: str, value: Any) -> None:
-    if value:
-        names[field] = copy(value)
-    else:
-        names.pop(field, None)
+    if not isinstance(wanted, list):
+        return f'"{wanted}" is already in use' if wanted != accepted and wanted in taken else ""
+    wrong = [f'"{name}" is already in use' for name in wanted if name not in (accepted or ()) and name in taken]
+    return wrong[0] if len(wrong) == 1 else f"[{', '.join(dict.fromkeys(wrong))}]" if wrong else ""

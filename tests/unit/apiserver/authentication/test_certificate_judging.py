@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from tonnage.apiserver.authentication.client_certificates import MAX_REMEMBERED, ClientCertificates
 from tonnage.serving import server_tls
 from tonnage.serving.certificate_judging import InvalidCertificate, judged
+from tonnage.serving.server_tls import ask_for_any
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -155,7 +156,7 @@ def test_so_many_are_remembered_and_no_more() -> None:
 def test_where_openssl_cannot_be_told_tls_judges_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_tls, "take_any_certificate", lambda context: False)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    judge().ask_for(context)
+    ask_for_any(context, judge().ca_pem)
     assert context.verify_mode == ssl.CERT_OPTIONAL
     assert [each["subject"] for each in context.get_ca_certs()] == [((("commonName", "ca"),),)]
 
